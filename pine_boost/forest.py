@@ -1,0 +1,420 @@
+"""The tree IR: what every parser produces and every later stage reads.
+
+In come arrays of a parser; out go the same arrays, checked and frozen, and two evaluators of
+them. Nothing here rounds, merges or simplifies: a Forest holds the exact numbers of the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import MalformedModelError
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Comparison(Enum):
+    """How the native library compares an input value with a threshold (True goes left)."""
+
+    FLOAT32_LESS = "float32 value < float32 threshold"
+    FLOAT64_LESS_EQUAL = "float64 value <= float64 threshold"
+    FLOAT32_VALUE_LESS_EQUAL = "float64(float32 value) <= float64 threshold"
+
+
+class SplitKind(IntEnum):
+    """What a node is."""
+
+    LEAF = 0
+    NUMERIC = 1
+    CATEGORICAL = 2
+
+
+class MissingRule(IntEnum):
+    """What a numeric node does with NaN and zero."""
+
+    DEFAULT = 0  # NaN follows default_left
+    NAN_IS_ZERO = 1  # NaN is replaced by 0.0 and compared (LightGBM missing type None)
+    ZERO_IS_MISSING = 2  # NaN, 0 and tiny values follow default_left (LightGBM missing type Zero)
+
+
+class CategoryRule(Enum):
+    """How a raw number becomes a category code; what is no code is 'unseen'."""
+
+    EXACT = "x < 0 or x >= 2**24 is unseen, else truncated"  # XGBoost
+    TRUNCATE = "truncated towards zero, negative after that is unseen"  # LightGBM
+    KNOWN = (
+        "only whole codes of known categories, everything else is missing"  # HistGradientBoosting
+    )
+
+
+class Tie(Enum):
+    """Who wins when two scores are equal."""
+
+    LOWEST = "lowest class index"
+    HIGHEST = "highest class index"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """From margins to the class that the native ``predict`` returns.
+
+    One output (binary): class 1 iff ``margin > cut`` (``>=`` with ``Tie.HIGHEST``); several cuts
+    make ordered score bands. Several outputs: the largest margin wins.
+
+    Attributes
+    ----------
+    cuts : tuple of float
+        True boundaries in margin space, ascending; empty for several outputs.
+    tie : Tie
+        Who wins on exact equality.
+    guard : float
+        Distance from a cut (or between two classes) within which rounding after the margin
+        (sigmoid, softmax, division) may blur the order. 0 when the decision reads the margin.
+    thresholds : tuple of float
+        What the user asked for (probabilities, or margins for regression), empty for the default.
+    """
+
+    cuts: tuple[float, ...]
+    tie: Tie = Tie.LOWEST
+    guard: float = 0.0
+    thresholds: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """A tree ensemble as stacked numpy arrays.
+
+    Tree ``t`` owns the nodes ``tree_offset[t]:tree_offset[t + 1]``, its root first. ``left`` and
+    ``right`` are positions in the stacked arrays (-1 at leaves).
+
+    Attributes
+    ----------
+    tree_offset : int64 (n_trees + 1,)
+    feature : int32 (n_nodes,)
+        -1 at leaves.
+    threshold : float64 (n_nodes,)
+        Exact; float32-valued where ``comparison`` is FLOAT32_LESS. 0 at leaves and categoricals.
+    left, right : int64 (n_nodes,)
+    default_left : bool (n_nodes,)
+        Side of a missing value.
+    kind : uint8 (n_nodes,)
+        A `SplitKind`.
+    missing : uint8 (n_nodes,)
+        A `MissingRule`; only read at numeric nodes.
+    set_left : bool (n_nodes,)
+        At a categorical node: the side of the categories in its set; every other category,
+        unseen ones included, goes to the opposite side.
+    category_offset : int64 (n_nodes + 1,)
+    category : int32
+        The sorted codes of node ``i`` are ``category[category_offset[i]:category_offset[i + 1]]``.
+    value : float64 (n_nodes, width)
+        Leaf values as the native sum adds them (learning rate, dart weight folded in); 0 at inner
+        nodes. Width 1, or the number of outputs (vector leaves of scikit-learn forests).
+    tree_output : int32 (n_trees,)
+        The output a width-1 tree adds to; -1 for vector leaves.
+    tree_round : int32 (n_trees,)
+        Boosting round, ascending from 0.
+    tree_bias : float64 (n_trees,)
+        Part of every leaf of the tree that is really intercept (LightGBM folds the prior into
+        tree 0). Reweighting multiplies ``value - tree_bias``.
+    intercept : float64 (n_outputs,)
+        Added first by the native sum.
+    free_intercept : bool
+        Whether the exported model may carry any constant per output.
+    arithmetic : type of the native sum, ``np.float32`` or ``np.float64``
+    slack : float
+        Proven bound on |native margin - float sum of these leaves in this order| for kinds whose
+        native formula differs (dart through inplace_predict, averaging); 0 otherwise.
+    comparison : Comparison
+    category_rule : CategoryRule
+    decision : Decision
+    n_outputs : int
+        1 for a binary margin, else the number of classes.
+    classes : tuple
+        Labels in the order of class indices, as the native ``predict`` returns them.
+    n_features : int
+    feature_names : tuple of str or None
+    feature_categories : tuple
+        Per feature None, or the tuple of raw category values whose position is the code.
+    missing_value : float
+        The value that counts as missing besides NaN (XGBoost's ``missing=``), NaN if none.
+    sparse_zero_is_missing : bool
+        An absent entry of a sparse matrix is missing (XGBoost) or zero (the others).
+    library, objective : str
+    """
+
+    tree_offset: IntArray
+    feature: npt.NDArray[np.int32]
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    default_left: npt.NDArray[np.bool_]
+    kind: npt.NDArray[np.uint8]
+    missing: npt.NDArray[np.uint8]
+    set_left: npt.NDArray[np.bool_]
+    category_offset: IntArray
+    category: npt.NDArray[np.int32]
+    value: FloatArray
+    tree_output: npt.NDArray[np.int32]
+    tree_round: npt.NDArray[np.int32]
+    tree_bias: FloatArray
+    intercept: FloatArray
+    free_intercept: bool
+    arithmetic: type[np.float32] | type[np.float64]
+    comparison: Comparison
+    category_rule: CategoryRule
+    decision: Decision
+    n_outputs: int
+    classes: tuple[Any, ...]
+    n_features: int
+    library: str
+    objective: str
+    slack: float = 0.0
+    feature_names: tuple[str, ...] | None = None
+    feature_categories: tuple[tuple[Any, ...] | None, ...] = ()
+    missing_value: float = float("nan")
+    sparse_zero_is_missing: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+        for name in self.__dataclass_fields__:
+            array = getattr(self, name)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.tree_offset) - 1
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of all trees, leaves included."""
+        return len(self.feature)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all trees."""
+        return int(np.count_nonzero(self.kind == SplitKind.LEAF))
+
+    @property
+    def node_tree(self) -> IntArray:
+        """The tree of each node."""
+        return np.repeat(np.arange(self.n_trees), np.diff(self.tree_offset))
+
+    def categories_of(self, node: int) -> npt.NDArray[np.int32]:
+        """Category codes in the set of a categorical node."""
+        return self.category[self.category_offset[node] : self.category_offset[node + 1]]
+
+    def name_of(self, feature: int) -> str:
+        """A feature's name for people: the model's own, or ``f<index>``."""
+        return self.feature_names[feature] if self.feature_names else f"f{feature}"
+
+    def leaf_vectors(self) -> FloatArray:
+        """Leaf values spread over the outputs, (n_nodes, n_outputs)."""
+        return spread(self, self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class PrunedForest:
+    """The pruned model on its dyadic grid: what an exporter writes.
+
+    Every leaf of a kept tree is ``value_int / 2**grid`` exactly, the intercept is folded into the
+    leaves (the native intercept becomes 0), and every partial sum is exact in the native float
+    type, so the native margin *is* the integer sum / 2**grid in any order of summation.
+
+    Attributes
+    ----------
+    forest : Forest
+        The original.
+    kept : int64 (n_kept,)
+        Ascending indices of the trees with a non-zero weight.
+    value_int : int64 (n_nodes, width)
+        Leaf values in grid units over the nodes of ``forest``; 0 in dropped trees.
+    grid : int
+        The exponent q.
+    intercept_int : int64 (n_outputs,)
+        Non-zero only for outputs none of whose trees is kept (the exporter writes a constant
+        tree); otherwise the intercept is already inside ``value_int``.
+    weights : float64 (n_trees,)
+        The weight of each tree relative to the original (informative; ``value_int`` decides).
+    """
+
+    forest: Forest
+    kept: IntArray
+    value_int: IntArray
+    grid: int
+    intercept_int: IntArray
+    weights: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A parsed model: the exact Forest and what a writer needs to give back the same kind.
+
+    Attributes
+    ----------
+    forest : Forest
+        Only the trees that the native ``predict`` of this kind uses (best_iteration honoured).
+    kind : str
+        For example ``"xgboost.Booster"``, ``"xgboost.XGBClassifier"``, ``"xgboost file"``,
+        ``"lightgbm.LGBMClassifier"``, ``"sklearn.RandomForestClassifier"``.
+    native : object or None
+        The live object that came in (never modified), None for files and bytes.
+    document : object
+        Library-specific: the validated file contents the writer starts from.
+    """
+
+    forest: Forest
+    kind: str
+    native: Any
+    document: Any = field(default=None, repr=False)
+
+
+def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Spread width-1 leaf values over the outputs of their trees, (n_nodes, n_outputs)."""
+    if value.shape[1] == forest.n_outputs:
+        return value
+    spread_value = np.zeros((forest.n_nodes, forest.n_outputs), dtype=value.dtype)
+    spread_value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = value[:, 0]
+    return spread_value
+
+
+def find_leaves(forest: Forest, X: FloatArray) -> IntArray:
+    """Walk every row down every tree, (n_rows, n_trees) node positions of the leaves reached.
+
+    The slow, obvious reference: one comparison per row and level, with the library's own rule.
+    ``X`` is a float64 matrix with categories as codes and NaN for missing (see `tables.to_matrix`).
+    """
+    leaves = np.empty((len(X), forest.n_trees), dtype=np.int64)
+    for tree in range(forest.n_trees):
+        node = np.full(len(X), forest.tree_offset[tree])
+        active = np.flatnonzero(forest.kind[node] != SplitKind.LEAF)
+        while len(active):
+            here = node[active]
+            go_left = _goes_left(forest, here, X[active, forest.feature[here]])
+            node[active] = np.where(go_left, forest.left[here], forest.right[here])
+            active = active[forest.kind[node[active]] != SplitKind.LEAF]
+        leaves[:, tree] = node
+    return leaves
+
+
+def native_margins(forest: Forest, X: FloatArray) -> npt.NDArray[Any]:
+    """Margins as the native library adds them: intercept first, trees in order, native floats."""
+    leaves = find_leaves(forest, X)
+    float_type = forest.arithmetic
+    value = forest.leaf_vectors().astype(float_type)
+    margins = np.tile(forest.intercept.astype(float_type), (len(X), 1))
+    for tree in range(forest.n_trees):
+        margins += value[leaves[:, tree]]
+    return margins
+
+
+LIGHTGBM_ZERO = float(np.float32(1e-35))  # |x| <= this is 0.0 in LightGBM before any comparison
+
+
+def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None) -> FloatArray:
+    """Category codes of raw numbers: -1 for unseen, NaN for missing, else a whole number."""
+    with np.errstate(invalid="ignore"):
+        if rule is CategoryRule.EXACT:
+            valid = (x >= 0) & (x < 2**24)
+            codes = np.where(valid, np.floor(np.where(valid, x, 0)), -1.0)
+        elif rule is CategoryRule.TRUNCATE:
+            codes = np.trunc(np.where(np.isfinite(x), x, -1.0))
+            codes = np.where((codes < 0) | (codes >= 2**31), -1.0, codes)
+        else:
+            known = (x >= 0) & (x == np.floor(x)) & (x < (n_known or 0))
+            codes = np.where(known, x, np.nan)
+    return np.where(np.isnan(x), np.nan, codes)
+
+
+def cast_value(comparison: Comparison, x: FloatArray) -> FloatArray:
+    """Input values as the native comparison sees them."""
+    if comparison is Comparison.FLOAT64_LESS_EQUAL:
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32).astype(np.float64)
+
+
+def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.bool_]:
+    rule = forest.missing[node]
+    x = cast_value(forest.comparison, x)
+    if forest.library == "lightgbm":
+        x = np.where(np.abs(x) <= LIGHTGBM_ZERO, 0.0, x)
+    is_nan = np.isnan(x)
+    compared = np.where(is_nan & (rule == MissingRule.NAN_IS_ZERO), 0.0, x)
+    threshold = forest.threshold[node]
+    if forest.comparison is Comparison.FLOAT32_LESS:
+        left = compared < threshold
+    else:
+        left = compared <= threshold
+    follows_default = (is_nan & (rule != MissingRule.NAN_IS_ZERO)) | (
+        (x == 0.0) & (rule == MissingRule.ZERO_IS_MISSING)
+    )
+    left = np.where(follows_default, forest.default_left[node], left)
+    for i in np.flatnonzero(forest.kind[node] == SplitKind.CATEGORICAL):
+        left[i] = _category_goes_left(forest, int(node[i]), x[i : i + 1])
+    return left
+
+
+def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> bool:
+    known = forest.feature_categories[forest.feature[node]] if forest.feature_categories else None
+    code = category_codes(forest.category_rule, x, len(known) if known else None)[0]
+    if np.isnan(code):
+        return bool(forest.default_left[node])
+    in_set = bool(np.isin(code, forest.categories_of(node)))
+    return in_set == bool(forest.set_left[node])
+
+
+def _check(forest: Forest) -> None:
+    """Refuse arrays that do not form trees; parsers check their files in more detail before."""
+    n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
+    lengths = {
+        "threshold": n_nodes, "left": n_nodes, "right": n_nodes, "default_left": n_nodes,
+        "kind": n_nodes, "missing": n_nodes, "set_left": n_nodes, "value": n_nodes,
+        "category_offset": n_nodes + 1, "tree_output": n_trees, "tree_round": n_trees,
+        "tree_bias": n_trees, "intercept": forest.n_outputs,
+    }  # fmt: skip
+    for name, length in lengths.items():
+        if len(getattr(forest, name)) != length:
+            found = len(getattr(forest, name))
+            raise MalformedModelError(f"Forest.{name} has {found} entries, expected {length}.")
+    if n_trees < 1 or np.any(np.diff(forest.tree_offset) < 1):
+        raise MalformedModelError("A Forest needs at least one tree, and every tree a node.")
+    if forest.value.ndim != 2 or forest.value.shape[1] not in (1, forest.n_outputs):
+        raise MalformedModelError(f"Forest.value has shape {forest.value.shape}.")
+    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
+    tree = forest.node_tree
+    for child in (forest.left[inner], forest.right[inner]):
+        if np.any((child < 0) | (child >= n_nodes)) or np.any(tree[child] != tree[inner]):
+            raise MalformedModelError("A child lies outside its tree.")
+    children = np.concatenate([forest.left[inner], forest.right[inner]])
+    # n nodes, every one but the roots with exactly one parent, and no cycle: a tree each
+    parents = np.bincount(children, minlength=n_nodes)
+    is_root = np.zeros(n_nodes, dtype=bool)
+    is_root[forest.tree_offset[:-1]] = True
+    if np.any(parents != ~is_root) or not _all_reachable(forest):
+        raise MalformedModelError("The nodes of a tree do not form a tree (cycle or orphan).")
+    split_feature = forest.feature[inner]
+    if np.any((split_feature < 0) | (split_feature >= forest.n_features)):
+        raise MalformedModelError("A split names a feature that the model does not have.")
+    if not (np.all(np.isfinite(forest.value)) and np.all(np.isfinite(forest.intercept))):
+        raise MalformedModelError("A leaf value or intercept is not finite.")
+    if np.any(np.isnan(forest.threshold)):
+        raise MalformedModelError("A threshold is NaN.")
+
+
+def _all_reachable(forest: Forest) -> bool:
+    frontier = forest.tree_offset[:-1]
+    seen = 0
+    while len(frontier) and seen <= forest.n_nodes:
+        seen += len(frontier)
+        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
+        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
+    return seen == forest.n_nodes

@@ -1,0 +1,1 @@
+"""The in-distribution region: plausibility scores, conformal calibration."""

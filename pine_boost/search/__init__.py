@@ -1,0 +1,1 @@
+"""The search: game, Oracle and Pruner."""
