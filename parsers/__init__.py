@@ -3,3 +3,160 @@
 `read_model` looks at the module name of an object (or at the first bytes of a file) and hands it
 to the one reader that knows the library; a library that is not installed costs nothing.
 """
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.forest import Model
+
+__all__ = ["read_model"]
+
+ACCEPTED = (
+    "xgboost.Booster, xgboost.XGBClassifier, xgboost.XGBRFClassifier, lightgbm.Booster, "
+    "lightgbm.LGBMClassifier, a scikit-learn tree ensemble, or an XGBoost .json/.ubj or "
+    "LightGBM .txt file as path or bytes"
+)
+_READERS = {"xgboost": "read_xgboost", "lightgbm": "read_lightgbm", "sklearn": "read_sklearn"}
+
+
+def read_model(
+    model: Any,
+    *,
+    threshold: float | Sequence[float] | None = None,
+    trust_pickle: bool = False,
+) -> Model:
+    """Read a tree ensemble exactly, whichever supported library it comes from.
+
+    Parameters
+    ----------
+    model : object, path or bytes
+        A live model, the path of a model file, or its bytes.
+    threshold : float, sequence of float or None
+        Decision threshold(s): probabilities for binary classifiers, raw margins for models whose
+        objective has no class decision. None is the library's own decision.
+    trust_pickle : bool
+        Load pickle and joblib files. Unpickling runs code from the file: only for files you made.
+
+    Returns
+    -------
+    Model
+        The exact `Forest` and what the exporter needs to write the same kind back.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The object, file or model kind is not one that can be proved exactly.
+    MalformedModelError
+        The file is damaged.
+    InvalidInputError
+        The threshold does not fit the model, or the path cannot be read.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return _read_path(Path(model), threshold, trust_pickle)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _read_bytes(bytes(model), threshold, trust_pickle)
+    library = _library_of(model)
+    _refuse_pipeline(model)
+    return _reader(library)(model, threshold=threshold)  # type: ignore[no-any-return]
+
+
+def _reader(library: str) -> Any:
+    """The read function of a library, imported only now."""
+    module = import_module(f"pine_boost.parsers.{library}")
+    return getattr(module, _READERS[library])
+
+
+def _library_of(model: Any) -> str:
+    # the MRO, so that a user's subclass of a wrapper still finds its reader; sklearn last, because
+    # the wrappers of the others inherit from sklearn.base.BaseEstimator
+    modules = {base.__module__.partition(".")[0] for base in type(model).__mro__}
+    for library in _READERS:
+        if library in modules:
+            return library
+    name = f"{type(model).__module__}.{type(model).__qualname__}"
+    raise UnsupportedModelError(f"{name} is not a model that can be read; accepted: {ACCEPTED}.")
+
+
+def _refuse_pipeline(model: Any) -> None:
+    steps = getattr(model, "steps", None)
+    is_pipeline = any(base.__name__ == "Pipeline" for base in type(model).__mro__)
+    if is_pipeline and isinstance(steps, list) and steps:
+        name, last = steps[-1][0], type(steps[-1][1]).__name__
+        raise UnsupportedModelError(
+            f"A Pipeline is not accepted: pass its last step, pipeline.named_steps[{name!r}] "
+            f"({last}), and data transformed by pipeline[:-1].transform."
+        )
+
+
+def _read_path(path: Path, threshold: Any, trust_pickle: bool) -> Model:
+    try:
+        contents = path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} cannot be read ({error.strerror or error}); pass the path of a model file."
+        ) from error
+    return _read_bytes(contents, threshold, trust_pickle, path)
+
+
+def _read_bytes(
+    contents: bytes, threshold: Any, trust_pickle: bool, path: Path | None = None
+) -> Model:
+    library = _sniff(contents, path)
+    if library == "pickle":
+        return read_model(_unpickle(contents, path, trust_pickle), threshold=threshold)
+    return _reader(library)(contents, threshold=threshold)  # type: ignore[no-any-return]
+
+
+def _sniff(contents: bytes, path: Path | None) -> str:
+    """Which reader a file needs: its first bytes decide, its suffix where those say nothing."""
+    suffix = path.suffix.lower() if path is not None else ""
+    where = str(path) if path is not None else "these bytes"
+    # a UBJSON object starts with '{' too; LightGBM text always with the line "tree"
+    if contents.lstrip()[:1] == b"{":
+        return "xgboost"
+    if contents.startswith((b"tree\n", b"tree\r\n", b"\xef\xbb\xbftree")):
+        return "lightgbm"
+    if suffix in (".pkl", ".pickle", ".joblib") or (
+        contents[:1] == b"\x80" and contents[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
+    ):
+        return "pickle"
+    if suffix in (".json", ".ubj"):
+        return "xgboost"
+    if suffix == ".txt":
+        return "lightgbm"
+    raise UnsupportedModelError(
+        f"{where} are no model that can be read: neither XGBoost JSON/UBJSON (starts with '{{') "
+        f"nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
+        "format must be re-saved as .json or .ubj."
+    )
+
+
+def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
+    where = str(path) if path is not None else "These bytes"
+    if not trust_pickle:
+        raise UnsupportedModelError(
+            f"{where} is a pickle, and loading it would run code from the file. Load it yourself "
+            "and pass the model, or pass trust_pickle=True for a file you made."
+        )
+    try:
+        if path is not None:
+            try:
+                joblib = import_module("joblib")
+            except ImportError:
+                pass
+            else:
+                return joblib.load(path)  # reads plain pickles too
+        return pickle.loads(contents)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{where} needs {error.name or error}; install it to load this pickle."
+        ) from error
+    except Exception as error:  # unpickling can raise anything at all
+        raise UnsupportedModelError(f"{where} cannot be unpickled: {error}") from error
