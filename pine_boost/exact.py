@@ -14,10 +14,10 @@ from pine_boost.forest import Forest, SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
 UNIT_ROUNDOFF = {np.float32: 2.0**-24, np.float64: 2.0**-53}
-# Integers up to 2**PRECISION are exact in the type, so are multiples of 2**-q below 2**(PRECISION-q).
+# Integers up to 2**PRECISION are exact in the type, and multiples of 2**-q below 2**(PRECISION-q).
 PRECISION = {np.float32: 24, np.float64: 53}
 
-# or-tools#5293: CP-SAT 9.15 can answer a wrong INFEASIBLE when the terms of a linear row pass 2**31.
+# or-tools#5293: CP-SAT 9.15 can give a wrong INFEASIBLE when the terms of a linear row pass 2**31.
 # Every row we give it keeps sum(|coefficient|) + |bound| below this.
 ROW_LIMIT = 2**31 - 1
 
@@ -98,7 +98,7 @@ def dyadic_exponent(numbers: np.ndarray) -> int | None:
 
 
 def _largest_leaf(forest: Forest) -> np.ndarray:
-    """max |leaf| of each tree and output, (n_trees, n_outputs)."""
+    """Largest |leaf| of each tree and output, (n_trees, n_outputs)."""
     magnitude = np.abs(forest.leaf_vectors())
     magnitude[forest.kind != SplitKind.LEAF] = 0
     return np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0)

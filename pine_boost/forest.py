@@ -146,6 +146,8 @@ class Forest:
         The value that counts as missing besides NaN (XGBoost's ``missing=``), NaN if none.
     sparse_zero_is_missing : bool
         An absent entry of a sparse matrix is missing (XGBoost) or zero (the others).
+    accepts_missing : bool
+        False where the native ``predict`` raises on NaN (scikit-learn's GradientBoosting).
     library, objective : str
     """
 
@@ -180,6 +182,7 @@ class Forest:
     feature_categories: tuple[tuple[Any, ...] | None, ...] = ()
     missing_value: float = float("nan")
     sparse_zero_is_missing: bool = False
+    accepts_missing: bool = True
 
     def __post_init__(self) -> None:
         _check(self)
