@@ -117,7 +117,8 @@ class StateSpace:
 
     def _category_states(self, axis: Axis, x: FloatArray) -> IntArray:
         assert axis.codes is not None and axis.code_states is not None
-        code = category_codes(self.category_rule, np.asarray(x, dtype=np.float64), axis.n_known)
+        x = cast_value(self.comparison, np.asarray(x, dtype=np.float64))  # 5 - 1e-12 is code 5
+        code = category_codes(self.category_rule, x, axis.n_known)
         states = np.full(len(code), axis.other_state, dtype=np.int64)
         if len(axis.codes):
             position = np.minimum(np.searchsorted(axis.codes, code), len(axis.codes) - 1)
