@@ -1,0 +1,175 @@
+"""Universal Binary JSON as XGBoost writes it: big-endian numbers, counted and typed arrays.
+
+In come bytes, out goes the tree of dicts, lists, texts, numbers and numpy arrays, and back.
+Refuses truncation, trailing bytes, unknown markers, duplicate keys and deep nesting.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import MalformedModelError
+
+_INTEGERS = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q"}
+_SCALARS = {**_INTEGERS, "d": "f", "D": "d"}
+_ARRAY_TYPES = {
+    "i": "i1", "U": "u1", "I": "i2", "l": "i4", "L": "i8", "d": "f4", "D": "f8",
+}  # fmt: skip
+_MARKERS = {np.dtype(code).newbyteorder("="): marker for marker, code in _ARRAY_TYPES.items()}
+# an XGBoost model nests 8 deep; a hostile file must not reach Python's recursion limit
+_MAX_DEPTH = 32
+
+
+class _Reader:
+    """A cursor over the bytes: the one piece of state that outlives a call."""
+
+    def __init__(self, contents: bytes) -> None:
+        self.contents = contents
+        self.position = 0
+
+    def take(self, count: int) -> bytes:
+        end = self.position + count
+        if count < 0 or end > len(self.contents):
+            raise MalformedModelError(
+                f"The UBJSON ends at byte {len(self.contents)} while {count} bytes were expected "
+                f"at byte {self.position}: the file is truncated or damaged; save it again."
+            )
+        taken = self.contents[self.position : end]
+        self.position = end
+        return taken
+
+    def marker(self) -> str:
+        return self.take(1).decode("latin-1")
+
+    def peek(self) -> str:
+        return self.contents[self.position : self.position + 1].decode("latin-1")
+
+    def number(self, marker: str) -> Any:
+        code = _SCALARS[marker]
+        return struct.unpack(">" + code, self.take(struct.calcsize(code)))[0]
+
+    def count(self) -> int:
+        marker = self.marker()
+        if marker not in _INTEGERS:
+            raise self.fault(f"{marker!r} where the type of a length was expected")
+        count = int(self.number(marker))
+        # every element takes at least one byte: no count beyond the file is ever allocated
+        if not 0 <= count <= len(self.contents) - self.position:
+            raise self.fault(f"a length of {count}, more than the bytes that are left")
+        return count
+
+    def text(self) -> str:
+        raw = self.take(self.count())
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self.fault(f"a text that is not UTF-8 ({error})") from error
+
+    def fault(self, found: str) -> MalformedModelError:
+        return MalformedModelError(
+            f"The UBJSON is damaged before byte {self.position}: found {found}. Save it again."
+        )
+
+
+def read_ubjson(contents: bytes) -> Any:
+    """Read one UBJSON value; typed arrays become numpy arrays of native byte order."""
+    reader = _Reader(contents)
+    value = _read_value(reader, reader.marker(), 0)
+    if reader.position != len(contents):
+        raise reader.fault(f"{len(contents) - reader.position} bytes after the end")
+    return value
+
+
+def _read_value(reader: _Reader, marker: str, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise reader.fault(f"more than {_MAX_DEPTH} nested levels")
+    if marker in _SCALARS:
+        return reader.number(marker)
+    if marker == "S":
+        return reader.text()
+    if marker == "{":
+        return _read_object(reader, depth)
+    if marker == "[":
+        return _read_array(reader, depth)
+    constants: dict[str, Any] = {"T": True, "F": False, "Z": None}
+    if marker in constants:
+        return constants[marker]
+    raise reader.fault(f"the unknown type {marker!r}")
+
+
+def _read_object(reader: _Reader, depth: int) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    while reader.peek() != "}":
+        key = reader.text()
+        if key in result:
+            raise reader.fault(f"the key {key!r} twice")
+        result[key] = _read_value(reader, reader.marker(), depth + 1)
+    reader.take(1)
+    return result
+
+
+def _read_array(reader: _Reader, depth: int) -> Any:
+    if reader.peek() == "$":
+        reader.take(1)
+        kind = reader.marker()
+        if kind not in _ARRAY_TYPES or reader.marker() != "#":
+            raise reader.fault(f"a typed array of {kind!r} without a count")
+        dtype = np.dtype(_ARRAY_TYPES[kind]).newbyteorder(">")
+        raw = reader.take(reader.count() * dtype.itemsize)
+        return np.frombuffer(raw, dtype=dtype).astype(dtype.newbyteorder("="))
+    if reader.peek() == "#":
+        reader.take(1)
+        return [_read_value(reader, reader.marker(), depth + 1) for _ in range(reader.count())]
+    result = []
+    while reader.peek() != "]":
+        result.append(_read_value(reader, reader.marker(), depth + 1))
+    reader.take(1)
+    return result
+
+
+def write_ubjson(value: Any) -> bytes:
+    """Write dicts, lists, texts, integers, float32 numbers and numpy arrays as UBJSON."""
+    pieces: list[bytes] = []
+    _write_value(value, pieces)
+    return b"".join(pieces)
+
+
+def _write_value(value: Any, pieces: list[bytes]) -> None:
+    if isinstance(value, dict):
+        pieces.append(b"{")
+        for key, item in value.items():
+            pieces.append(_text(key))
+            _write_value(item, pieces)
+        pieces.append(b"}")
+    elif isinstance(value, str):
+        pieces.append(b"S" + _text(value))
+    elif isinstance(value, np.ndarray):
+        marker = _MARKERS[value.dtype]
+        big_endian = value.astype(value.dtype.newbyteorder(">"))
+        pieces.append(f"[${marker}#".encode() + _length(len(value)) + big_endian.tobytes())
+    elif isinstance(value, list):
+        pieces.append(b"[#" + _length(len(value)))
+        for item in value:
+            _write_value(item, pieces)
+    elif type(value) is int:
+        marker = next(m for m in "iIlL" if _holds(m, value))
+        pieces.append(marker.encode() + struct.pack(">" + _INTEGERS[marker], value))
+    else:
+        raise TypeError(f"{type(value)} has no UBJSON form here")
+
+
+def _holds(marker: str, value: int) -> bool:
+    bits = 8 * struct.calcsize(_INTEGERS[marker]) - 1
+    return -(1 << bits) <= value < (1 << bits)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8")
+    return _length(len(raw)) + raw
+
+
+def _length(length: int) -> bytes:
+    return b"L" + struct.pack(">q", length)

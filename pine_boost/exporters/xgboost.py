@@ -1,0 +1,176 @@
+"""XGBoost models from a pruned forest: Booster, scikit-learn wrapper, .json or .ubj bytes.
+
+In come the parsed `Model` and the `PrunedForest`; out goes a new model of the same kind, always
+gbtree with native intercept 0. Refuses leaves that are not exact in float32.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.exact import PRECISION
+from pine_boost.forest import Model, PrunedForest
+from pine_boost.parsers._xgboost_document import XGBoostDocument
+from pine_boost.parsers._xgboost_intercept import LINKS, NEUTRAL_SCORE, constant_trees
+from pine_boost.parsers._xgboost_trees import Trees, take_trees
+from pine_boost.parsers._xgboost_write import write_document
+from pine_boost.parsers.xgboost import FILE_KIND
+
+# A best_iteration of the original would silently cut the pruned model (facts, xgb_wrapper)
+_STALE_ATTRIBUTES = ("best_iteration", "best_score", "best_ntree_limit")
+
+
+def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
+    """Write a pruned forest as an XGBoost model of ``model.kind``.
+
+    Parameters
+    ----------
+    model : Model
+        What `pine_boost.parsers.xgboost.read_xgboost` returned; its native object is not touched.
+    pruned : PrunedForest
+        Kept trees and leaf values in grid units.
+
+    Returns
+    -------
+    Booster, wrapper or bytes
+        Files and bytes give bytes in the format that came in. The native margin of every input
+        is the integer sum / 2**grid, bit for bit, as long as no partial sum passes float32.
+
+    Raises
+    ------
+    InvalidInputError
+        A leaf or constant is not exact in float32.
+    MissingDependencyError
+        A live object is asked for and xgboost is not installed.
+    """
+    document = prune_document(model.document, pruned)
+    if model.kind == FILE_KIND:
+        return write_document(document, document.file_format)
+    contents = write_document(document, "json")
+    if model.kind == "xgboost.Booster":
+        return _load_booster(contents, _thread_count(model.native))
+    return _copy_wrapper(model.native, document, contents)
+
+
+def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDocument:
+    """Make the document of the pruned model: kept trees, grid leaves, constants, fresh rounds."""
+    kept = np.zeros(document.trees.n_trees, dtype=bool)
+    kept[pruned.kept] = True
+    output, rounds = document.tree_output[kept], pruned.forest.tree_round[kept]
+    constants = np.flatnonzero(pruned.intercept_int)
+    if not len(pruned.kept) and not len(constants):
+        constants = np.array([0])  # without any tree XGBoost does not transform base_score
+    if len(constants):
+        added = constant_trees(_grid_values(pruned.intercept_int[constants], pruned.grid))
+        last = rounds.max() if len(rounds) else 0
+        output = np.concatenate([output, constants])
+        rounds = np.concatenate([rounds, np.full(len(constants), last)])
+    if len(pruned.kept):
+        leaves = _grid_values(pruned.value_int[:, 0], pruned.grid)
+        trees = document.trees
+        whole = replace(
+            trees,
+            condition=np.where(trees.is_leaf, leaves, trees.condition),
+            base_weight=np.where(trees.is_leaf, leaves, trees.base_weight),
+        )
+        trees = take_trees(whole, kept)
+        if len(constants):
+            trees = _append(trees, added)
+    else:
+        trees = added
+    counts = np.unique(rounds, return_counts=True)[1]
+    attributes = {k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES}
+    return replace(
+        document,
+        trees=trees,
+        tree_output=output,
+        round_offset=np.concatenate([[0], np.cumsum(counts)]),
+        n_parallel=_parallel_count(output, counts, document.n_outputs),
+        base_score=(NEUTRAL_SCORE[LINKS[document.objective_name]],),
+        attributes=attributes,
+    )
+
+
+def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
+    """Integers / 2**grid as float32, refused when one of them is rounded."""
+    # int + 0.0 turns a negative zero away: -0.0 would be another bit pattern than 0 / 2**grid
+    values = (np.ldexp(value_int.astype(np.float64), -grid) + 0.0).astype(np.float32)
+    if np.any(np.abs(value_int) > 2 ** PRECISION[np.float32]) or np.any(
+        np.ldexp(values.astype(np.float64), grid) != value_int
+    ):
+        raise InvalidInputError(
+            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{grid}; "
+            "choose a coarser grid."
+        )
+    return values
+
+
+def _append(trees: Trees, added: Trees) -> Trees:
+    shifted = {"offset": trees.offset, "category_offset": trees.category_offset}
+    columns = {}
+    for field in fields(Trees):
+        first, second = getattr(trees, field.name), getattr(added, field.name)
+        if field.name in shifted:
+            second = second[1:] + first[-1]
+        columns[field.name] = np.concatenate([first, second])
+    return Trees(**columns)  # one-leaf trees have no children to shift
+
+
+def _parallel_count(
+    output: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], n_outputs: int
+) -> int:
+    """num_parallel_tree when every round has as many trees of each class, in order; else 1."""
+    n_parallel, rest = divmod(int(counts[0]), n_outputs)
+    if rest or n_parallel == 0 or np.any(counts != counts[0]):
+        return 1
+    regular = np.tile(np.repeat(np.arange(n_outputs), n_parallel), len(counts))
+    return n_parallel if np.array_equal(output, regular) else 1
+
+
+def _load_booster(contents: bytes, n_threads: int | None) -> Any:
+    try:
+        import xgboost
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Writing a live XGBoost model needs xgboost; install pine-boost[xgboost]."
+        ) from error
+    parameters = {} if n_threads is None else {"nthread": n_threads}
+    return xgboost.Booster(parameters, model_file=bytearray(contents))
+
+
+def _thread_count(booster: Any) -> int | None:
+    config = json.loads(booster.save_config())
+    text = config.get("learner", {}).get("generic_param", {}).get("nthread", "0")
+    return int(text) or None
+
+
+def _copy_wrapper(native: Any, document: XGBoostDocument, contents: bytes) -> Any:
+    """A wrapper with the parameters, labels and attributes of the original, and a new Booster."""
+    wrapper = type(native).__new__(type(native))
+    # evals_result_ is the training history of another model
+    for name, value in vars(native).items():
+        if name not in ("_Booster", "evals_result_", *_STALE_ATTRIBUTES):
+            wrapper.__dict__[name] = _copy_value(value)
+    wrapper._Booster = _load_booster(contents, _thread_count(native.get_booster()))
+    is_forest = any(base.__name__.startswith("XGBRF") for base in type(native).__mro__)
+    n_rounds = len(document.round_offset) - 1
+    wrapper.n_estimators = document.n_parallel if is_forest else n_rounds
+    if is_forest and document.n_parallel == 1:
+        wrapper.n_estimators = -(-document.trees.n_trees // document.n_outputs)
+    if getattr(wrapper, "booster", None) == "dart":
+        wrapper.booster = "gbtree"  # the weights are folded into the leaves
+    return wrapper
+
+
+def _copy_value(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a callback may hold what cannot be copied (files, locks): share it
+        return value
