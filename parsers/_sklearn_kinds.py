@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.forest import (
     CategoryRule,
     Comparison,
@@ -180,8 +180,10 @@ def read_votes(
         )
     classes = class_labels(model)
     weights = np.asarray(model.estimator_weights_, dtype=np.float64)[: len(model.estimators_)]
-    if not weights.sum() > 0:
-        raise UnsupportedModelError("AdaBoostClassifier with estimator weights that sum to 0.")
+    if len(weights) != len(model.estimators_) or not 0 < weights.sum() < np.inf:
+        raise MalformedModelError(
+            "AdaBoostClassifier needs one weight per tree with a positive sum; refit the model."
+        )
     trees, values = [], []
     for estimator, weight in zip(model.estimators_, weights, strict=True):
         refuse_other_than(estimator, "DecisionTreeClassifier", inside=name)
@@ -211,13 +213,20 @@ def read_votes(
 def _vote(estimator: Any, classes: tuple[Any, ...]) -> IntArray:
     """Class index that each node of a tree votes for (its own argmax, lowest index on a tie)."""
     position = {label: index for index, label in enumerate(classes)}
-    own = np.array([position[label] for label in estimator.classes_.tolist()])
+    labels = estimator.classes_.tolist()
+    if not set(labels) <= set(classes):
+        raise MalformedModelError(f"A tree of AdaBoostClassifier votes for {labels}.")
+    own = np.array([position[label] for label in labels])
     voted: IntArray = own[np.argmax(estimator.tree_.value[:, 0, :], axis=1)]
     return voted
 
 
 def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[FloatArray]:
-    return [value[tree.children_left == LEAF] for tree, value in zip(trees, values, strict=True)]
+    """The rows of ``values`` that are leaves, per tree."""
+    leaves = [value[tree.children_left == LEAF] for tree, value in zip(trees, values, strict=True)]
+    if not all(np.all(np.isfinite(value)) for value in leaves):
+        raise MalformedModelError("A leaf value is not finite; the trees were edited or damaged.")
+    return leaves
 
 
 def _boosted_decision(
