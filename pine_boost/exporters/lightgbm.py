@@ -1,0 +1,264 @@
+"""A pruned forest back into a LightGBM model of the kind that came in.
+
+In come the parsed Model and a PrunedForest; out goes a new Booster, a copy of the wrapper or the
+bytes of a text file. Only text written here from checked arrays ever reaches the native loader.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import (
+    InvalidInputError,
+    MalformedModelError,
+    MissingDependencyError,
+    UnsupportedModelError,
+)
+from pine_boost.exact import PRECISION
+from pine_boost.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.parsers._lightgbm_document import LightgbmDocument
+from pine_boost.parsers._lightgbm_tree import TreeBlock
+
+
+def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
+    """Write a pruned forest as a LightGBM model of the same kind as the original.
+
+    Parameters
+    ----------
+    model : Model
+        What `read_lightgbm` returned.
+    pruned : PrunedForest
+        Kept trees and leaf values in grid units.
+
+    Returns
+    -------
+    lightgbm.Booster, LGBMClassifier (or other wrapper) or bytes
+        ``predict(raw_score=True)`` is the integer sum / 2**grid, bit for bit. A dropped class
+        tree of a kept round is one leaf of 0. Random forests keep ``average_output`` and the
+        meaning of their mean: see `keep_average`.
+
+    Raises
+    ------
+    InvalidInputError
+        Sums of the pruned forest do not fit float64 exactly.
+    UnsupportedModelError
+        One grid unit is smaller than LightGBM's own decision boundary.
+    """
+    _check_grid(pruned)
+    document = prune_document(model.document, pruned)
+    contents = serialise(document)
+    if model.kind == "lightgbm file":
+        return contents
+    booster = _load(contents, len(document.trees))
+    if model.kind == "lightgbm.Booster":
+        return booster
+    # deep copy of everything but the Booster, whose place the new one takes
+    wrapper = copy.deepcopy(model.native, {id(model.native._Booster): booster})
+    booster.best_iteration = 0  # what a fit without early stopping leaves
+    wrapper._best_iteration = 0
+    wrapper._best_score, wrapper._evals_result = {}, {}
+    wrapper.n_estimators = document.n_rounds
+    return wrapper
+
+
+def _check_grid(pruned: PrunedForest) -> None:
+    magnitude = np.abs(spread(pruned.forest, pruned.value_int))
+    largest = np.maximum.reduceat(magnitude, pruned.forest.tree_offset[:-1], axis=0)
+    if (largest.sum(axis=0) + np.abs(pruned.intercept_int)).max() >= 2 ** PRECISION[np.float64]:
+        raise InvalidInputError("The pruned leaves can add up to 2**53 grid units or more.")
+    decision = pruned.forest.decision
+    if decision.cuts and not decision.thresholds:
+        reach = decision.cuts[0] + decision.guard
+        if 2.0**-pruned.grid <= 2 * reach:
+            raise UnsupportedModelError(
+                f"One grid unit 2**-{pruned.grid} lies within LightGBM's decision boundary "
+                f"{reach:g} of this model (small sigmoid or many averaged rounds); use a coarser "
+                "grid."
+            )
+
+
+def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> LightgbmDocument:
+    """The document with the kept trees only, leaves on the grid, whole rounds."""
+    forest, n_outputs = pruned.forest, document.num_class
+    kept = {int(tree) for tree in pruned.kept}
+    pending = np.ldexp(pruned.intercept_int.astype(np.float64), -pruned.grid)
+    trees: list[TreeBlock] = []
+    for first in sorted({tree - tree % n_outputs for tree in kept}):
+        for tree in range(first, first + n_outputs):
+            block = document.trees[tree]
+            if tree in kept:
+                start, end = forest.tree_offset[tree : tree + 2]
+                value_int = pruned.value_int[start + block.n_leaves - 1 : end, 0]
+                values = np.ldexp(value_int.astype(np.float64), -pruned.grid)
+                # LightGBM's sign for "the prior is in here" is shrinkage 1 in the first round
+                shrinkage = block.shrinkage * float(pruned.weights[tree])
+                if len(trees) < n_outputs or not (0 < shrinkage < np.inf):
+                    shrinkage = 1.0
+                trees.append(_with_leaves(block, values, shrinkage))
+            else:
+                trees.append(constant_tree(block, pending[tree - first]))
+                pending[tree - first] = 0.0
+    if np.any(pending) or not trees:
+        trees += [constant_tree(document.trees[i], pending[i]) for i in range(n_outputs)]
+    document = replace(document, trees=tuple(trees), best_iteration=0)
+    return keep_average(document, forest.n_trees // n_outputs)
+
+
+def keep_average(document: LightgbmDocument, n_averaged: int) -> LightgbmDocument:
+    """Make ``predict`` of a random forest divide as it did, though it has fewer trees.
+
+    LightGBM divides the sum by the number of rounds in the file. With n rounds instead of N, the
+    probability sigmoid(k * sum / N) needs the slope k' = k n / N. The text keeps six digits of
+    it, so rounds of zero leaves are added until k' has no more than that (at the latest at
+    n = N). Objectives without a slope are padded to N. The margin, the sum, is untouched.
+    """
+    if not document.average_output:
+        return document
+    line, n_rounds = document.objective or "", document.n_rounds
+    head, has_slope, slope = line.rpartition("sigmoid:")
+    padded = n_rounds if has_slope else n_averaged
+    if padded < n_rounds:
+        raise InvalidInputError(f"{n_rounds} rounds cannot be averaged as {n_averaged}.")
+    while has_slope:
+        exact = Fraction(slope) * padded / n_averaged
+        text = f"{float(exact):g}"
+        if Fraction(text) == exact:
+            parameters = tuple((k, text if k == "sigmoid" else v) for k, v in document.parameters)
+            document = replace(document, objective=head + has_slope + text, parameters=parameters)
+            break
+        padded += 1
+    fillers = [constant_tree(tree, 0.0) for tree in document.trees[: document.num_class]]
+    trees = document.trees + tuple(fillers) * (padded - n_rounds)
+    return replace(document, trees=trees)
+
+
+def constant_tree(like: TreeBlock, value: float) -> TreeBlock:
+    """A tree of one leaf that covers the data of another tree."""
+    empty = {
+        field.name: getattr(like, field.name)[:0]
+        for field in fields(TreeBlock)
+        if field.name not in ("shrinkage", "leaf_value", "leaf_weight", "leaf_count")
+    }
+    return TreeBlock(
+        **{**empty, "cat_boundaries": like.cat_boundaries[:1]},
+        leaf_value=np.array([value]),
+        leaf_weight=like.leaf_weight.sum(keepdims=True),
+        leaf_count=np.minimum(like.leaf_count.sum(keepdims=True), 2**31 - 1),
+        shrinkage=1.0,
+    )
+
+
+def _with_leaves(tree: TreeBlock, leaf_value: FloatArray, shrinkage: float) -> TreeBlock:
+    """New leaf values; the informative values of inner nodes become the mean of their data."""
+    n_inner = tree.n_leaves - 1
+    weight = tree.leaf_count.astype(np.float64)
+    if not weight.any():
+        weight = np.ones(tree.n_leaves)
+    # totals over nodes and leaves, from the deepest level up
+    total = np.concatenate([np.zeros(n_inner), weight * leaf_value])
+    count = np.concatenate([np.zeros(n_inner), weight])
+    levels, frontier = [], np.zeros(min(n_inner, 1), dtype=np.int64)
+    while len(frontier):
+        levels.append(frontier)
+        both = np.concatenate([tree.left_child[frontier], tree.right_child[frontier]])
+        frontier = both[both >= 0]
+    for nodes in reversed(levels):
+        for child in (tree.left_child[nodes], tree.right_child[nodes]):
+            position = np.where(child >= 0, child, n_inner + ~child)
+            total[nodes] += total[position]
+            count[nodes] += count[position]
+    mean = total[:n_inner] / np.maximum(count[:n_inner], 1)
+    return replace(tree, leaf_value=leaf_value, internal_value=mean, shrinkage=shrinkage)
+
+
+def serialise(document: LightgbmDocument) -> bytes:
+    """LightGBM text v4 of a document, as LightGBM itself would write it."""
+    blocks = [_tree_text(i, tree).encode("utf-8") for i, tree in enumerate(document.trees)]
+    header = [
+        "tree",
+        "version=v4",
+        f"num_class={document.num_class}",
+        f"num_tree_per_iteration={document.num_class}",
+        f"label_index={document.label_index}",
+        f"max_feature_idx={len(document.feature_names) - 1}",
+        *([] if document.objective is None else [f"objective={document.objective}"]),
+        *(["average_output"] if document.average_output else []),
+        f"feature_names={' '.join(document.feature_names)}",
+    ]
+    if document.monotone_constraints:
+        header.append(f"monotone_constraints={_join(document.monotone_constraints)}")
+    header += [
+        f"feature_infos={' '.join(document.feature_infos)}",
+        f"tree_sizes={_join(len(block) for block in blocks)}",
+    ]
+    tail = ["end of trees", "", "feature_importances:", *_importances(document), ""]
+    tail += ["parameters:", *(f"[{key}: {value}]" for key, value in document.parameters), ""]
+    tail += ["end of parameters", ""]
+    if document.has_pandas_line:
+        tail += [f"pandas_categorical:{json.dumps(document.pandas_categorical)}", ""]
+    start = "\n".join(header) + "\n\n"
+    return start.encode("utf-8") + b"".join(blocks) + "\n".join(tail).encode("utf-8")
+
+
+def _tree_text(index: int, tree: TreeBlock) -> str:
+    is_stump = tree.n_leaves == 1
+    lines = [
+        f"Tree={index}",
+        f"num_leaves={tree.n_leaves}",
+        f"num_cat={len(tree.cat_boundaries) - 1}",
+        f"split_feature={_join(tree.split_feature.tolist())}",
+        f"split_gain={_join(f'{x:g}' for x in tree.split_gain.tolist())}",
+        f"threshold={_join(f'{x:.17g}' for x in tree.threshold.tolist())}",
+        f"decision_type={_join(tree.decision_type.tolist())}",
+        f"left_child={_join(tree.left_child.tolist())}",
+        f"right_child={_join(tree.right_child.tolist())}",
+        f"leaf_value={_join(f'{x:.17g}' for x in tree.leaf_value.tolist())}",
+        f"leaf_weight={'' if is_stump else _join(f'{x:.17g}' for x in tree.leaf_weight.tolist())}",
+        f"leaf_count={_join(tree.leaf_count.tolist())}",
+        f"internal_value={_join(f'{x:g}' for x in tree.internal_value.tolist())}",
+        f"internal_weight={_join(f'{x:g}' for x in tree.internal_weight.tolist())}",
+        f"internal_count={_join(tree.internal_count.tolist())}",
+    ]
+    if len(tree.cat_boundaries) > 1:
+        lines.append(f"cat_boundaries={_join(tree.cat_boundaries.tolist())}")
+        lines.append(f"cat_threshold={_join(tree.cat_threshold.tolist())}")
+    lines += ["is_linear=0", f"shrinkage={tree.shrinkage:g}"]
+    return "\n".join(lines) + "\n\n\n"
+
+
+def _join(items: Iterable[Any]) -> str:
+    return " ".join(map(str, items))
+
+
+def _importances(document: LightgbmDocument) -> list[str]:
+    """Number of splits with a gain per feature, largest first; informative, as in LightGBM."""
+    count = np.zeros(len(document.feature_names), dtype=np.int64)
+    for tree in document.trees:
+        np.add.at(count, tree.split_feature[tree.split_gain > 0], 1)
+    order = sorted(np.flatnonzero(count).tolist(), key=lambda i: -int(count[i]))
+    return [f"{document.feature_names[i]}={count[i]}" for i in order]
+
+
+def _load(contents: bytes, n_trees: int) -> Any:
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Writing a live LightGBM model needs lightgbm; install pine-boost[lightgbm]."
+        ) from error
+    try:
+        booster = lightgbm.Booster(model_str=contents.decode("utf-8"))
+    except (lightgbm.basic.LightGBMError, ValueError) as error:
+        raise MalformedModelError(
+            f"LightGBM refuses the model, probably for its parameters section: {error}"
+        ) from error
+    if booster.num_trees() != n_trees:
+        raise MalformedModelError(f"LightGBM read {booster.num_trees()} of {n_trees} trees.")
+    return booster
