@@ -194,8 +194,8 @@ def _from_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
             f"{name} has dtype {array.dtype}; numbers (float, int, bool) are accepted."
         )
     if array.dtype.kind in "iu" and not _compares_doubles(schema):
-        # these libraries cast an integer array straight to float32; by way of float64 it would
-        # be rounded twice (LightGBM casts arrays that are not of floats, though it compares doubles)
+        # these libraries cast an integer array straight to float32 (LightGBM too, though it
+        # compares doubles); by way of float64 it would be rounded twice
         return array.astype(np.float32).astype(np.float64)
     return np.asarray(array, dtype=np.float64)
 
@@ -232,9 +232,14 @@ def _from_frame(X: Any, schema: InputSchema, name: str) -> FloatArray:
         label = f"column {column.name!r} of {name}"
         categories = schema.categories_of(feature)
         is_categorical = hasattr(column, "cat") and hasattr(column.dtype, "categories")
-        if categories is not None and (
-            is_categorical or schema.category_rule is CategoryRule.KNOWN
-        ):
+        if categories is not None and is_categorical:
+            position = column.cat.codes.to_numpy()
+            used = np.unique(position[position >= 0])
+            table = np.full(len(column.cat.categories) + 1, np.nan)  # the last for position -1
+            values = column.cat.categories.to_numpy(dtype=object)[used]
+            table[used] = _codes(values, categories, schema, label)
+            matrix[:, feature] = table[position]
+        elif categories is not None and schema.category_rule is CategoryRule.KNOWN:
             matrix[:, feature] = _codes(column.to_numpy(dtype=object), categories, schema, label)
         elif is_categorical:
             raise InvalidInputError(
@@ -257,6 +262,9 @@ def _codes(
     values: npt.NDArray[Any], categories: Sequence[Any], schema: InputSchema, label: str
 ) -> FloatArray:
     """Codes of raw category values; what the library does with unknown ones."""
+    if values.dtype.kind in "fiub":
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return _codes(distinct.astype(object), categories, schema, label)[inverse]
     code_of = {_key(category): float(code) for code, category in enumerate(categories)}
     codes = np.full(len(values), np.nan)
     for row, value in enumerate(values):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.exact import SCORE_SCALE
 from pine_boost.forest import IntArray
 from pine_boost.routing import StateTrees
 
@@ -53,12 +54,15 @@ class ScoreTables:
     unary : tuple of int64 (n_bins of the feature,)
     pairs : tuple of PairTable
     trees : TreeCost or None
+    scale : int
+        Units per nat (per step of a path in an isolation forest).
     """
 
     bins: tuple[IntArray, ...]
     unary: tuple[IntArray, ...]
     pairs: tuple[PairTable, ...] = ()
     trees: TreeCost | None = None
+    scale: int = SCORE_SCALE
 
     def score(self, states: npt.NDArray[Any]) -> IntArray:
         """Integer score of every state row."""

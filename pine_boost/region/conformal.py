@@ -1,0 +1,160 @@
+"""Split conformal calibration on integers: from scores of X_cal to the threshold tau.
+
+In come integer scores, a level alpha and the count of rows that lie outside whatever tau is; out
+goes tau, or None for infinity. Refuses a threshold that would be infinite while rows lie outside:
+such a region covers an unknown share of the inputs, so it must not carry a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError, RegionError
+from pine_boost.forest import FloatArray
+
+
+def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) -> int | None:
+    """The conformal threshold of integer scores.
+
+    With ``n`` the number of calibration rows and ``k = ceil((n + 1) * (1 - alpha))``, tau is the
+    k-th smallest score: a new row, exchangeable with these, has ``score <= tau`` with probability
+    at least ``1 - alpha``. The guarantee is over the draw of the calibration rows and the new row
+    together, and holds for any score that was fixed without looking at the calibration rows.
+
+    Parameters
+    ----------
+    scores_int : array of int
+        Scores of the calibration rows that can lie inside.
+    alpha : float
+        In [0, 1). 0 asks for the whole space.
+    n_outside : int
+        Further calibration rows whose score counts as infinite (impossible by the domain, or
+        undecided by the original model).
+
+    Returns
+    -------
+    int or None
+        None stands for infinity: ``alpha=0``, or fewer rows than alpha needs (with a warning).
+
+    Raises
+    ------
+    InvalidInputError
+        alpha outside [0, 1), no rows, or scores that are no integers.
+    RegionError
+        More than alpha of the rows lie outside, so that no tau can reach ``1 - alpha``.
+
+    Examples
+    --------
+    >>> from pine_boost.region.conformal import calibrate
+    >>> calibrate([5, 1, 4, 2, 3, 9, 8, 7, 6], 0.2)
+    8
+    """
+    scores = np.sort(np.asarray(scores_int))
+    exact_alpha = read_level(alpha, "alpha")
+    n_rows = len(scores) + n_outside
+    if exact_alpha == 0:
+        return None
+    if n_rows == 0:
+        raise InvalidInputError("There are no calibration rows; pass X_cal with at least two rows.")
+    if len(scores) and scores.dtype.kind not in "iu":
+        raise InvalidInputError(f"Calibration scores are integers, found dtype {scores.dtype}.")
+    rank = conformal_rank(n_rows, alpha)
+    if rank > n_rows and n_outside == 0:
+        warnings.warn(
+            f"{n_rows} calibration rows cannot support alpha={alpha}: tau is infinite and the "
+            f"region is the whole input space. The smallest alpha that {n_rows} rows support is "
+            f"{smallest_alpha(n_rows):.6g}; alpha={alpha} needs "
+            f"{math.ceil(1 / exact_alpha) - 1} rows.",
+            stacklevel=2,
+        )
+        return None
+    if rank > len(scores):
+        raise RegionError(
+            f"{n_outside} of {n_rows} calibration rows lie outside the region whatever tau is; "
+            f"alpha={alpha} leaves room for {max(n_rows - rank, 0)}. Such a region would carry no "
+            "guarantee. Use a larger alpha, a smaller indifference or a domain that fits the data."
+        )
+    return int(scores[rank - 1])
+
+
+def conformal_rank(n_rows: int, alpha: float) -> int:
+    """``ceil((n + 1)(1 - alpha))``, computed exactly from the decimal that the user wrote.
+
+    In floats ``(9 + 1) * (1 - 0.1)`` is 9.0 but ``(n + 1) * (1 - alpha)`` often lands just above
+    a whole number, and the ceiling is then one too many.
+    """
+    return math.ceil((n_rows + 1) * (1 - read_level(alpha, "alpha")))
+
+
+def smallest_alpha(n_rows: int) -> float:
+    """The smallest alpha with a finite tau: ``(n + 1)(1 - alpha) <= n``."""
+    return 1 / (n_rows + 1)
+
+
+def read_level(level: Any, name: str) -> Fraction:
+    """A probability in [0, 1) as the exact decimal that was written."""
+    is_number = isinstance(level, (int, float, np.integer, np.floating, Fraction))
+    if isinstance(level, bool) or not is_number or not 0 <= level < 1:
+        raise InvalidInputError(f"{name} is {level!r}; a number in [0, 1) is accepted.")
+    return level if isinstance(level, Fraction) else Fraction(repr(float(level)))
+
+
+def indifference_delta(distance_fit: FloatArray, indifference: float) -> float | None:
+    """The distance from the cut below which the original counts as undecided.
+
+    The ``indifference`` quantile of the distances on X_fit, as an order statistic: at most that
+    share of X_fit lies strictly below. It never looks at X_cal. None for ``indifference=0``.
+    """
+    share = read_level(indifference, "indifference")
+    if share == 0:
+        return None
+    delta = float(np.sort(distance_fit)[math.floor(share * len(distance_fit))])
+    return delta if delta > 0 else None
+
+
+def require_room(
+    distance_fit: FloatArray,
+    distance_cal: FloatArray,
+    *,
+    alpha: float,
+    indifference: float,
+    delta: float,
+) -> None:
+    """Refuse an indifference whose undecided slice alone takes more than alpha of X_cal.
+
+    Otherwise tau would be infinite, the undecided rows would still lie outside, and nothing would
+    be known of the share of inputs in the region. The message names the largest indifference that
+    fits; a value picked by looking at X_cal weakens the guarantee, one on the safe side of it
+    chosen from X_fit does not.
+    """
+    n_rows = len(distance_cal)
+    room = n_rows - conformal_rank(n_rows, alpha)
+    undecided = int(np.count_nonzero(distance_cal < delta))
+    if room >= 0 and undecided <= room and read_level(alpha, "alpha") > 0:
+        return
+    largest = largest_indifference(distance_fit, distance_cal, room)
+    advice = (
+        f"The largest indifference that fits is {largest:.4f}."
+        if largest > 0
+        else "No indifference above 0 fits."
+    )
+    raise RegionError(
+        f"indifference={indifference} leaves {undecided} of {n_rows} calibration rows undecided "
+        f"(closer than {delta:.6g} to the decision), alpha={alpha} has room for {max(room, 0)}: "
+        f"the region would carry no guarantee. {advice} Or use a larger alpha or more rows."
+    )
+
+
+def largest_indifference(distance_fit: FloatArray, distance_cal: FloatArray, room: int) -> float:
+    """The largest indifference, rounded down to 4 digits, that leaves ``room`` rows undecided."""
+    if room < 0:
+        return 0.0
+    largest_delta = np.sort(distance_cal)[room]  # `room` rows are strictly below it at most
+    position = int(np.searchsorted(np.sort(distance_fit), largest_delta, side="right")) - 1
+    return max(0, position) * 10_000 // len(distance_fit) / 10_000

@@ -1,0 +1,322 @@
+"""Domain knowledge: which inputs cannot occur, in the user's words and then over states.
+
+In comes a Domain by feature name or position; out go allowed states, forbidden pairs and clauses.
+Errs towards more inputs: a state goes only if no value in it is permitted, so that a proof over
+what is left covers every permitted input. Refuses knowledge that contradicts itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.forest import Comparison
+from pine_boost.inputs import InputSchema
+from pine_boost.region.tables import ForbiddenPair, RegionTables
+from pine_boost.states import Axis, StateSpace
+
+BoolArray = npt.NDArray[np.bool_]
+Feature = str | int
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A number between two inclusive bounds, or one of some categories; a missing one never is.
+
+    Categories are the values that the model stores, or codes where it stores none.
+    """
+
+    feature: Feature
+    lower: float = -math.inf
+    upper: float = math.inf
+    categories: Sequence[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What is known of every input that can occur. All of it is optional.
+
+    Numbers are meant as the model sees them (XGBoost and scikit-learn's trees round to float32).
+
+    Attributes
+    ----------
+    one_hot : sequence of groups of features
+        Members are 0 or 1, exactly one of a group is 1. A missing member counts as 0 (the absent
+        entry of a sparse matrix), unless ``never_missing`` names it.
+    ordinal : sequence of groups of features
+        Thermometer codes: members are 0 or 1, and a member is 1 only if all before it are.
+    lower, upper : mapping of feature to number
+        Inclusive bounds of the present values.
+    integer : sequence of features
+        Present values are whole numbers.
+    never_missing : True or sequence of features
+    forbidden : sequence of pairs of `Condition`
+        Both conditions of a pair never hold together.
+
+    Examples
+    --------
+    >>> from pine_boost.region.domain import Condition, Domain
+    >>> adults = Domain(
+    ...     lower={"age": 18}, integer=["age"], never_missing=True,
+    ...     forbidden=[(Condition("age", upper=20), Condition("grandchildren", lower=1))],
+    ... )
+    """
+
+    one_hot: Sequence[Sequence[Feature]] = ()
+    ordinal: Sequence[Sequence[Feature]] = ()
+    lower: Mapping[Feature, float] = field(default_factory=dict)
+    upper: Mapping[Feature, float] = field(default_factory=dict)
+    integer: Sequence[Feature] = ()
+    never_missing: bool | Sequence[Feature] = ()
+    forbidden: Sequence[tuple[Condition, Condition]] = ()
+
+
+def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema) -> RegionTables:
+    """Turn domain knowledge into tables over states (no score, no tau).
+
+    States that hold no value of the native float type are never allowed, domain or not.
+
+    Raises
+    ------
+    InvalidInputError
+        Unknown features, bounds in the wrong order, or a feature left without any value.
+    """
+    if domain is None:
+        domain = Domain()
+    present, missing_ok = _present_and_missing(domain, space, schema)
+    allowed = []
+    for feature, axis in enumerate(space.axes):
+        states = present[feature].copy()
+        if axis.missing_state >= 0:
+            # where the model reads NaN as zero, NaN shares the state of an interval
+            shares = axis.missing_state < axis.n_intervals
+            ok = bool(missing_ok[feature])
+            states[axis.missing_state] = (states[axis.missing_state] and shares) or ok
+        if axis.reachable is not None:
+            states &= axis.reachable
+        if not states.any():
+            raise InvalidInputError(
+                f"The domain leaves no value for feature {schema.name_of(feature)!r}; "
+                "widen its bounds."
+            )
+        allowed.append(states)
+    forbidden, clauses = _groups(domain, space, schema)
+    whole = {schema.index_of(feature) for feature in domain.integer}
+    for pair in domain.forbidden:
+        forbidden.append(_forbidden_pair(pair, space, schema, whole))
+    return RegionTables(tuple(allowed), tuple(forbidden), tuple(clauses))
+
+
+def _present_and_missing(
+    domain: Domain, space: StateSpace, schema: InputSchema
+) -> tuple[list[BoolArray], BoolArray]:
+    """Per feature the states that hold a permitted present value, and whether NaN may occur."""
+    lower = np.full(space.n_features, -np.inf)
+    upper = np.full(space.n_features, np.inf)
+    for bounds, given, word in ((lower, domain.lower, "lower"), (upper, domain.upper, "upper")):
+        for feature, bound in given.items():
+            if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)):
+                raise InvalidInputError(f"The {word} bound of {feature!r} is {bound!r}, no number.")
+            bounds[schema.index_of(feature)] = float(bound)
+    binary = {schema.index_of(j) for group in (*domain.one_hot, *domain.ordinal) for j in group}
+    whole = {schema.index_of(feature) for feature in domain.integer} | binary
+    for feature in binary:
+        lower[feature], upper[feature] = max(lower[feature], 0.0), min(upper[feature], 1.0)
+    missing_ok = np.ones(space.n_features, dtype=bool)
+    if domain.never_missing is True:
+        missing_ok[:] = False
+    elif domain.never_missing is not False:
+        missing_ok[[schema.index_of(feature) for feature in domain.never_missing]] = False
+    present = []
+    for feature, axis in enumerate(space.axes):
+        low, high = lower[feature], upper[feature]
+        if not low <= high:
+            raise InvalidInputError(
+                f"Feature {schema.name_of(feature)!r} is bounded by {low} and {high}; the lower "
+                "bound must not exceed the upper one."
+            )
+        free = low == -np.inf and high == np.inf and feature not in whole
+        if axis.codes is not None and not free:
+            raise InvalidInputError(
+                f"Feature {schema.name_of(feature)!r} is categorical; bounds, integer, one_hot and "
+                "ordinal are for numbers."
+            )
+        if free:
+            present.append(np.arange(axis.n_states) != _own_missing(axis))
+        else:
+            present.append(_states_between(space, axis, low, high, feature in whole))
+    return present, missing_ok
+
+
+def _own_missing(axis: Axis) -> int:
+    """The missing state where it is a state of its own, else -1."""
+    return axis.missing_state if axis.missing_state >= axis.n_intervals else -1
+
+
+def _states_between(
+    space: StateSpace, axis: Axis, lower: float, upper: float, whole: bool
+) -> BoolArray:
+    """States that hold a value (a whole one) between two inclusive bounds."""
+    states = np.zeros(axis.n_states, dtype=bool)
+    if whole:
+        lower, upper = float(np.ceil(lower)), float(np.floor(upper))
+        if lower > upper:
+            return states
+    if axis.zero_state >= 0:
+        states[axis.zero_state] = lower <= 0 <= upper
+    if whole:
+        states[space.axis_states(axis, _whole_candidates(axis, lower, upper))] = True
+    else:
+        # the state is monotone in the value, so the states of the bounds limit the others
+        plain = replace(axis, zero_state=-1, n_states=axis.n_intervals, missing_state=-1)
+        first, last = space.axis_states(plain, np.array([lower, upper]))
+        states[first : last + 1] = True
+    return states
+
+
+def _whole_candidates(axis: Axis, lower: float, upper: float) -> npt.NDArray[np.float64]:
+    """Whole numbers, at least one in every state that holds one between the bounds.
+
+    The whole numbers of a state follow one another. The smallest is the lower bound, or the first
+    one past the state's left edge: next to the edge while floats resolve 1, else the edge or its
+    float neighbour (all whole by then). If the upper bound comes first, it is in the state itself.
+    """
+    edges = axis.edges[np.isfinite(axis.edges)]
+    near = [np.floor(edges) + step for step in (-1, 0, 1, 2)]
+    with np.errstate(over="ignore"):
+        edges32 = edges.astype(np.float32)
+        for side in (-np.inf, np.inf):
+            near.append(np.nextafter(edges32, np.float32(side)).astype(np.float64))
+            near.append(np.nextafter(edges, side))
+    near.append(np.array([lower, upper, 0.0]))
+    values = np.concatenate([*near, edges, edges32.astype(np.float64)])
+    whole = np.isfinite(values) & (values == np.floor(values))
+    return values[whole & (values >= lower) & (values <= upper)]
+
+
+def _groups(
+    domain: Domain, space: StateSpace, schema: InputSchema
+) -> tuple[list[ForbiddenPair], list[tuple[tuple[int, BoolArray], ...]]]:
+    forbidden, clauses = [], []
+    for group in domain.one_hot:
+        members = _members(group, schema, "one_hot")
+        ones = {j: _states_of_value(space, schema, j, 1.0) for j in members}
+        clauses.append(tuple((j, ones[j]) for j in members))
+        for first, second in combinations(members, 2):
+            surely = [ones[j] & ~_may_be_off(space, schema, j) for j in (first, second)]
+            forbidden.append(ForbiddenPair(first, second, np.outer(surely[0], surely[1])))
+    for group in domain.ordinal:
+        for first, second in combinations(_members(group, schema, "ordinal"), 2):
+            off = _may_be_off(space, schema, first)
+            surely_off = off & ~_states_of_value(space, schema, first, 1.0)
+            on = _states_of_value(space, schema, second, 1.0)
+            surely_on = on & ~_may_be_off(space, schema, second)
+            forbidden.append(ForbiddenPair(first, second, np.outer(surely_off, surely_on)))
+    return forbidden, clauses
+
+
+def _members(group: Sequence[Feature], schema: InputSchema, kind: str) -> list[int]:
+    members = [schema.index_of(feature) for feature in group]
+    if len(members) < 2 or len(set(members)) < len(members):
+        raise InvalidInputError(
+            f"The {kind} group {list(group)!r} needs two or more different features."
+        )
+    return members
+
+
+def _states_of_value(
+    space: StateSpace, schema: InputSchema, feature: int, value: float
+) -> BoolArray:
+    if value == schema.missing_value:
+        value = np.nan
+    states = np.zeros(space.axes[feature].n_states, dtype=bool)
+    states[space.axis_states(space.axes[feature], np.array([value]))] = True
+    return states
+
+
+def _may_be_off(space: StateSpace, schema: InputSchema, feature: int) -> BoolArray:
+    off = _states_of_value(space, schema, feature, 0.0)
+    if space.axes[feature].missing_state >= 0:
+        off[space.axes[feature].missing_state] = True
+    return off
+
+
+def _forbidden_pair(
+    pair: tuple[Condition, Condition], space: StateSpace, schema: InputSchema, whole: set[int]
+) -> ForbiddenPair:
+    if len(pair) != 2 or not all(isinstance(condition, Condition) for condition in pair):
+        raise InvalidInputError(f"A forbidden pair is two Conditions, found {pair!r}.")
+    first, second = (schema.index_of(condition.feature) for condition in pair)
+    if first == second:
+        raise InvalidInputError(
+            f"A forbidden pair names {schema.name_of(first)!r} twice; use bounds for one feature."
+        )
+    holds = [_surely_holds(condition, space, schema, whole) for condition in pair]
+    return ForbiddenPair(first, second, np.outer(holds[0], holds[1]))
+
+
+def _surely_holds(
+    condition: Condition, space: StateSpace, schema: InputSchema, whole: set[int]
+) -> BoolArray:
+    """States all of whose values satisfy the condition: only these may be forbidden."""
+    feature = schema.index_of(condition.feature)
+    axis = space.axes[feature]
+    if (axis.codes is not None) != (condition.categories is not None):
+        raise InvalidInputError(
+            f"{condition} does not fit feature {schema.name_of(feature)!r}: give categories for a "
+            "feature that the model splits by category, bounds for a number."
+        )
+    if condition.categories is not None:
+        return _only_these(axis, _category_codes(condition, schema, feature))
+    lower, upper = float(condition.lower), float(condition.upper)
+    if not lower <= upper:
+        raise InvalidInputError(f"{condition} has its bounds in the wrong order.")
+    is_whole = feature in whole
+    fails = np.zeros(axis.n_states, dtype=bool)
+    if lower > -np.inf:
+        below = np.ceil(lower) - 1 if is_whole else _one_below(space, lower)
+        fails |= _states_between(space, axis, -np.inf, below, is_whole)
+    if upper < np.inf:
+        above = np.floor(upper) + 1 if is_whole else -_one_below(space, -upper)
+        fails |= _states_between(space, axis, above, np.inf, is_whole)
+    if axis.missing_state >= 0:
+        fails[axis.missing_state] = True
+    return ~fails
+
+
+def _category_codes(condition: Condition, schema: InputSchema, feature: int) -> list[int]:
+    known = schema.categories_of(feature)
+    assert condition.categories is not None
+    if known is None:
+        return [int(code) for code in condition.categories]
+    for category in condition.categories:
+        if category not in known:
+            raise InvalidInputError(
+                f"{schema.name_of(feature)!r} has no category {category!r}; the model knows "
+                f"{list(known)[:8]!r}."
+            )
+    return [known.index(category) for category in condition.categories]
+
+
+def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
+    """States of a categorical axis that hold none but the given codes."""
+    assert axis.codes is not None and axis.code_states is not None
+    holds = np.ones(axis.n_states, dtype=bool)
+    holds[axis.code_states[~np.isin(axis.codes, codes)]] = False
+    holds[[state for state in (axis.other_state, axis.missing_state) if state >= 0]] = False
+    return holds
+
+
+def _one_below(space: StateSpace, bound: float) -> float:
+    """The largest value below a bound that the native comparison can see."""
+    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
+        return float(np.nextafter(bound, -np.inf))
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(np.float32(bound), np.float32(-np.inf)))
