@@ -1,0 +1,313 @@
+"""The CP-SAT model of trees and region: literals for states, one Boolean per leaf.
+
+In come the game's trees, its state space and the region's integer tables; out goes one base model
+that every question clones. No enforced linear rows (or-tools#5293), no floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from pine_boost.forest import IntArray
+from pine_boost.region.tables import RegionTables
+from pine_boost.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.search.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
+from pine_boost.states import StateSpace
+
+Literal = Any  # a Boolean variable of CP-SAT or its negation; ortools exports no common type
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """A CP-SAT model of all points of the region.
+
+    Attributes
+    ----------
+    model : CpModel
+    leaves : tuple
+        Boolean of each leaf of the model's trees, None where no point of the region reaches it.
+    features : tuple
+        Per feature its `_FeatureLiterals`.
+    feasible : bool
+        False when the tables alone show that the region is empty.
+    """
+
+    model: cp_model.CpModel
+    leaves: tuple[cp_model.IntVar | None, ...]
+    features: tuple[_FeatureLiterals, ...]
+    feasible: bool
+
+    def states_of(self, solution: Any) -> npt.NDArray[np.int32]:
+        """The state row of a solver's solution."""
+        return np.array([f.state_of(solution) for f in self.features], dtype=np.int32)
+
+
+class _FeatureLiterals:
+    """Literals "state in a set" of one feature, created when first asked for.
+
+    Allowed interval states form a chain of order literals ``state <= s``; allowed special states
+    and categories have a literal each. A set is then a literal of the chain, or a new Boolean.
+    """
+
+    def __init__(
+        self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]
+    ) -> None:
+        self.model = model
+        self.allowed = np.flatnonzero(allowed)
+        self.intervals = self.allowed[self.allowed < n_intervals]
+        specials = self.allowed[self.allowed >= n_intervals]
+        self.special = {int(state): model.new_bool_var("") for state in specials}
+        self.order: dict[int, Literal] = {}
+        self._sets: dict[bytes, Literal] = {}
+        self._true = model.new_constant(1)
+        self._false = ~self._true
+        self._in_intervals: Literal = self._true
+        if self.special:
+            members = list(self.special.values())
+            if len(self.intervals):
+                self._in_intervals = model.new_bool_var("")
+                members.append(self._in_intervals)
+            else:
+                self._in_intervals = self._false
+            model.add_exactly_one(members)
+        for state in self.intervals[:-1]:
+            self.order[int(state)] = model.new_bool_var("")
+        chain = [self.order[int(state)] for state in self.intervals[:-1]]
+        for earlier, later in pairwise(chain):
+            model.add_implication(earlier, later)
+        # A special state counts as the first interval in the chain: fixes the free literals.
+        for literal in self.special.values():
+            for order in chain[:1]:
+                model.add_implication(literal, order)
+
+    def at_most(self, state: int) -> Literal:
+        """``the interval state (0 for a special one) is <= state``."""
+        if len(self.intervals) == 0 or state >= self.intervals[-1]:
+            return self._true
+        if state < self.intervals[0]:
+            return self._false
+        return self.order[int(self.intervals[self.intervals <= state][-1])]
+
+    def in_set(self, members: npt.NDArray[np.bool_]) -> Literal:
+        """A literal equivalent to "the state is one of these"."""
+        inside = members[self.allowed]
+        if inside.all():
+            return self._true
+        if not inside.any():
+            return self._false
+        key = members.tobytes()
+        if key not in self._sets:
+            self._sets[key] = self._new_set(members)
+        return self._sets[key]
+
+    def _new_set(self, members: npt.NDArray[np.bool_]) -> Literal:
+        intervals = members[self.intervals]
+        specials = np.array([members[state] for state in self.special], dtype=bool)
+        runs = np.flatnonzero(np.diff(intervals.astype(int)))
+        if len(intervals) and not specials.any() and not self.special:
+            if len(runs) == 1 and intervals[0]:
+                return self.at_most(int(self.intervals[runs[0]]))
+            if len(runs) == 1:
+                return ~self.at_most(int(self.intervals[runs[0]]))
+        model = self.model
+        literal = model.new_bool_var("")
+        parts = [self.special[state] for state in self.special if members[state]]
+        others = [self.special[state] for state in self.special if not members[state]]
+        for part in parts:
+            model.add_implication(part, literal)
+        for other in others:
+            model.add_implication(other, ~literal)
+        # each run of intervals start..stop: inside iff literal
+        bounds = np.concatenate([[0], runs + 1, [len(intervals)]])
+        for start, stop in pairwise(bounds):
+            if stop == start:
+                continue
+            low = int(self.intervals[start])
+            high = int(self.intervals[stop - 1])
+            before = self.at_most(low - 1) if start > 0 else self._false
+            here = [~self._in_intervals, before, ~self.at_most(high)]
+            model.add_bool_or([*here, literal if intervals[start] else ~literal])
+        return literal
+
+    def state_of(self, solution: Any) -> int:
+        """The state that a solver's solution gives this feature."""
+        for state, literal in self.special.items():
+            if solution.boolean_value(literal):
+                return state
+        for state in self.intervals[:-1]:
+            if solution.boolean_value(self.order[int(state)]):
+                return int(state)
+        return int(self.intervals[-1])
+
+
+def encode_region(
+    space: StateSpace, region: RegionTables, trees: StateTrees, masks: LeafMasks
+) -> Encoding:
+    """Build the base model: states, leaves of all trees, domain knowledge and score."""
+    model = cp_model.CpModel()
+    allowed = [a.copy() for a in region.allowed]
+    bins = cheapest_bins(region)
+    if bins is not None and region.score is not None:
+        for feature, cost in enumerate(bins):
+            allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
+    if any(not a.any() for a in allowed):
+        return Encoding(model, (None,) * trees.n_leaves, (), False)
+    features = tuple(
+        _FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
+    )
+    reachable = _reachable_leaves(trees, masks, allowed)
+    reachable &= cheapest_leaves(region, trees, masks, allowed)
+    leaves = _add_trees(model, features, trees, masks, reachable, allowed)
+    if leaves is None:
+        return Encoding(model, (None,) * trees.n_leaves, features, False)
+    _add_domain(model, features, region)
+    feasible = _add_score(model, features, region, space, leaves, allowed)
+    return Encoding(model, leaves, features, feasible)
+
+
+def _reachable_leaves(
+    trees: StateTrees, masks: LeafMasks, allowed: list[npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.bool_]:
+    """Leaves that some combination of allowed states reaches."""
+    words = np.full(masks.mask.shape[1:], 2**64 - 1, dtype=np.uint64)
+    for feature, states in enumerate(allowed):
+        start = masks.state_offset[feature]
+        words &= np.bitwise_or.reduce(masks.mask[start + np.flatnonzero(states)], axis=0)
+    return leaf_flags(trees, words)
+
+
+def _add_trees(
+    model: cp_model.CpModel,
+    features: tuple[_FeatureLiterals, ...],
+    trees: StateTrees,
+    masks: LeafMasks,
+    reachable: npt.NDArray[np.bool_],
+    allowed: list[npt.NDArray[np.bool_]],
+) -> tuple[cp_model.IntVar | None, ...] | None:
+    """One Boolean per reachable leaf, exactly one per tree, linked to the states by cliques.
+
+    For each set of states that a tree splits on: at most one of the leaves that need the state
+    inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
+    """
+    leaves = tuple(model.new_bool_var("") if flag else None for flag in reachable)
+    for tree in range(trees.n_trees):
+        start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
+        members = [leaf for leaf in leaves[start:stop] if leaf is not None]
+        if not members:
+            return None
+        model.add_exactly_one(members)
+    seen: set[tuple[int, int, bytes]] = set()
+    for node in np.flatnonzero(trees.leaf_of_node < 0):
+        tree = int(np.searchsorted(trees.root, node, side="right")) - 1
+        feature = int(trees.feature[node])
+        left = trees.goes_left(int(node), len(allowed[feature]))
+        key = (tree, feature, (left & allowed[feature]).tobytes())
+        if key in seen:
+            continue
+        seen.add(key)
+        literal = features[feature].in_set(left)
+        for side, outside in ((left, ~literal), (~left, literal)):
+            needing = _leaves_needing(masks, tree, feature, side, allowed[feature])
+            first = trees.leaf_offset[tree]
+            bound = [leaves[first + k] for k in needing if leaves[first + k] is not None]
+            if bound:
+                model.add_at_most_one([*bound, outside])
+    return leaves
+
+
+def _leaves_needing(
+    masks: LeafMasks,
+    tree: int,
+    feature: int,
+    side: npt.NDArray[np.bool_],
+    allowed: npt.NDArray[np.bool_],
+) -> list[int]:
+    """Leaves of a tree that no allowed state outside ``side`` reaches."""
+    outside = masks.state_offset[feature] + np.flatnonzero(allowed & ~side)
+    words = np.bitwise_or.reduce(masks.mask[outside, tree], axis=0, initial=np.uint64(0))
+    n_bits = 64 * masks.n_words
+    number = sum(int(word) << (64 * k) for k, word in enumerate(words))
+    return [bit for bit in range(n_bits) if not (number >> bit) & 1]
+
+
+def _add_domain(
+    model: cp_model.CpModel, features: tuple[_FeatureLiterals, ...], region: RegionTables
+) -> None:
+    for pair in region.forbidden:
+        rows, inverse = np.unique(pair.forbidden, axis=0, return_inverse=True)
+        for k, row in enumerate(rows):
+            if row.any():
+                first = features[pair.first].in_set(inverse.reshape(-1) == k)
+                second = features[pair.second].in_set(row)
+                model.add_bool_or([~first, ~second])
+    for clause in region.at_least_one:
+        model.add_bool_or([features[j].in_set(literal) for j, literal in clause])
+
+
+def _add_score(
+    model: cp_model.CpModel,
+    features: tuple[_FeatureLiterals, ...],
+    region: RegionTables,
+    space: StateSpace,
+    leaves: tuple[cp_model.IntVar | None, ...],
+    allowed: list[npt.NDArray[np.bool_]],
+) -> bool:
+    """The row ``score <= tau`` over bin, pair and leaf literals; False when it cannot hold."""
+    score, tau = region.score, region.tau
+    if score is None or tau is None:
+        return True
+    terms: list[tuple[Literal, int]] = []
+    bin_literals: dict[int, dict[int, Literal]] = {}
+    used = {j for pair in score.pairs for j in (pair.first, pair.second)}
+    used |= {j for j, cost in enumerate(score.unary) if cost.any()}
+    for feature in sorted(used):
+        bins = score.bins[feature]
+        present = np.unique(bins[allowed[feature]])
+        bin_literals[feature] = {int(b): features[feature].in_set(bins == b) for b in present}
+        model.add_exactly_one(bin_literals[feature].values())
+        terms += [(x, int(score.unary[feature][b])) for b, x in bin_literals[feature].items()]
+    for index, pair in enumerate(score.pairs):
+        cheapest = cheapest_pairs(region, index)
+        terms += _add_pair(model, bin_literals, pair, cheapest, tau)
+    if score.trees is not None:
+        own = leaves
+        if not score.trees.of_model:
+            own_trees = score.trees.trees
+            own_masks = leaf_masks(own_trees, space)
+            reach = _reachable_leaves(own_trees, own_masks, allowed)
+            added = _add_trees(model, features, own_trees, own_masks, reach, allowed)
+            if added is None:
+                return False
+            own = added
+        terms += [(x, int(c)) for x, c in zip(own, score.trees.cost, strict=True) if x is not None]
+    model.add(sum(cost * literal for literal, cost in terms if cost) <= tau)
+    return True
+
+
+def _add_pair(
+    model: cp_model.CpModel,
+    bin_literals: dict[int, dict[int, Literal]],
+    pair: Any,
+    cheapest: IntArray | None,
+    tau: int,
+) -> list[tuple[Literal, int]]:
+    """Pair literals with row and column sums: the integer hull on a tree of features."""
+    firsts, seconds = bin_literals[pair.first], bin_literals[pair.second]
+    terms: list[tuple[Literal, int]] = []
+    cells: dict[tuple[int, int], Literal] = {}
+    for a in firsts:
+        for b in seconds:
+            if cheapest is None or cheapest[a, b] <= tau:
+                cells[a, b] = model.new_bool_var("")
+                terms.append((cells[a, b], int(pair.cost[a, b])))
+    for a, literal in firsts.items():
+        model.add_exactly_one([*(x for (i, _), x in cells.items() if i == a), ~literal])
+    for b, literal in seconds.items():
+        model.add_exactly_one([*(x for (_, j), x in cells.items() if j == b), ~literal])
+    return terms

@@ -1,0 +1,201 @@
+"""From real weights to the pruned model on its dyadic grid.
+
+In come the weights of a linear program; out goes a PrunedForest whose integer margins are, by
+construction, the native margins. The free positive scale is chosen so that probabilities stay
+closest to the original's; rounding may break a row, so every row is checked again on integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost import exact
+from pine_boost.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.search.game import Game, required_int
+from pine_boost.search.weights import Weights
+
+_SCALE_STEPS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What the scale is fitted to: leaves and multiplicities of distinct rows of X_fit."""
+
+    leaves: npt.NDArray[np.int32]
+    counts: IntArray
+    margins: FloatArray  # of the original, (n_rows, n_outputs)
+
+
+@dataclass(frozen=True)
+class ProbabilityShift:
+    """How far the pruned model's probabilities moved on X_fit."""
+
+    mean: float
+    maximum: float
+    brier: float
+
+
+def build_reference(game: Game, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
+    """Margins of the original on distinct fit rows, as real numbers."""
+    value = game.forest.leaf_vectors()[game.leaf_node]
+    margins = game.forest.intercept + value[leaves].sum(axis=1)
+    return Reference(leaves, counts, margins)
+
+
+def needed_sides(game: Game, grid: int) -> IntArray:
+    """The smallest side in grid units with which the pruned model answers each question right."""
+    cuts, off = required_int(game.forest, grid)
+    needed = []
+    for question in game.questions:
+        distance = off if game.strict[question.index] else 0
+        cut = question.sign * int(cuts[question.cut]) if game.forest.n_outputs == 1 else 0
+        needed.append(cut + distance)
+    return np.array(needed, dtype=np.int64)
+
+
+def to_grid(
+    game: Game, weights: Weights, column_scale: FloatArray, reference: Reference
+) -> PrunedForest | None:
+    """Round a solution to the grid; None when the weights cannot be written exactly.
+
+    Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
+    added to all leaves of its first kept tree.
+    """
+    forest = game.forest
+    tree_weight = (weights.weights / column_scale)[game.unit]
+    kept = np.flatnonzero(tree_weight > 0)
+    if len(kept) == 0:
+        return None
+    constants = _constants(game, weights)
+    if constants is None:
+        return None
+    scale, intercept = constants
+    if scale is None:
+        scale = _closest_scale(game, tree_weight, intercept, reference)
+    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
+    tree_weight = tree_weight * scale
+    value = _weighted_leaves(game, tree_weight)
+    left_over = _fold_intercept(game, value, scale * intercept + cut, kept)
+    grid = _choose_grid(game, value, left_over)
+    # A weight so small that all its leaves round to the same constant is still a kept tree.
+    value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
+    return PrunedForest(
+        forest=forest,
+        kept=kept,
+        value_int=value_int,
+        grid=grid,
+        intercept_int=np.rint(np.ldexp(left_over, grid)).astype(np.int64),
+        weights=tree_weight,
+    )
+
+
+def probability_shift(game: Game, pruned: PrunedForest, reference: Reference) -> ProbabilityShift:
+    """Mean and largest change of a probability and the Brier distance, on X_fit."""
+    leaf_value = spread(game.forest, pruned.value_int)[game.leaf_node] / 2.0**pruned.grid
+    margins = leaf_value[reference.leaves].sum(axis=1) + pruned.intercept_int / 2.0**pruned.grid
+    shift = np.abs(_probabilities(game, margins) - _probabilities(game, reference.margins))
+    mean = np.average(shift.max(axis=1), weights=reference.counts)
+    brier = np.average((shift**2).sum(axis=1), weights=reference.counts)
+    return ProbabilityShift(float(mean), float(shift.max()), float(brier))
+
+
+def _constants(game: Game, weights: Weights) -> tuple[float | None, FloatArray] | None:
+    """Scale (None: free) and intercepts before scaling, relative to the first cut."""
+    forest = game.forest
+    if not forest.free_intercept:
+        return None if forest.intercept.any() else (None, np.zeros(forest.n_outputs))
+    if forest.n_outputs > 1:
+        return None, weights.free
+    if len(forest.decision.cuts) == 1:
+        return None, weights.free
+    distance = weights.free[1] / (forest.decision.cuts[-1] - forest.decision.cuts[0])
+    return (1.0 / distance, weights.free[:1]) if distance > 0 else None
+
+
+def _weighted_leaves(game: Game, tree_weight: FloatArray) -> FloatArray:
+    forest = game.forest
+    bias = (forest.tree_bias * (forest.value.shape[1] == 1))[forest.node_tree]
+    value = (forest.value - bias[:, None]) * tree_weight[forest.node_tree][:, None]
+    value[forest.kind != SplitKind.LEAF] = 0.0
+    return value
+
+
+def _fold_intercept(
+    game: Game, value: FloatArray, intercept: FloatArray, kept: IntArray
+) -> FloatArray:
+    """Add each output's intercept to its first kept tree; returns what found no tree."""
+    forest = game.forest
+    left_over = np.zeros(forest.n_outputs)
+    if not forest.free_intercept:
+        return left_over
+    for output in range(forest.n_outputs):
+        own = kept[forest.tree_output[kept] == output]
+        if len(own) == 0:
+            left_over[output] = intercept[output]
+            continue
+        nodes = np.arange(forest.tree_offset[own[0]], forest.tree_offset[own[0] + 1])
+        leaves = nodes[forest.kind[nodes] == SplitKind.LEAF]
+        value[leaves, 0] += intercept[output]
+    return left_over
+
+
+def _choose_grid(game: Game, value: FloatArray, left_over: FloatArray) -> int:
+    """The finest grid on which every sum is exact natively and every solver row small enough.
+
+    Half the range is left for the rounding of the leaves themselves (at most 1/2 a tree).
+    """
+    forest = game.forest
+    spread_value = np.abs(spread(forest, value))
+    largest = np.maximum.reduceat(spread_value, forest.tree_offset[:-1], axis=0).sum(axis=0)
+    total = float((largest + np.abs(left_over)).max())
+    row_sum = float(spread_value.sum(axis=0).max() + np.abs(left_over).max())
+    row_sum *= 1 if forest.n_outputs == 1 else 2
+    native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 1))
+    solver = exact.integer_scale(row_sum)
+    return min(native, solver, exact.MAX_GRID[forest.arithmetic])
+
+
+def _closest_scale(
+    game: Game, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> float:
+    """The positive multiple whose probabilities are closest to the original's (Brier)."""
+    forest = game.forest
+    if not forest.free_intercept:
+        # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
+        return float(np.count_nonzero(tree_weight) / tree_weight.sum())
+    value = forest.leaf_vectors()[game.leaf_node] * tree_weight[game.trees.leaf_tree][:, None]
+    if forest.value.shape[1] == 1 and forest.tree_bias.any():
+        bias = (forest.tree_bias * tree_weight)[game.trees.leaf_tree]
+        value[np.arange(len(value)), forest.tree_output[game.trees.leaf_tree]] -= bias
+    margins = value[reference.leaves].sum(axis=1) + intercept
+    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
+    target = _probabilities(game, reference.margins)
+    spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
+    start = np.log(max(spread_original, 1e-12) / max(spread_margins, 1e-12))
+
+    def brier(log_scale: float) -> float:
+        moved = _probabilities(game, np.exp(log_scale) * margins + cut) - target
+        return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
+
+    low, high = start - 4.0, start + 4.0
+    golden = (np.sqrt(5.0) - 1) / 2
+    for _ in range(_SCALE_STEPS):
+        first, second = high - golden * (high - low), low + golden * (high - low)
+        if brier(first) <= brier(second):
+            high = second
+        else:
+            low = first
+    return float(np.exp((low + high) / 2))
+
+
+def _probabilities(game: Game, margins: FloatArray) -> FloatArray:
+    if not game.forest.free_intercept:
+        total = margins.sum(axis=1, keepdims=True)
+        return np.asarray(margins / np.where(total == 0, 1.0, total))
+    if game.forest.n_outputs == 1:
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(margins, -500, 500))))
+    shifted = np.exp(margins - margins.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))

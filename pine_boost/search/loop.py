@@ -1,0 +1,265 @@
+"""Algorithm 1: Pruner and Oracle in turns, anytime.
+
+In come a game and the fit rows; out goes the smallest certified model found, with a lower bound.
+Whenever it stops, it holds a model that was proved twice, at worst the original itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import PrunedForest
+from pine_boost.search.game import Game, pruned_leaves_int
+from pine_boost.search.grid import Reference, build_reference, needed_sides, to_grid
+from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
+from pine_boost.search.pruner import Pruner, Support
+from pine_boost.search.rows import RowPool
+from pine_boost.search.walks import boundary_walks
+
+_LOGGER = logging.getLogger("pine_boost")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try, in counts and not in seconds, so that runs repeat exactly."""
+
+    n_walks: int = 400
+    n_eliminations: int = 3
+    exact_rounds: int = 400
+    master_effort: float = 2.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a callback is told."""
+
+    step: int
+    phase: str
+    trees: int
+    lower_bound: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """The best certified model.
+
+    Attributes
+    ----------
+    pruned : PrunedForest or None
+        None: the original itself is the answer.
+    proofs : tuple of Proof
+        Two for every question.
+    n_kept : int
+        Columns (rounds or trees) kept.
+    lower_bound : int
+        No model of this form that keeps all rows found has fewer columns.
+    rounds : int
+        Times the Oracle was asked.
+    stopped : str
+        Why the search ended: ``"optimal"``, ``"effort"``, ``"time"`` or ``"interrupted"``.
+    """
+
+    pruned: PrunedForest | None
+    proofs: tuple[Proof, ...]
+    n_kept: int
+    lower_bound: int
+    rounds: int
+    rows: int
+    stopped: str
+    seconds: float = 0.0
+    reference: Reference | None = field(default=None, repr=False)
+
+
+class OutOfTime(Exception):
+    """Raised inside the search only; the best certified model is kept."""
+
+
+def search(
+    game: Game,
+    fit_states: npt.NDArray[Any],
+    *,
+    objective: str = "l0",
+    time_limit: float | None = None,
+    n_jobs: int = 1,
+    seed: int = 0,
+    effort: Effort | None = None,
+    callback: Callable[[Step], None] | None = None,
+) -> SearchResult:
+    """Find the smallest model that provably keeps every decided point of the region.
+
+    Reads like algorithm 1 of the paper: rows from X_fit, then Pruner and Oracle in turns. A fast
+    answer by backward elimination comes first, the exact search (minimum hitting set over cuts)
+    uses the effort that is left. Ctrl-C and the time limit return the best certified model.
+    """
+    run = _Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback)
+    stopped = "effort"
+    try:
+        run.warm_start()
+        if objective == "l1":
+            run.certify(lambda: run.pruner.lightest())
+        else:
+            for order in range(run.effort.n_eliminations):
+                run.certify(lambda seed=order: run.pruner.eliminate(seed or None))
+            run.search_exactly()
+    except OutOfTime:
+        stopped = "time"
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    result = run.best
+    if result.n_kept <= run.lower_bound:
+        stopped = "optimal"
+    bound = min(run.lower_bound, result.n_kept)
+    return replace(
+        result,
+        lower_bound=bound,
+        rounds=run.rounds,
+        rows=len(run.pool),
+        stopped=stopped,
+        seconds=time.monotonic() - run.started,
+    )
+
+
+class _Run:
+    """What one search holds between its steps."""
+
+    def __init__(
+        self,
+        game: Game,
+        fit_states: npt.NDArray[Any],
+        time_limit: float | None,
+        n_jobs: int,
+        seed: int,
+        effort: Effort,
+        callback: Callable[[Step], None] | None,
+    ) -> None:
+        self.started = time.monotonic()
+        self.deadline = self.started + (time_limit if time_limit is not None else 1e9)
+        self.game, self.seed, self.effort, self.callback = game, seed, effort, callback
+        self.pool = RowPool(game)
+        self.pruner = Pruner(self.pool)
+        self.oracle = Oracle(game, n_jobs)
+        distinct, counts = np.unique(fit_states, axis=0, return_counts=True)
+        self.fit_states = distinct.astype(np.int32)
+        self.reference = build_reference(game, game.trees.leaves(distinct), counts)
+        self.best = SearchResult(
+            None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
+        )
+        self.lower_bound = 1
+        self.rounds = 0
+        self.steps = 0
+
+    def warm_start(self) -> None:
+        """Rows before the oracle: distinct fit rows, and walks to the boundary from them."""
+        self.pool.add(self.fit_states)
+        self.tell("walks")
+        inside = self.fit_states[self.game.region.contains(self.fit_states)]
+        random = np.random.default_rng(self.seed)
+        if len(inside):
+            starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
+            self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
+        self.tell("rows")
+
+    def certify(self, propose: Callable[[], Any]) -> bool:
+        """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
+        while True:
+            weights = propose()
+            if weights is None or np.count_nonzero(weights.weights) >= self.best.n_kept:
+                return False
+            if self.stands(weights.weights > 0) is not False:
+                return True
+
+    def stands(self, support: Support) -> bool | None:
+        """Whether a support can be certified: True, False (excluded by rows), None (cannot tell).
+
+        Rows found on the way stay; the weights follow them until the Oracle is silent or no
+        weights on this support keep all rows.
+        """
+        while True:
+            self.check_time()
+            weights = self.pruner.solve(support)
+            if weights is None:
+                return False
+            pruned = to_grid(self.game, weights, self.pool.column_scale, self.reference)
+            if pruned is None or self.breaks_rows(pruned):
+                return None
+            self.rounds += 1
+            self.tell("climb")
+            if self.pool.add(self.oracle.climb(pruned, self.pool)):
+                continue
+            proofs = self.prove_twice(pruned)
+            if proofs is not None:
+                n_kept = int(np.count_nonzero(weights.weights))
+                if n_kept < self.best.n_kept:
+                    self.best = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
+                self.tell("certified")
+                return True
+
+    def prove_twice(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
+        """Two different proofs of every question; None after adding what spoke against one."""
+        questions = list(self.game.questions)
+        proofs: list[Proof] = []
+        for setting in (FIRST, SECOND):
+            self.tell(f"prove ({setting.name})")
+            answers = self.oracle.prove(pruned, questions, setting, self.deadline)
+            against = [proof.states for proof in answers if proof.states is not None]
+            if against:
+                if self.pool.add(np.stack(against)) == 0:
+                    raise ArithmeticError("The solver repeated a point that the rows exclude.")
+                return None
+            if any(proof.answer is Answer.UNKNOWN for proof in answers):
+                raise OutOfTime
+            proofs += answers
+        return tuple(proofs)
+
+    def search_exactly(self) -> None:
+        """Minimum hitting set over the cuts, until it meets the best certified model."""
+        self.pruner.find_essential()
+        for round_number in range(self.effort.exact_rounds):
+            self.check_time()
+            master = self.pruner.smallest_hitting_set(
+                self.deadline - time.monotonic(), self.effort.master_effort
+            )
+            self.lower_bound = max(self.lower_bound, master.lower_bound)
+            self.tell("exact")
+            if self.lower_bound >= self.best.n_kept or not master.optimal:
+                return
+            verdict = self.stands(master.support)
+            if verdict is None:
+                return
+            if verdict is False:
+                self.pruner.strengthen(master.support, self.seed + round_number)
+
+    def breaks_rows(self, pruned: PrunedForest) -> bool:
+        """Whether rounding to the grid lost a row (then these weights cannot be written)."""
+        leaf_int = pruned_leaves_int(self.game, pruned)
+        needed = needed_sides(self.game, pruned.grid)
+        return bool(self.pool.violated(leaf_int, needed, pruned.intercept_int).any())
+
+    def check_time(self) -> None:
+        if time.monotonic() >= self.deadline:
+            raise OutOfTime
+
+    def tell(self, phase: str) -> None:
+        self.steps += 1
+        step = Step(
+            self.steps,
+            phase,
+            self.best.n_kept,
+            min(self.lower_bound, self.best.n_kept),
+            len(self.pool),
+            time.monotonic() - self.started,
+        )
+        _LOGGER.debug(
+            "%s: %d trees, at least %d, %d rows", phase, step.trees, step.lower_bound, step.rows
+        )
+        if self.callback is not None:
+            self.callback(step)

@@ -1,0 +1,218 @@
+"""All one-feature changes of a batch of points, in integers.
+
+In come state rows; out go the leaves, margins and region membership of every row that differs
+from one of them in a single feature. Built on leaf bitmasks: the AND of all other features'
+masks is shared by the states of the changed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import IntArray
+from pine_boost.region.tables import RegionTables
+from pine_boost.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.search.game import Game
+from pine_boost.states import StateSpace
+
+_CELLS = 3_000_000  # rows x states x trees of one feature held at once
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedTrees:
+    """Trees prepared for one-feature changes."""
+
+    trees: StateTrees
+    masks: npt.NDArray[Any]
+    state_offset: IntArray
+    users: tuple[IntArray, ...]  # per feature the trees that split on it
+    bit_leaf: npt.NDArray[np.int32] | None  # leaf of each one-bit word of up to 16 bits
+
+    def without(self, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words)."""
+        n_features = states.shape[1]
+        own = [self.masks[self.state_offset[j] + states[:, j]] for j in range(n_features)]
+        others = np.empty((n_features, *own[0].shape), dtype=self.masks.dtype)
+        running = np.full(own[0].shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        for j in range(n_features):
+            others[j] = running
+            running = running & own[j]
+        running = np.full(own[0].shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        for j in reversed(range(n_features)):
+            others[j] &= running
+            running = running & own[j]
+        return others
+
+    def changed_leaves(self, others: npt.NDArray[Any], feature: int) -> npt.NDArray[np.int32]:
+        """Leaves in the trees that use ``feature``, for each of its states: (n, n_states, t)."""
+        users = self.users[feature]
+        start, stop = self.state_offset[feature], self.state_offset[feature + 1]
+        own = self.masks[start:stop, users]
+        words = others[feature][:, None, users] & own[None]
+        return self._leaf_numbers(words) + self.trees.leaf_offset[users].astype(np.int32)
+
+    def _leaf_numbers(self, words: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        if self.bit_leaf is not None:
+            return self.bit_leaf.take(words[..., 0])
+        # exactly one bit is set, so the double is a power of two and its exponent the position
+        number = np.zeros(words.shape[:-1], dtype=np.int32)
+        for word in range(words.shape[-1]):
+            exponent = np.frexp(words[..., word].astype(np.float64))[1]
+            number += np.where(exponent > 0, exponent - 1 + 64 * word, 0).astype(np.int32)
+        return number
+
+
+def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
+    """Prepare trees for `MaskedTrees.changed_leaves`."""
+    masks = masks or leaf_masks(trees, space)
+    most_leaves = int(np.diff(trees.leaf_offset).max())
+    dtype: type[np.unsignedinteger[Any]] = np.uint64
+    bit_leaf = None
+    if most_leaves <= 16:
+        dtype = np.uint8 if most_leaves <= 8 else np.uint16
+        bit_leaf = np.zeros(int(np.iinfo(dtype).max) + 1, dtype=np.int32)
+        bit_leaf[2 ** np.arange(np.iinfo(dtype).bits)] = np.arange(np.iinfo(dtype).bits)
+    inner = np.flatnonzero(trees.leaf_of_node < 0)
+    tree = np.searchsorted(trees.root, inner, side="right") - 1
+    users = tuple(
+        np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features)
+    )
+    return MaskedTrees(trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Every change of one feature of a batch: arrays are (n_rows, n_states of the feature)."""
+
+    feature: int
+    original: IntArray  # (n_rows, n_states, n_outputs)
+    pruned: IntArray | None
+    inside: npt.NDArray[np.bool_]
+
+
+class Neighbourhood:
+    """Evaluates one-feature changes for a game; holds the prepared masks."""
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+        self.model_trees = mask_trees(game.trees, game.space, game.masks)
+        score = game.region.score
+        self.score_trees: MaskedTrees | None = None
+        if score is not None and score.trees is not None and not score.trees.of_model:
+            self.score_trees = mask_trees(score.trees.trees, game.space)
+        self.varying = [j for j in range(game.space.n_features) if game.region.allowed[j].sum() > 1]
+        self.batch = max(1, _CELLS // max(1, int(game.space.n_states.max()) * game.trees.n_trees))
+
+    def of(
+        self, states: npt.NDArray[Any], pruned_int: IntArray | None = None
+    ) -> Iterator[Neighbours]:
+        """Yield the neighbours of all rows, feature by feature (rows at most ``batch``)."""
+        game = self.game
+        leaves = game.trees.leaves(states)
+        others = self.model_trees.without(states)
+        tables = [game.original_int] if pruned_int is None else [game.original_int, pruned_int]
+        stacked = np.concatenate(tables, axis=1)
+        tree_cost = game.region.score.trees if game.region.score is not None else None
+        if tree_cost is not None and tree_cost.of_model:
+            stacked = np.concatenate([stacked, tree_cost.cost[:, None]], axis=1)
+        current = stacked[leaves]  # (n_rows, n_trees, n_columns)
+        total = current.sum(axis=1)
+        score_parts = _ScoreParts(game.region, self.score_trees, states)
+        n_outputs = game.forest.n_outputs
+        for feature in self.varying:
+            users = self.model_trees.users[feature]
+            kept = total - current[:, users].sum(axis=1)
+            changed = self.model_trees.changed_leaves(others, feature)
+            sums = _sum_leaves(stacked, changed) + kept[:, None]
+            model_cost = sums[:, :, -1] if stacked.shape[1] > n_outputs * len(tables) else None
+            yield Neighbours(
+                feature=feature,
+                original=sums[:, :, :n_outputs] + game.intercept_int,
+                pruned=None if pruned_int is None else sums[:, :, n_outputs : 2 * n_outputs],
+                inside=score_parts.inside(feature, model_cost),
+            )
+
+
+def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
+    total = np.zeros((*leaves.shape[:2], values.shape[1]), dtype=np.int64)
+    for column in range(values.shape[1]):
+        total[:, :, column] = values[:, column].take(leaves).sum(axis=2)
+    return total
+
+
+class _ScoreParts:
+    """Region membership of one-feature changes, from the score's terms of each feature."""
+
+    def __init__(
+        self, region: RegionTables, score_trees: MaskedTrees | None, states: npt.NDArray[Any]
+    ) -> None:
+        self.region = region
+        self.states = states
+        self.score_trees = score_trees
+        self.others = score_trees.without(states) if score_trees is not None else None
+        self.score = region.score if region.tau is not None else None
+        if self.score is not None:
+            self.binned = [bins[states[:, feature]] for feature, bins in enumerate(self.score.bins)]
+            self.fixed = self._total()
+            if score_trees is not None and self.score.trees is not None:
+                leaves = score_trees.trees.leaves(states)
+                self.tree_cost = self.score.trees.cost[leaves]
+
+    def _total(self) -> IntArray:
+        assert self.score is not None
+        total = sum(cost[self.binned[j]] for j, cost in enumerate(self.score.unary))
+        for pair in self.score.pairs:
+            total = total + pair.cost[self.binned[pair.first], self.binned[pair.second]]
+        return np.asarray(total, dtype=np.int64)
+
+    def inside(self, feature: int, model_cost: IntArray | None) -> npt.NDArray[np.bool_]:
+        """Membership of every state of ``feature`` with the rest of each row unchanged."""
+        region, states = self.region, self.states
+        inside = np.tile(region.allowed[feature], (len(states), 1))
+        for pair in region.forbidden:
+            if pair.first == feature:
+                inside &= ~pair.forbidden[:, states[:, pair.second]].T
+            elif pair.second == feature:
+                inside &= ~pair.forbidden[states[:, pair.first]]
+        for clause in region.at_least_one:
+            mine = [literal for j, literal in clause if j == feature]
+            if mine:
+                rest = np.zeros(len(states), dtype=bool)
+                for j, literal in clause:
+                    if j != feature:
+                        rest |= literal[states[:, j]]
+                inside &= rest[:, None] | np.logical_or.reduce(mine)
+        if self.score is not None and region.tau is not None:
+            inside &= self._scores(feature, model_cost) <= region.tau
+        return inside
+
+    def _scores(self, feature: int, model_cost: IntArray | None) -> IntArray:
+        assert self.score is not None
+        bins = self.score.bins[feature]
+        own = self.binned[feature]
+        term = self.score.unary[feature][bins][None]
+        fixed = self.fixed - self.score.unary[feature][own]
+        for pair in self.score.pairs:
+            if pair.first == feature:
+                second = self.binned[pair.second]
+                term = term + pair.cost[bins][:, second].T
+                fixed = fixed - pair.cost[own, second]
+            elif pair.second == feature:
+                first = self.binned[pair.first]
+                term = term + pair.cost[first][:, bins]
+                fixed = fixed - pair.cost[first, own]
+        scores: IntArray = term + fixed[:, None]
+        if model_cost is not None:
+            scores = scores + model_cost
+        elif self.score_trees is not None and self.score.trees is not None:
+            assert self.others is not None
+            users = self.score_trees.users[feature]
+            kept = self.tree_cost.sum(axis=1) - self.tree_cost[:, users].sum(axis=1)
+            changed = self.score_trees.changed_leaves(self.others, feature)
+            scores = scores + self.score.trees.cost[changed].sum(axis=2) + kept[:, None]
+        return scores

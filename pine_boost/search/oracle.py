@@ -1,0 +1,189 @@
+"""The Oracle: a point of the region where the pruned model loses, or a proof that there is none.
+
+In come the game and a pruned model; out go counterexamples or proofs per question. Climbing only
+ever finds; CP-SAT may also prove. One INFEASIBLE is never trusted: a certificate needs a second,
+different proof of every question.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from pine_boost import exact
+from pine_boost.forest import IntArray, PrunedForest
+from pine_boost.search.encoding import Encoding, encode_region
+from pine_boost.search.game import Game, Question, pruned_leaves_int
+from pine_boost.search.grid import needed_sides
+from pine_boost.search.neighbours import Neighbourhood
+from pine_boost.search.rows import RowPool, pruned_sides
+from pine_boost.search.walks import climb
+
+_CLIMB_STARTS = 48
+
+
+class Answer(Enum):
+    """What one attempt at a question ended with."""
+
+    PROVED = "no counterexample exists"
+    FOUND = "counterexample"
+    UNKNOWN = "budget ran out"
+
+
+STATUS_MAP = {
+    cp_model.OPTIMAL: Answer.FOUND,
+    cp_model.FEASIBLE: Answer.FOUND,
+    cp_model.INFEASIBLE: Answer.PROVED,
+    cp_model.UNKNOWN: Answer.UNKNOWN,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A configuration of CP-SAT; one worker, so that runs repeat exactly."""
+
+    name: str
+    random_seed: int = 0
+    linearization_level: int = 1
+    cp_model_presolve: bool = True
+    symmetry_level: int = 2
+    search_branching: int = 0
+
+
+FIRST = Setting("cp-sat")
+SECOND = Setting(
+    "cp-sat-confirm", random_seed=7919, linearization_level=0, symmetry_level=0, search_branching=0
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """The outcome of one method on one question."""
+
+    question: Question
+    method: str
+    answer: Answer
+    seconds: float
+    states: npt.NDArray[np.int32] | None = None
+
+
+class Oracle:
+    """Answers the questions of a game for one pruned model after another."""
+
+    def __init__(self, game: Game, n_jobs: int = 1) -> None:
+        self.game = game
+        self.neighbourhood = Neighbourhood(game)
+        self.n_jobs = n_jobs
+        self._encoding: Encoding | None = None
+
+    @property
+    def encoding(self) -> Encoding:
+        """The base CP-SAT model, built once."""
+        if self._encoding is None:
+            game = self.game
+            self._encoding = encode_region(game.space, game.region, game.trees, game.masks)
+        return self._encoding
+
+    def climb(self, pruned: PrunedForest, pool: RowPool) -> npt.NDArray[np.int32]:
+        """Counterexamples near the pool's points that the pruned model answers most narrowly."""
+        leaf_int = pruned_leaves_int(self.game, pruned)
+        needed = needed_sides(self.game, pruned.grid)
+        margins = np.zeros((len(pool), self.game.forest.n_outputs), dtype=np.int64)
+        for tree in range(pool.leaves.shape[1]):
+            margins += leaf_int[pool.leaves[:, tree]]
+        sides = pruned_sides(self.game, margins + pruned.intercept_int)
+        found = []
+        for question in self.game.questions:
+            own = np.flatnonzero(pool.decided[:, question.index] & pool.inside)
+            narrow = own[np.argsort(sides[own, question.index], kind="stable")[:_CLIMB_STARTS]]
+            shift = pruned.intercept_int
+            offset = _side_of(question, shift, self.game.forest.n_outputs)
+            least = int(needed[question.index]) - offset
+            starts = pool.states[narrow]
+            found.append(climb(self.neighbourhood, starts, question, leaf_int, least))
+        return np.concatenate(found)
+
+    def prove(
+        self, pruned: PrunedForest, questions: list[Question], setting: Setting, deadline: float
+    ) -> list[Proof]:
+        """Ask CP-SAT every question; in parallel threads, one deterministic worker each."""
+        if self.n_jobs == 1 or len(questions) == 1:
+            return [self._ask(pruned, question, setting, deadline) for question in questions]
+        encoding = self.encoding
+        assert encoding is not None
+        with ThreadPoolExecutor(self.n_jobs) as pool:
+            return list(pool.map(lambda q: self._ask(pruned, q, setting, deadline), questions))
+
+    def _ask(
+        self, pruned: PrunedForest, question: Question, setting: Setting, deadline: float
+    ) -> Proof:
+        started = time.monotonic()
+        encoding = self.encoding
+        if not encoding.feasible:
+            return Proof(question, setting.name, Answer.PROVED, 0.0)
+        model = encoding.model.clone()
+        self._add_question(model, encoding, pruned, question)
+        solver = cp_model.CpSolver()
+        _configure(solver, setting, deadline - started)
+        answer = STATUS_MAP[solver.solve(model)]
+        states = encoding.states_of(solver) if answer is Answer.FOUND else None
+        return Proof(question, setting.name, answer, time.monotonic() - started, states)
+
+    def _add_question(
+        self, model: cp_model.CpModel, encoding: Encoding, pruned: PrunedForest, question: Question
+    ) -> None:
+        """The original on the question's side for certain, the pruned model not."""
+        game = self.game
+        n_outputs = game.forest.n_outputs
+        rivals = [question]
+        if n_outputs > 1:
+            rivals = [q for q in game.questions if q.plus == question.plus]
+        for rival in rivals:
+            values = _side_values(rival, game.original_int, n_outputs)
+            offset = _side_of(rival, game.intercept_int, n_outputs)
+            model.add(_row(encoding, values) >= int(game.least[rival.index]) - offset)
+        leaf_int = pruned_leaves_int(game, pruned)
+        offset = _side_of(question, pruned.intercept_int, n_outputs)
+        needed = int(needed_sides(game, pruned.grid)[question.index])
+        row = _row(encoding, _side_values(question, leaf_int, n_outputs))
+        model.add(row <= needed - 1 - offset)
+
+
+def _side_values(question: Question, leaf_int: IntArray, n_outputs: int) -> IntArray:
+    if n_outputs == 1:
+        return question.sign * leaf_int[:, 0]
+    return leaf_int[:, question.plus] - leaf_int[:, question.minus]
+
+
+def _side_of(question: Question, constant: IntArray, n_outputs: int) -> int:
+    return int(_side_values(question, constant[None], n_outputs)[0])
+
+
+def _row(encoding: Encoding, values: IntArray) -> Any:
+    """The integer sum over the leaf Booleans, within the solver's safe range."""
+    terms = [
+        (leaf, int(value))
+        for leaf, value in zip(encoding.leaves, values, strict=True)
+        if leaf is not None and value != 0
+    ]
+    if sum(abs(value) for _, value in terms) > exact.ROW_LIMIT // 2:
+        raise ArithmeticError("A margin row passes the solver's safe range; this is a bug.")
+    leaves = [leaf for leaf, _ in terms]
+    return cp_model.LinearExpr.weighted_sum(leaves, [value for _, value in terms])
+
+
+def _configure(solver: cp_model.CpSolver, setting: Setting, seconds: float) -> None:
+    parameters = solver.parameters
+    parameters.num_workers = 1
+    parameters.random_seed = setting.random_seed
+    parameters.linearization_level = setting.linearization_level
+    parameters.cp_model_presolve = setting.cp_model_presolve
+    parameters.symmetry_level = setting.symmetry_level
+    parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))

@@ -1,0 +1,154 @@
+"""The Pruner: which trees to keep, given the rows known so far.
+
+In come the rows of the game; out go small sets of columns on which the game is still won, and a
+lower bound on the size of any such set. Cuts are kept for the whole run: rows only ever grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from pine_boost.search.rows import RowPool
+from pine_boost.search.weights import Cut, Weights
+
+Support = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class HittingSet:
+    """The smallest set that meets every cut, and whether the master was solved to the end."""
+
+    support: Support
+    lower_bound: int
+    optimal: bool
+
+
+class Pruner:
+    """Proposes supports; holds the cuts.
+
+    Attributes
+    ----------
+    cuts : list of frozenset of int
+        At least one column of each is kept by every pruned model that keeps all rows.
+    """
+
+    def __init__(self, pool: RowPool) -> None:
+        self.pool = pool
+        self.n_columns = pool.game.n_units
+        self.cuts: list[frozenset[int]] = []
+        self._known: set[frozenset[int]] = set()
+
+    def solve(self, support: Support) -> Weights | None:
+        """Weights on a support, or None after recording the cut that excludes it."""
+        result = self.pool.program.solve(support)
+        if isinstance(result, Weights):
+            return result
+        self._record(result)
+        return None
+
+    def lightest(self) -> Weights | None:
+        """The L1 answer: the sparse vertex of the linear program over all columns."""
+        return self.solve(np.ones(self.n_columns, dtype=bool))
+
+    def eliminate(self, order_seed: int | None = None) -> Weights | None:
+        """Backward elimination: drop the smallest weight that can go, until none can.
+
+        A column whose removal loses the game now is needed by every smaller support too, so one
+        pass is enough. ``order_seed`` shuffles the order for a second opinion.
+        """
+        weights = self.lightest()
+        if weights is None:
+            return None
+        support = weights.weights > 0
+        random = np.random.default_rng(order_seed) if order_seed is not None else None
+        needed = np.zeros(self.n_columns, dtype=bool)
+        while True:
+            open_columns = np.flatnonzero(support & ~needed)
+            if len(open_columns) == 0:
+                return weights
+            column = _next_column(weights, open_columns, random)
+            trial = support.copy()
+            trial[column] = False
+            result = self.solve(trial)
+            if result is None:
+                needed[column] = True
+            else:
+                weights, support = result, trial & (result.weights > 0)
+
+    def find_essential(self) -> None:
+        """Record every column without which the game is lost."""
+        for column in range(self.n_columns):
+            if frozenset([column]) not in self._known:
+                support = np.ones(self.n_columns, dtype=bool)
+                support[column] = False
+                self.solve(support)
+
+    def strengthen(self, support: Support, seed: int) -> None:
+        """Grow an excluded support while it stays excluded: the cut it leaves is small."""
+        random = np.random.default_rng(seed)
+        support = support.copy()
+        while True:
+            result = self.pool.program.solve(support)
+            if isinstance(result, Weights):
+                return
+            self._record(result)
+            support = np.ones(self.n_columns, dtype=bool)
+            support[result.columns] = False
+            for column in random.permutation(result.columns):
+                trial = support.copy()
+                trial[column] = True
+                grown = self.pool.program.solve(trial)
+                if isinstance(grown, Cut):
+                    self._record(grown)
+                    support = np.ones(self.n_columns, dtype=bool)
+                    support[grown.columns] = False
+                    if not np.isin(column, grown.columns):
+                        continue
+            return
+
+    def smallest_hitting_set(self, seconds: float, effort: float) -> HittingSet:
+        """Solve the master: a minimum set of columns that meets every cut."""
+        model = cp_model.CpModel()
+        keep = [model.new_bool_var("") for _ in range(self.n_columns)]
+        for cut in minimal_cuts(self.cuts):
+            model.add_bool_or([keep[column] for column in sorted(cut)])
+        model.minimize(sum(keep))
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.max_deterministic_time = effort
+        solver.parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))
+        status = solver.solve(model)
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return HittingSet(np.ones(self.n_columns, dtype=bool), 0, False)
+        support = np.array([solver.boolean_value(x) for x in keep])
+        bound = int(np.ceil(solver.best_objective_bound - 1e-6))
+        return HittingSet(support, bound, status == cp_model.OPTIMAL)
+
+    def _record(self, cut: Cut) -> None:
+        key = frozenset(int(column) for column in cut.columns)
+        if key not in self._known:
+            self._known.add(key)
+            self.cuts.append(key)
+
+
+def minimal_cuts(cuts: list[frozenset[int]]) -> list[frozenset[int]]:
+    """Cuts that contain no other cut."""
+    kept: list[frozenset[int]] = []
+    for cut in sorted(cuts, key=lambda c: (len(c), sorted(c))):
+        if not any(other <= cut for other in kept):
+            kept.append(cut)
+    return kept
+
+
+def _next_column(
+    weights: Weights, columns: npt.NDArray[np.int64], random: np.random.Generator | None
+) -> int:
+    weight = weights.weights[columns]
+    if random is not None:
+        weight = weight * random.uniform(0.2, 1.8, len(weight))
+    return int(columns[np.argmin(weight)])

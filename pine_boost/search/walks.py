@@ -1,0 +1,156 @@
+"""Walks through the region: rows before the oracle, and counterexamples without a solver.
+
+In come state rows inside the region; out go further state rows near the original's boundary, or
+rows where the pruned model loses. What is found is a proposal only; `RowPool` decides exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import IntArray
+from pine_boost.search.game import Game, Question
+from pine_boost.search.neighbours import Neighbourhood
+
+_LARGE = 2**62
+
+
+def boundary_walks(
+    neighbourhood: Neighbourhood, starts: npt.NDArray[Any], seed: int, max_steps: int = 12
+) -> npt.NDArray[np.int32]:
+    """Walk one feature at a time towards the original's boundary; all rows passed, both sides.
+
+    Every step sees a random half of the features, so that walks from like points differ.
+    """
+    game = neighbourhood.game
+    random = np.random.default_rng(seed)
+    passed: list[npt.NDArray[np.int32]] = []
+    for start in range(0, len(starts), neighbourhood.batch):
+        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+        nearest = _distance(game, _margins(game, rows))
+        for _ in range(max_steps):
+            seen = random.random((len(rows), game.space.n_features)) < 0.5
+            steps = _Best(rows, np.full(len(rows), _LARGE, dtype=np.int64))
+            across = _Best(rows, np.full(len(rows), _LARGE, dtype=np.int64))
+            here = _winner(game, _margins(game, rows))
+            for near in neighbourhood.of(rows):
+                distance = _distance(game, near.original)
+                usable = near.inside & seen[:, near.feature, None]
+                steps.offer(near.feature, np.where(usable, distance, _LARGE))
+                other = near.inside & (_winner(game, near.original) != here[:, None])
+                across.offer(near.feature, np.where(other, distance, _LARGE))
+            passed.append(across.moved()[across.cost < _LARGE])
+            closer = steps.cost < nearest
+            if not closer.any():
+                break
+            rows, nearest = steps.moved()[closer], steps.cost[closer]
+            passed.append(rows)
+    if not passed:
+        return np.zeros((0, game.space.n_features), dtype=np.int32)
+    return np.unique(np.concatenate(passed), axis=0)
+
+
+def climb(
+    neighbourhood: Neighbourhood,
+    starts: npt.NDArray[Any],
+    question: Question,
+    pruned_int: IntArray,
+    needed: int,
+    max_steps: int = 20,
+    enough: int = 60,
+) -> npt.NDArray[np.int32]:
+    """Lower the pruned side step by step while the original stays; rows where it is lost."""
+    game = neighbourhood.game
+    found: list[npt.NDArray[np.int32]] = []
+    n_found = 0
+    for start in range(0, len(starts), neighbourhood.batch):
+        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+        lowest = np.full(len(rows), _LARGE, dtype=np.int64)
+        for _ in range(max_steps):
+            steps = _Best(rows, lowest)
+            for near in neighbourhood.of(rows, pruned_int):
+                assert near.pruned is not None
+                usable = near.inside & decides(game, near.original, question)
+                side = np.where(usable, _side(game, near.pruned, question), _LARGE)
+                lost = _Best(rows, np.full(len(rows), _LARGE, dtype=np.int64))
+                lost.offer(near.feature, side)
+                violated = lost.moved()[lost.cost < needed]
+                if len(violated):
+                    found.append(violated)
+                    n_found += len(violated)
+                steps.offer(near.feature, side)
+            lower = steps.cost < lowest
+            if n_found >= enough or not lower.any():
+                break
+            rows, lowest = steps.moved()[lower], steps.cost[lower]
+        if n_found >= enough:
+            break
+    if not found:
+        return np.zeros((0, game.space.n_features), dtype=np.int32)
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def decides(game: Game, original: IntArray, question: Question) -> npt.NDArray[np.bool_]:
+    """Whether the original certainly answers ``question``, over leading axes of any shape."""
+    if game.forest.n_outputs == 1:
+        sides = question.sign * original[..., 0]
+        return np.asarray(sides >= game.least[question.index])
+    holds = np.ones(original.shape[:-1], dtype=bool)
+    for other in game.questions:
+        if other.plus == question.plus:
+            gap = original[..., other.plus] - original[..., other.minus]
+            holds &= gap >= game.least[other.index]
+    return holds
+
+
+class _Best:
+    """The cheapest one-feature change of each row seen so far."""
+
+    def __init__(self, rows: npt.NDArray[np.int32], cost: IntArray) -> None:
+        self.rows = rows
+        self.cost = cost.copy()
+        self.feature: IntArray = np.full(len(rows), -1, dtype=np.int64)
+        self.state: IntArray = np.zeros(len(rows), dtype=np.int64)
+
+    def offer(self, feature: int, cost: IntArray) -> None:
+        best = np.argmin(cost, axis=1)
+        value = np.take_along_axis(cost, best[:, None], axis=1)[:, 0]
+        better = value < self.cost
+        self.cost[better] = value[better]
+        self.feature[better] = feature
+        self.state[better] = best[better]
+
+    def moved(self) -> npt.NDArray[np.int32]:
+        rows = self.rows.copy()
+        changed = np.flatnonzero(self.feature >= 0)
+        rows[changed, self.feature[changed]] = self.state[changed]
+        return rows
+
+
+def _margins(game: Game, rows: npt.NDArray[Any]) -> IntArray:
+    return game.original_margins_int(game.trees.leaves(rows))
+
+
+def _side(game: Game, margins: IntArray, question: Question) -> IntArray:
+    if game.forest.n_outputs == 1:
+        return np.asarray(question.sign * margins[..., 0])
+    return np.asarray(margins[..., question.plus] - margins[..., question.minus])
+
+
+def _distance(game: Game, margins: IntArray) -> IntArray:
+    """How far from its nearest cut, or the gap of the two best classes."""
+    if game.forest.n_outputs == 1:
+        cuts = [round(cut * 2.0**game.scale) for cut in game.forest.decision.cuts]
+        return np.min([np.abs(margins[..., 0] - cut) for cut in cuts], axis=0)
+    top = np.partition(margins, -2, axis=-1)
+    return np.asarray(top[..., -1] - top[..., -2])
+
+
+def _winner(game: Game, margins: IntArray) -> IntArray:
+    if game.forest.n_outputs == 1:
+        cuts = [round(cut * 2.0**game.scale) for cut in game.forest.decision.cuts]
+        return np.sum([margins[..., 0] > cut for cut in cuts], axis=0)
+    return np.argmax(margins, axis=-1)

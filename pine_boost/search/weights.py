@@ -1,0 +1,158 @@
+"""The value of the game for a set of trees, and the cut when it is not positive.
+
+In come rows (points) and a set of columns (trees); out go the weights that keep every row as far
+from its rival as possible, or the columns of which at least one is needed. Rows only ever grow,
+so a cut stays valid for the whole run. Floats propose here; integers decide later.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from ortools.linear_solver import pywraplp
+from scipy.optimize import linprog
+
+from pine_boost.forest import FloatArray, IntArray
+
+_LOGGER = logging.getLogger("pine_boost")
+
+# Columns are scaled to max |entry| = 1. A game worth less than this has no weights that survive
+# rounding to the float32 grid of 24 bits, so the set of trees counts as too small.
+SMALLEST_VALUE = 1e-7
+_POSITIVE_GAIN = 1e-9  # a dual gain (p A)_m below this is noise of the LP
+_ROWS_PER_PASS = 24
+_MAX_PASSES = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of a feasible set of columns: ``rows @ weights + free_rows @ free >= value``."""
+
+    weights: FloatArray
+    free: FloatArray
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """At least one of these columns must be kept."""
+
+    columns: IntArray
+
+
+class WeightProgram:
+    """The lazily grown linear program ``max t : A w + B f >= t, sum w <= 1, w >= 0``.
+
+    Rows that need not be strict (ties that the pruned model wins) ask for ``>= 0`` only. The
+    columns ``B`` (intercepts) are free of sign and cost.
+    """
+
+    def __init__(self, n_columns: int, n_free: int) -> None:
+        self.n_columns = n_columns
+        self.n_free = n_free
+        self.rows: FloatArray = np.zeros((0, n_columns))
+        self.free_rows: FloatArray = np.zeros((0, n_free))
+        self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self._active: list[int] = []
+        self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self._build()
+
+    def add_rows(self, rows: FloatArray, free_rows: FloatArray, strict: npt.ArrayLike) -> None:
+        """Append rows; they join the program when a solution violates them."""
+        self.rows = np.vstack([self.rows, rows])
+        self.free_rows = np.vstack([self.free_rows, free_rows])
+        self.strict = np.concatenate([self.strict, np.broadcast_to(strict, len(rows))])
+        self._is_active = np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)])
+
+    def solve(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
+        """Best weights on the columns in ``support``, or a cut that excludes it."""
+        for column, variable in enumerate(self._columns):
+            variable.SetUb(1.0 if support[column] else 0.0)
+        for _ in range(_MAX_PASSES):
+            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+                return self._solve_once_more(support)
+            value = float(self._value.solution_value())
+            weights = np.array([variable.solution_value() for variable in self._columns])
+            free = np.array([variable.solution_value() for variable in self._free])
+            if value < SMALLEST_VALUE:
+                dual = np.array([row.dual_value() for row in self._constraints])
+                return self._cut(support, dual, np.array(self._active, dtype=np.int64))
+            weights = np.where(support, np.maximum(weights, 0.0), 0.0)
+            slack = self.rows @ weights + self.free_rows @ free - value * self.strict
+            violated = np.flatnonzero((slack < -1e-9) & ~self._is_active)
+            if len(violated) == 0:
+                return Weights(weights, free, value)
+            worst = violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
+            self._activate(worst)
+        return self._solve_once_more(support)
+
+    def _cut(self, support: npt.NDArray[np.bool_], dual: FloatArray, active: IntArray) -> Cut:
+        # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
+        weight = np.abs(dual)
+        gain = weight @ self.rows[active]
+        largest = max(float(np.abs(gain).max(initial=0.0)), 1e-300)
+        needed = np.flatnonzero((gain > _POSITIVE_GAIN * max(largest, 1.0)) & ~support)
+        return Cut(needed)
+
+    def _solve_once_more(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
+        """GLOP can end ABNORMAL on these: the whole program by HiGHS, and a fresh GLOP after."""
+        _LOGGER.debug("linear program rebuilt after an abnormal end of GLOP")
+        self._build()
+        kept = np.flatnonzero(support)
+        n_kept = len(kept)
+        rows = np.hstack([-self.rows[:, kept], -self.free_rows, self.strict[:, None] * 1.0])
+        budget = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
+        bound = _free_bound(self.n_columns)
+        result = linprog(
+            np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
+            A_ub=np.vstack([rows, budget]),
+            b_ub=np.concatenate([np.zeros(len(rows)), [1.0]]),
+            bounds=[(0, 1)] * n_kept + [(-bound, bound)] * self.n_free + [(0, 1)],
+            method="highs",
+        )
+        if not result.success:
+            raise ArithmeticError(f"Neither GLOP nor HiGHS solved the weights: {result.message}")
+        value = float(-result.fun)
+        if value < SMALLEST_VALUE:
+            dual = np.asarray(result.ineqlin.marginals[:-1])
+            return self._cut(support, dual, np.arange(len(self.rows)))
+        weights = np.zeros(self.n_columns)
+        weights[kept] = np.maximum(result.x[:n_kept], 0.0)
+        return Weights(weights, np.asarray(result.x[n_kept:-1]), value)
+
+    def _activate(self, indices: IntArray) -> None:
+        infinity = self._solver.infinity()
+        for index in indices:
+            constraint = self._solver.Constraint(0.0, infinity)
+            for column in np.flatnonzero(self.rows[index]):
+                constraint.SetCoefficient(self._columns[column], float(self.rows[index, column]))
+            for column in np.flatnonzero(self.free_rows[index]):
+                constraint.SetCoefficient(self._free[column], float(self.free_rows[index, column]))
+            if self.strict[index]:
+                constraint.SetCoefficient(self._value, -1.0)
+            self._constraints.append(constraint)
+            self._active.append(int(index))
+        self._is_active[indices] = True
+
+    def _build(self) -> None:
+        self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        bound = _free_bound(self.n_columns)
+        self._columns = [self._solver.NumVar(0.0, 1.0, "") for _ in range(self.n_columns)]
+        self._free = [self._solver.NumVar(-bound, bound, "") for _ in range(self.n_free)]
+        self._value = self._solver.NumVar(0.0, 1.0, "")
+        self._solver.Objective().SetCoefficient(self._value, 1.0)
+        self._solver.Objective().SetMaximization()
+        budget = self._solver.Constraint(-self._solver.infinity(), 1.0)
+        for column in self._columns:
+            budget.SetCoefficient(column, 1.0)
+        self._constraints: list[pywraplp.Constraint] = []
+        self._active = []
+        self._is_active[:] = False
+
+
+def _free_bound(n_columns: int) -> float:
+    """Scaled columns are at most 1 and weights sum to 1: a larger intercept never helps."""
+    return 2.0
