@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pine_boost.parsers.sklearn import read_isolation_forest, read_sklearn
 
 from pine_boost import exact
 from pine_boost.forest import Forest, Model, SplitKind, Tie, find_leaves, native_margins
+from pine_boost.parsers.sklearn import read_isolation_forest, read_sklearn
 from tests.grids import edge_rows
 
 pytest.importorskip("sklearn")

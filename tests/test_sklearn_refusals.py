@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pine_boost.parsers.sklearn import read_isolation_forest, read_sklearn
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.parsers.sklearn import read_isolation_forest, read_sklearn
 
 pytest.importorskip("sklearn")
 

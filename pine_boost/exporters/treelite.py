@@ -1,0 +1,293 @@
+"""Turns any supported model into a Treelite model that agrees with the native one.
+
+In comes a native model (or a parsed `Model`); out goes a `treelite.Model`, built node by node from
+the exact IR instead of Treelite's own importers, which lose forest weights, zero_as_missing and
+best_iteration without a word. Refuses what Treelite cannot say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.forest import (
+    LIGHTGBM_ZERO,
+    CategoryRule,
+    Comparison,
+    FloatArray,
+    Forest,
+    MissingRule,
+    Model,
+    SplitKind,
+)
+
+__all__ = ["to_treelite"]
+
+
+def to_treelite(model: Any, *, codes: bool = False) -> Any:
+    """Build a Treelite model with the margins and classes of a native model.
+
+    The trees are those that the native ``predict`` uses (``best_iteration`` honoured, dart weights
+    folded in). The intercept becomes a first tree of one leaf per output, not ``base_scores``:
+    Treelite's gtil adds those last, the libraries first, and only the same order gives the same
+    floats. gtil with ``pred_margin=True`` is then bit-equal to the native margin wherever
+    `native_margins` is; code compiled by tl2cgen adds in another precision and is only close for a
+    float32 model, but exact for a model on a float64 grid.
+
+    **Input type.** XGBoost: float32. LightGBM and HistGradientBoosting: float64, never cast to
+    float32. The classic scikit-learn trees (forests, GradientBoosting, AdaBoost, single trees)
+    compare ``float32(x)`` with a float64 threshold, and Treelite does not cast: feed
+    ``X.astype(np.float32).astype(np.float64)``, or rows near thresholds go wrong.
+
+    **Output.** Forests return the mean (probabilities); AdaBoost with several classes returns the
+    sums of votes; everything else what ``predict_proba`` of the library returns (within the
+    float32 softmax of Treelite). Classes: argmax, or the margin against the model's own cut.
+
+    **Categories.** A fraction is cut to the whole number below, where XGBoost does the same,
+    LightGBM calls -0.5 category 0 and scikit-learn calls every fraction missing.
+
+    Parameters
+    ----------
+    model : native model, path, bytes or Model
+        Whatever `pine_boost.parsers.read_model` accepts, or what it returned.
+    codes : bool
+        The caller will feed category codes (positions in ``Forest.feature_categories``) where the
+        native model takes the category values of a table. Without it such models are refused,
+        except scikit-learn models whose categories are whole numbers >= 0, which Treelite takes
+        as they are.
+
+    Returns
+    -------
+    treelite.Model
+
+    Raises
+    ------
+    UnsupportedModelError
+        Zeros counted as missing against the side of the comparison (LightGBM zero_as_missing),
+        a ``missing`` value other than NaN (XGBoost), category values that need ``codes=True``.
+    InvalidInputError
+        ``codes=True`` for a model that has no table of categories.
+    MissingDependencyError
+        Treelite is not installed.
+    """
+    try:
+        from treelite.model_builder import (
+            Metadata,
+            ModelBuilder,
+            PostProcessorFunc,
+            TreeAnnotation,
+        )
+    except ImportError as error:
+        raise MissingDependencyError(
+            "to_treelite needs Treelite; install it with: pip install treelite"
+        ) from error
+    if not isinstance(model, Model):
+        from pine_boost.parsers import read_model
+
+        model = read_model(model)
+    forest = model.forest
+    _refuse(forest, codes)
+    constants = np.flatnonzero(forest.intercept)
+    is_vector = forest.value.shape[1] > 1
+    outputs = [*constants.tolist(), *forest.tree_output.tolist()]
+    link = _link(model)
+    float_type = np.dtype(forest.arithmetic).name
+    builder = ModelBuilder(
+        threshold_type=float_type,
+        leaf_output_type=float_type,
+        metadata=Metadata(
+            num_feature=forest.n_features,
+            task_type="kBinaryClf" if forest.n_outputs == 1 else "kMultiClf",
+            average_tree_output=link.average,
+            num_target=1,
+            num_class=[forest.n_outputs],
+            leaf_vector_shape=(1, forest.n_outputs if is_vector else 1),
+        ),
+        tree_annotation=TreeAnnotation(
+            num_tree=len(outputs), target_id=[0] * len(outputs), class_id=outputs
+        ),
+        postprocessor=PostProcessorFunc(name=link.name, sigmoid_alpha=link.slope),
+        base_scores=[0.0] * forest.n_outputs,
+    )
+    for output in constants:
+        builder.start_tree()
+        builder.start_node(0)
+        builder.leaf(float(forest.intercept[output]))
+        builder.end_node()
+        builder.end_tree()
+    thresholds, default_left = _routing(forest)
+    operator = "<" if forest.comparison is Comparison.FLOAT32_LESS else "<="
+    for tree in range(forest.n_trees):
+        builder.start_tree()
+        first = int(forest.tree_offset[tree])
+        for node in range(first, int(forest.tree_offset[tree + 1])):
+            builder.start_node(node - first)
+            if forest.kind[node] == SplitKind.LEAF:
+                value = forest.value[node].tolist()
+                builder.leaf(value if is_vector else value[0])
+            else:
+                children = {
+                    "default_left": bool(default_left[node]),
+                    "left_child_key": int(forest.left[node]) - first,
+                    "right_child_key": int(forest.right[node]) - first,
+                }
+                feature = int(forest.feature[node])
+                if forest.kind[node] == SplitKind.NUMERIC:
+                    threshold = float(thresholds[node])
+                    builder.numerical_test(feature, threshold, opname=operator, **children)
+                else:
+                    category_list, goes_right = _category_list(forest, node, codes)
+                    builder.categorical_test(
+                        feature,
+                        category_list=category_list,
+                        category_list_right_child=goes_right,
+                        **children,
+                    )
+            builder.end_node()
+        builder.end_tree()
+    return builder.commit()
+
+
+@dataclass(frozen=True)
+class _Link:
+    """What follows the sum: a postprocessor of Treelite and whether the sum is a mean."""
+
+    name: str
+    slope: float = 1.0
+    average: bool = False
+
+
+def _link(model: Model) -> _Link:
+    forest = model.forest
+    multi = forest.n_outputs > 1
+    identity = "identity_multiclass" if multi else "identity"
+    if forest.library == "xgboost":
+        names = {"binary:logistic": "sigmoid", "binary:hinge": "hinge"}
+        if forest.objective.startswith("multi:"):
+            return _Link("softmax")
+        return _Link(names.get(forest.objective, identity))
+    if forest.library == "lightgbm":
+        return _lightgbm_link(model, identity)
+    if forest.library != "sklearn":
+        raise UnsupportedModelError(
+            f"Models of {forest.library!r} have no Treelite form here; accepted are xgboost, "
+            "lightgbm and sklearn."
+        )
+    family = model.document.family
+    if family == "average":
+        return _Link(identity, average=True)
+    if family == "votes":
+        if multi:
+            return _Link(identity)
+        weight = np.maximum.reduceat(np.abs(forest.value[:, 0]), forest.tree_offset[:-1]).sum()
+        return _Link("sigmoid", slope=float(2 / weight))
+    if not model.kind.endswith("Classifier"):
+        return _Link(identity)
+    if multi:
+        return _Link("softmax")
+    # Treelite's own importer forgets the 2 of the exponential loss
+    return _Link("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)
+
+
+def _lightgbm_link(model: Model, identity: str) -> _Link:
+    line = str(model.document.objective or "")
+    found = re.search(r"\bsigmoid:(\S+)", line)
+    slope = float(found.group(1)) if found else 1.0
+    name = line.split(" ")[0]
+    # boosting=rf: predict(raw_score=True) is the sum, the probability that of the mean
+    average = bool(model.document.average_output)
+    rounds = int(model.forest.tree_round.max()) + 1
+    if name in ("binary", "cross_entropy", "multiclassova"):
+        postprocessor = "multiclass_ova" if name == "multiclassova" else "sigmoid"
+        return _Link(postprocessor, slope / rounds if average else slope)
+    if name == "multiclass":
+        return _Link("softmax", average=average)
+    return _Link(identity, average=average)
+
+
+def _refuse(forest: Forest, codes: bool) -> None:
+    if not np.isnan(forest.missing_value):
+        raise UnsupportedModelError(
+            f"This model treats {forest.missing_value} as missing besides NaN, Treelite only NaN; "
+            "replace the value by NaN in the data and set missing=nan on the model."
+        )
+    zero_left = forest.threshold >= 0
+    against = (
+        (forest.kind == SplitKind.NUMERIC)
+        & (forest.missing == MissingRule.ZERO_IS_MISSING)
+        & (forest.default_left != zero_left)
+    )
+    if np.any(against):
+        raise UnsupportedModelError(
+            f"{np.count_nonzero(against)} nodes send zeros as missing against their comparison "
+            "(LightGBM zero_as_missing=true), which Treelite would get wrong silently; retrain "
+            "with zero_as_missing=false."
+        )
+    with_table = [
+        column
+        for column, known in enumerate(forest.feature_categories)
+        if known is not None and not (_takes_raw(forest) and _are_whole(known))
+    ]
+    if with_table and not codes:
+        names = ", ".join(forest.name_of(column) for column in with_table[:5])
+        raise UnsupportedModelError(
+            f"The native model takes category values of a table for {names}, Treelite only whole "
+            "numbers; pass codes=True and feed the position of each value in "
+            "Forest.feature_categories (NaN for unknown values)."
+        )
+    if codes and not any(known is not None for known in forest.feature_categories):
+        raise InvalidInputError(
+            "codes=True was given, but the model has no table of category values; leave it out."
+        )
+
+
+def _takes_raw(forest: Forest) -> bool:
+    return forest.category_rule is CategoryRule.KNOWN
+
+
+def _are_whole(values: Iterable[Any]) -> bool:
+    return all(
+        isinstance(value, (int, float)) and 0 <= value < 2**32 and value == int(value)
+        for value in values
+    )
+
+
+def _category_list(forest: Forest, node: int, codes: bool) -> tuple[list[int], bool]:
+    """The set of a categorical node and whether it goes right."""
+    members = forest.categories_of(node).tolist()
+    in_set_goes_right = not bool(forest.set_left[node])
+    if forest.category_rule is not CategoryRule.KNOWN:
+        return members, in_set_goes_right
+    known = forest.feature_categories[forest.feature[node]] or ()
+    # Unknown categories follow default_left in scikit-learn and never match in Treelite: name the
+    # categories of the other side, so that "no match" is the default side.
+    others = sorted(set(range(len(known))) - set(members))
+    left, right = (others, members) if in_set_goes_right else (members, others)
+    goes_right = bool(forest.default_left[node])
+    listed = right if goes_right else left
+    return (listed if codes else [int(known[code]) for code in listed]), goes_right
+
+
+def _routing(forest: Forest) -> tuple[FloatArray, Any]:
+    """Thresholds and default sides that make Treelite's plain comparison the native one."""
+    thresholds = forest.threshold.copy()
+    default_left = forest.default_left.copy()
+    if forest.library == "lightgbm":
+        zero = LIGHTGBM_ZERO
+        # |x| <= zero is 0.0 natively: all of it left if 0 <= threshold, all of it right otherwise
+        thresholds[(thresholds >= 0) & (thresholds < zero)] = zero
+        thresholds[(thresholds < 0) & (thresholds >= -zero)] = np.nextafter(-zero, -np.inf)
+        is_zero = forest.missing == MissingRule.NAN_IS_ZERO
+        numeric = forest.kind == SplitKind.NUMERIC
+        default_left = np.where(is_zero & numeric, forest.threshold >= 0, default_left)
+    if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
+        # the libraries refuse infinite inputs here, so the largest double separates as inf does,
+        # and unlike inf it can be written as a C literal by tl2cgen
+        largest = np.finfo(np.float64).max
+        thresholds = np.clip(thresholds, -largest, largest)
+    return thresholds, default_left
