@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pine_boost.errors import MalformedModelError
 
 MAX_INTEGER = 2**31 - 1
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
 
 
@@ -130,7 +131,7 @@ def _refuse_midpoints(
         raise fault(where, "holds a number exactly between two float32 numbers")
 
 
-def _checked_length(array: Any, where: str, length: int | None) -> Any:
+def _checked_length(array: _Array, where: str, length: int | None) -> _Array:
     if length is not None and len(array) != length:
         raise fault(where, f"has {len(array)} entries, expected {length}")
     return array

@@ -153,7 +153,7 @@ def _thread_count(booster: Any) -> int | None:
 
 def _copy_wrapper(native: Any, document: XGBoostDocument, contents: bytes) -> Any:
     """A wrapper with the parameters, labels and attributes of the original, and a new Booster."""
-    wrapper = type(native).__new__(type(native))
+    wrapper = object.__new__(type(native))
     # evals_result_ is the training history of another model
     for name, value in vars(native).items():
         if name not in ("_Booster", "evals_result_", *_STALE_ATTRIBUTES):
