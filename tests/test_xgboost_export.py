@@ -28,7 +28,9 @@ from tests.test_xgboost import (  # noqa: E402  (needs xgboost)
 def some_weights(forest, seed=4):
     """Drop about half of the trees, scale the others, one of them negatively."""
     random = np.random.default_rng(seed)
-    weights = np.where(random.random(forest.n_trees) < 0.5, 0.0, random.uniform(0.3, 2.5, forest.n_trees))
+    weights = np.where(
+        random.random(forest.n_trees) < 0.5, 0.0, random.uniform(0.3, 2.5, forest.n_trees)
+    )
     weights[-1] = -0.75
     return weights
 
