@@ -126,7 +126,9 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         special_offset[node] = filled
         filled += len(table)
         tables.append(table)
-    leaf_of_node, leaf_offset, depth = _number_leaves(forest)
+    leaf_of_node, leaf_offset, depth = number_leaves(
+        forest.tree_offset[:-1], is_leaf, forest.left, forest.right
+    )
     return StateTrees(
         root=forest.tree_offset[:-1].astype(np.int32),
         feature=np.where(is_leaf, 0, forest.feature).astype(np.int32),
@@ -170,26 +172,32 @@ def _category_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray
     return sides
 
 
-def _number_leaves(forest: Forest) -> tuple[npt.NDArray[np.int32], IntArray, int]:
-    """Number the leaves left to right within each tree, level by level and without recursion."""
-    levels = [forest.tree_offset[:-1]]
+def number_leaves(
+    root: IntArray, is_leaf: npt.NDArray[np.bool_], left: IntArray, right: IntArray
+) -> tuple[npt.NDArray[np.int32], IntArray, int]:
+    """Number the leaves left to right within each tree, level by level and without recursion.
+
+    Returns the number of each node's leaf (-1 at inner nodes), the first leaf of each tree (and
+    the end), and the depth.
+    """
+    levels = [root]
     while True:
-        inner = levels[-1][forest.kind[levels[-1]] != SplitKind.LEAF]
+        inner = levels[-1][~is_leaf[levels[-1]]]
         if len(inner) == 0:
             break
-        levels.append(np.concatenate([forest.left[inner], forest.right[inner]]))
-    count = (forest.kind == SplitKind.LEAF).astype(np.int64)
+        levels.append(np.concatenate([left[inner], right[inner]]))
+    count = is_leaf.astype(np.int64)
     for level in reversed(levels):
-        inner = level[forest.kind[level] != SplitKind.LEAF]
-        count[inner] = count[forest.left[inner]] + count[forest.right[inner]]
-    leaf_offset = np.concatenate([[0], np.cumsum(count[forest.tree_offset[:-1]])])
-    first = np.zeros(forest.n_nodes, dtype=np.int64)
-    first[forest.tree_offset[:-1]] = leaf_offset[:-1]
+        inner = level[~is_leaf[level]]
+        count[inner] = count[left[inner]] + count[right[inner]]
+    leaf_offset = np.concatenate([[0], np.cumsum(count[root])])
+    first = np.zeros(len(is_leaf), dtype=np.int64)
+    first[root] = leaf_offset[:-1]
     for level in levels:
-        inner = level[forest.kind[level] != SplitKind.LEAF]
-        first[forest.left[inner]] = first[inner]
-        first[forest.right[inner]] = first[inner] + count[forest.left[inner]]
-    leaf_of_node = np.where(forest.kind == SplitKind.LEAF, first, -1).astype(np.int32)
+        inner = level[~is_leaf[level]]
+        first[left[inner]] = first[inner]
+        first[right[inner]] = first[inner] + count[left[inner]]
+    leaf_of_node = np.where(is_leaf, first, -1).astype(np.int32)
     return leaf_of_node, leaf_offset, len(levels) - 1
 
 

@@ -1,1 +1,6 @@
 """The in-distribution region: plausibility scores, conformal calibration."""
+
+from pine_boost.region.domain import Condition, Domain
+from pine_boost.region.region import Coverage, Region, fit_region
+
+__all__ = ["Condition", "Coverage", "Domain", "Region", "fit_region"]

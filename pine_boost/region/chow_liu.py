@@ -144,11 +144,11 @@ def _joint_counts(
     first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_first: int, n_second: int
 ) -> IntArray:
     counts: IntArray = np.bincount(first * n_second + second, minlength=n_first * n_second)
-    return counts.reshape(n_first, n_second)
+    return counts.reshape(int(n_first), int(n_second))
 
 
 def _cost(counts: IntArray, beta: float) -> IntArray:
     """Integer ``-log`` of the smoothed shares along the last axis."""
     smoothed = counts + beta
     share = smoothed / smoothed.sum(axis=-1, keepdims=True)
-    return np.rint(-np.log(share) * SCORE_SCALE).astype(np.int64)
+    return np.asarray(np.rint(-np.log(share) * SCORE_SCALE), dtype=np.int64)

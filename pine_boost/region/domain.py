@@ -198,7 +198,7 @@ def _whole_candidates(axis: Axis, lower: float, upper: float) -> npt.NDArray[np.
     near.append(np.array([lower, upper, 0.0]))
     values = np.concatenate([*near, edges, edges32.astype(np.float64)])
     whole = np.isfinite(values) & (values == np.floor(values))
-    return values[whole & (values >= lower) & (values <= upper)]
+    return np.asarray(values[whole & (values >= lower) & (values <= upper)])
 
 
 def _groups(
@@ -307,7 +307,8 @@ def _category_codes(condition: Condition, schema: InputSchema, feature: int) -> 
 
 def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
     """States of a categorical axis that hold none but the given codes."""
-    assert axis.codes is not None and axis.code_states is not None
+    assert axis.codes is not None
+    assert axis.code_states is not None
     holds = np.ones(axis.n_states, dtype=bool)
     holds[axis.code_states[~np.isin(axis.codes, codes)]] = False
     holds[[state for state in (axis.other_state, axis.missing_state) if state >= 0]] = False

@@ -17,7 +17,7 @@ from pine_boost.exact import SCORE_SCALE
 from pine_boost.forest import Comparison, FloatArray, Forest, IntArray, cast_value
 from pine_boost.region.leaf_support import ignoring_features
 from pine_boost.region.tables import ScoreTables, TreeCost
-from pine_boost.routing import StateTrees
+from pine_boost.routing import StateTrees, number_leaves
 from pine_boost.states import StateSpace, build_space
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -179,7 +179,7 @@ def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
         special_offset[node] = filled
         filled += len(side)
         sides.append(side)
-    leaf_of_node, leaf_offset = _number_leaves(grown)
+    leaf_of_node, leaf_offset, depth = number_leaves(grown.root, is_leaf, grown.left, grown.right)
     return StateTrees(
         root=grown.root.astype(np.int32),
         feature=np.where(is_leaf, 0, grown.feature).astype(np.int32),
@@ -191,13 +191,5 @@ def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
         special_left=np.concatenate([*sides, np.zeros(1, dtype=bool)]),
         leaf_of_node=leaf_of_node,
         leaf_offset=leaf_offset,
-        depth=int(grown.depth_of_node.max()),
+        depth=depth,
     )
-
-
-def _number_leaves(grown: IsolationTrees) -> tuple[npt.NDArray[np.int32], IntArray]:
-    """Leaves in depth-first order: scikit-learn numbers its nodes that way, left before right."""
-    is_leaf = grown.left < 0
-    leaf_of_node = np.where(is_leaf, np.cumsum(is_leaf) - 1, -1).astype(np.int32)
-    before = np.concatenate([[0], np.cumsum(is_leaf)])
-    return leaf_of_node, before[np.append(grown.root, len(is_leaf))].astype(np.int64)

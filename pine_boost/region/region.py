@@ -1,0 +1,383 @@
+"""The in-distribution region: fitted on X_fit, calibrated on X_cal, asked about any input.
+
+In come a Forest and two tables; out goes a frozen Region that says which inputs a certificate
+covers. Needs neither a solver nor the training library. Refuses a calibration without guarantee.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.inputs import InputSchema, schema_of, to_matrix
+from pine_boost.region import storage
+from pine_boost.region.conformal import calibrate, indifference_delta, require_room
+from pine_boost.region.distance import decision_distance, float_margins, read_margins
+from pine_boost.region.domain import Domain, compile_domain
+from pine_boost.region.explanation import Explanation, explain_row
+from pine_boost.region.scores import fit_score
+from pine_boost.region.tables import RegionTables, ScoreTables
+from pine_boost.routing import route
+from pine_boost.states import StateSpace, build_space
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Share of rows in a region, with an exact (Clopper-Pearson) interval for its true value."""
+
+    n_rows: int
+    n_inside: int
+    low: float
+    high: float
+    confidence: float
+
+    @property
+    def share(self) -> float:
+        """Observed share."""
+        return self.n_inside / self.n_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The inputs that a certificate speaks of.
+
+    ``domain permits x, score(x) <= tau`` and, with ``delta``, ``the original model is at least
+    delta away from its decision``. A new input that is exchangeable with the calibration rows
+    lies in it with probability at least ``1 - alpha``. This is a statement about the draw of the
+    calibration rows and the new input together; it says nothing about inputs from elsewhere, and
+    nothing if the calibration rows were used to train or to choose anything.
+
+    Attributes
+    ----------
+    space : StateSpace
+    schema : InputSchema
+    tables : RegionTables
+        The region over states, for the search; without the indifference.
+    score_tables : ScoreTables or None
+        The fitted score; also in ``tables`` unless tau is infinite. None if none was fitted.
+    score_name : str
+    alpha : float
+    tau : int or None
+        In units of ``1 / score_tables.scale``; None is infinity.
+    n_fit, n_cal : int
+        0 where ``alpha=0`` was asked for without data.
+    calibration : int64
+        Ascending scores of the calibration rows that can lie inside.
+    indifference : float
+    delta : float or None
+        In units of the native margin; distances are computed in float64 from the leaves (or from
+        the margins you pass), so a search must prove for distances from delta minus the rounding
+        band of the model on.
+    cuts : tuple of float
+        The decision boundaries that delta refers to; empty for several outputs.
+    n_outputs : int
+    """
+
+    space: StateSpace
+    schema: InputSchema
+    tables: RegionTables
+    score_tables: ScoreTables | None
+    score_name: str
+    alpha: float
+    n_fit: int
+    n_cal: int
+    calibration: IntArray
+    indifference: float
+    delta: float | None
+    cuts: tuple[float, ...]
+    n_outputs: int
+
+    @property
+    def tau(self) -> int | None:
+        """The calibrated threshold of the score; None is infinity."""
+        return self.tables.tau
+
+    def states(self, X: Any) -> npt.NDArray[np.int32]:
+        """States of a user's table, checked against the model's columns."""
+        return self.space.states(to_matrix(X, self.schema))
+
+    def score(self, X: Any) -> IntArray:
+        """Integer plausibility score of every row, comparable with ``tau``; smaller is likelier."""
+        if self.score_tables is None:
+            raise InvalidInputError(
+                "This region was made with alpha=0 and without X_fit, so it has no score; pass "
+                "X_fit and X_cal to fit_region."
+            )
+        return self.score_tables.score(self.states(X))
+
+    def contains(
+        self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Whether each row lies in the region.
+
+        Parameters
+        ----------
+        X : table
+            As `inputs.to_matrix` accepts it.
+        model : optional
+            The original model (or its Forest); only read where the region has a ``delta``.
+        margins : array, optional
+            The original's native margins of these rows instead (raw scores, not probabilities).
+
+        Raises
+        ------
+        InvalidInputError
+            The region has a ``delta`` and neither model nor margins were given, or the table does
+            not fit the model.
+        """
+        matrix = to_matrix(X, self.schema)
+        inside = self.tables.contains(self.space.states(matrix))
+        if self.delta is not None:
+            inside &= self._distance(matrix, model, margins) >= self.delta
+        return inside
+
+    def coverage(
+        self,
+        X: Any,
+        *,
+        model: Any = None,
+        margins: npt.ArrayLike | None = None,
+        confidence: float = 0.95,
+    ) -> Coverage:
+        """Share of rows inside, with the exact binomial interval of the underlying probability."""
+        from scipy.stats import binomtest
+
+        inside = self.contains(X, model=model, margins=margins)
+        if len(inside) == 0:
+            raise InvalidInputError("X has no rows; coverage needs at least one.")
+        count = int(inside.sum())
+        interval = binomtest(count, len(inside)).proportion_ci(confidence, method="exact")
+        return Coverage(len(inside), count, float(interval.low), float(interval.high), confidence)
+
+    def explain(
+        self, x: Any, *, model: Any = None, margins: npt.ArrayLike | None = None
+    ) -> Explanation:
+        """Why one input is (im)plausible, most surprising part first.
+
+        ``x`` is one row: a table of one row, or a plain sequence of values. Without model or
+        margins a region with ``delta`` is explained without its indifference.
+        """
+        row = [x] if np.ndim(x) == 1 and type(x).__module__.partition(".")[0] != "pandas" else x
+        matrix = to_matrix(row, self.schema, "x")
+        if len(matrix) != 1:
+            raise InvalidInputError(f"explain takes one row, found {len(matrix)}.")
+        distance = None
+        if self.delta is not None and (model is not None or margins is not None):
+            distance = float(self._distance(matrix, model, margins)[0])
+        return explain_row(self, self.space.states(matrix), distance)
+
+    def with_alpha(self, alpha: float) -> Region:
+        """The same fit, recalibrated for another alpha (tau only; cheap)."""
+        if self.score_tables is None and alpha != 0:
+            raise InvalidInputError(
+                "This region was made without data and cannot be recalibrated; call fit_region "
+                "with X_fit and X_cal."
+            )
+        n_outside = self.n_cal - len(self.calibration)
+        if self.delta is not None and alpha == 0:
+            raise InvalidInputError("alpha=0 asks for every input; it needs indifference=0.")
+        tau = calibrate(self.calibration, alpha, n_outside=n_outside)
+        score = self.score_tables if tau is not None else None
+        tables = replace(self.tables, tau=tau, score=score)
+        return replace(self, alpha=float(alpha), tables=tables)
+
+    def to_json(self) -> dict[str, Any]:
+        """The region as plain JSON data; `from_json` gives an equal region back."""
+        return storage.region_to_json(self)
+
+    @classmethod
+    def from_json(cls, document: str | bytes | Mapping[str, Any]) -> Region:
+        """Read and check what `to_json` gave; refuses anything inconsistent."""
+        return cls(**storage.region_fields(document))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the region to a JSON file; an existing file is replaced only when complete."""
+        storage.write_text(Path(path), storage.canonical(self.to_json()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Region:
+        """Read a file that `save` wrote."""
+        return cls.from_json(storage.read_text(Path(path)))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the canonical JSON: two regions are equal iff these are."""
+        return storage.fingerprint(self.to_json())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Region) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint())
+
+    def _distance(
+        self, matrix: FloatArray, model: Any, margins: npt.ArrayLike | None
+    ) -> FloatArray:
+        if margins is not None:
+            read = read_margins(margins, len(matrix), self.n_outputs)
+        elif model is not None:
+            forest = _forest_of(model)
+            if forest.n_features != self.space.n_features or forest.n_outputs != self.n_outputs:
+                raise InvalidInputError(
+                    f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
+                    f"the region {self.space.n_features} and {self.n_outputs}; pass the original."
+                )
+            space = build_space(forest)
+            read = float_margins(forest, route(forest, space), space.states(matrix))
+        else:
+            raise InvalidInputError(
+                f"This region leaves out inputs on which the original is undecided (indifference="
+                f"{self.indifference}); pass model=<the original> or margins=<its raw scores>."
+            )
+        return decision_distance(read, self.cuts)
+
+
+def fit_region(
+    forest: Forest | Model,
+    X_fit: Any = None,
+    X_cal: Any = None,
+    *,
+    alpha: float,
+    score: Any = "chow-liu",
+    n_bins: int = 4,
+    indifference: float = 0.0,
+    domain: Domain | None = None,
+    random_state: int = 0,
+) -> Region:
+    """Fit a plausibility score on X_fit and calibrate the region on X_cal.
+
+    Parameters
+    ----------
+    forest : Forest or Model
+        The original.
+    X_fit, X_cal : tables
+        With the model's columns. X_cal must be rows like the future ones that nothing else has
+        seen: calibrating on training rows breaks the guarantee. Both may be None for ``alpha=0``.
+    alpha : float
+        In [0, 1): the share of future inputs that may fall outside. 0 is the whole space.
+    score : {"chow-liu", "leaf-support", "isolation-forest"} or a user's own
+        A `ScoreTables`, or an object with ``tables(space) -> ScoreTables``.
+    n_bins : int
+        Quantile bins of the Chow-Liu score.
+    indifference : float
+        Share of X_fit nearest to the decision whose distance sets ``delta``; 0 is the paper.
+    domain : Domain, optional
+        Calibration rows that it calls impossible count as outside.
+    random_state : int
+        Seed of the isolation forest.
+
+    Returns
+    -------
+    Region
+
+    Raises
+    ------
+    InvalidInputError
+        The tables do not fit the model, or are empty or a single row.
+    RegionError
+        The undecided or impossible rows alone take more than alpha of X_cal.
+    """
+    if isinstance(forest, Model):
+        forest = forest.forest
+    schema = schema_of(forest)
+    no_scores = np.zeros(0, dtype=np.int64)
+    if X_fit is None and X_cal is None and alpha == 0 and indifference == 0:
+        space = build_space(forest)
+        tables = compile_domain(domain, space, schema)
+        return Region(
+            space, schema, tables, None, "none", 0.0, 0, 0, no_scores, 0.0, None,
+            forest.decision.cuts, forest.n_outputs,
+        )  # fmt: skip
+    fit, cal = (_read_rows(X, schema, name) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
+    _warn_of_overlap(fit, cal)
+    fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state)
+    space = fitted.space
+    tables = compile_domain(domain, space, schema)
+    cal_states = space.states(cal)
+    possible = tables.permits(cal_states)
+    if not possible.all():
+        warnings.warn(
+            f"The domain calls {int((~possible).sum())} of {len(cal)} rows of X_cal impossible "
+            f"(first: row {int(np.argmin(possible))}); they count as outside the region.",
+            stacklevel=2,
+        )
+    delta, decided = None, np.ones(len(cal), dtype=bool)
+    if indifference != 0:
+        trees = route(forest, space)
+        distance_fit, distance_cal = (
+            decision_distance(float_margins(forest, trees, states), forest.decision.cuts)
+            for states in (space.states(fit), cal_states)
+        )
+        delta = indifference_delta(distance_fit, indifference)
+        if delta is not None:
+            require_room(
+                distance_fit, distance_cal, alpha=alpha, indifference=indifference, delta=delta
+            )
+            decided = distance_cal >= delta
+    region = Region(
+        space=space,
+        schema=schema,
+        tables=tables,
+        score_tables=fitted.tables,
+        score_name=fitted.name,
+        alpha=0.0,
+        n_fit=len(fit),
+        n_cal=len(cal),
+        calibration=np.sort(fitted.tables.score(cal_states[possible & decided])),
+        indifference=float(indifference),
+        delta=delta,
+        cuts=forest.decision.cuts,
+        n_outputs=forest.n_outputs,
+    )
+    return region.with_alpha(alpha)
+
+
+def _read_rows(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    if X is None:
+        raise InvalidInputError(f"{name} is missing; only alpha=0 (every input) needs no data.")
+    matrix = to_matrix(X, schema, name)
+    if len(matrix) < 2:
+        raise InvalidInputError(
+            f"{name} has {len(matrix)} row(s); a distribution cannot be learned or calibrated from "
+            "fewer than two."
+        )
+    return matrix
+
+
+def _warn_of_overlap(fit: FloatArray, cal: FloatArray) -> None:
+    """Warn when X_cal repeats rows of X_fit more often than X_fit repeats its own.
+
+    For exchangeable rows both shares have the same expectation, however coarse the features are.
+    """
+    both = np.ascontiguousarray(np.vstack([fit, cal]) + 0.0)
+    both[np.isnan(both)] = np.nan  # one bit pattern
+    rows = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).ravel()
+    _, label = np.unique(rows, return_inverse=True)
+    count_fit = np.bincount(label[: len(fit)], minlength=int(label.max()) + 1)
+    own = float(np.mean(count_fit[label[: len(fit)]] > 1))
+    shared = float(np.mean(count_fit[label[len(fit) :]] > 0))
+    if shared > own + 0.1 + 2 / np.sqrt(len(cal)):
+        warnings.warn(
+            f"{shared:.0%} of the rows of X_cal also occur in X_fit ({own:.0%} would be expected): "
+            "calibrating on rows that the model or the score has seen breaks the guarantee. Use "
+            "rows that were held out.",
+            stacklevel=3,
+        )
+
+
+def _forest_of(model: Any) -> Forest:
+    if isinstance(model, Forest):
+        return model
+    if isinstance(model, Model):
+        return model.forest
+    from pine_boost.parsers import read_model
+
+    return read_model(model).forest
