@@ -53,7 +53,7 @@ def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], flo
     if (link == "logit" and not 0 <= score <= 1) or (link == "log" and score <= 0):
         raise fault("base_score", f"is {score}, impossible for {document.objective_name}")
     measured = _measure(json.dumps(document.objective, sort_keys=True), score)
-    margin, error = measured if measured is not None else _compute(link, score)
+    margin, error = measured if measured is not None else compute_margin(link, score, find_logf())
     return np.array([margin], dtype=np.float64), error
 
 
@@ -72,8 +72,8 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
     return float(booster.predict(row, output_margin=True)[0]), 0.0
 
 
-def _compute(link: str, score: float) -> tuple[float, float]:
-    """Without the library: the same float32 operations with the C library's logf."""
+def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
+    """Without the library: the same float32 operations with the C library's logf (or None)."""
     if link == "logit" and not _CLIPPED < score < 1 - _CLIPPED:
         raise MissingDependencyError(
             f"XGBoost clips the base_score {score}; install xgboost to read this model exactly."
@@ -81,14 +81,14 @@ def _compute(link: str, score: float) -> tuple[float, float]:
     one, narrow = np.float32(1), np.float32(score)
     argument = one / narrow - one if link == "logit" else narrow
     sign = -1.0 if link == "logit" else 1.0
-    logf = _find_logf()
     if logf is not None:
         return sign * float(logf(float(argument))), 0.0
     margin = np.float32(sign * math.log(float(argument)))
     return float(margin), _ULPS_WITHOUT_LIBM * float(np.spacing(np.abs(margin)))
 
 
-def _find_logf() -> Any:
+def find_logf() -> Any:
+    """The float32 logarithm of the C library, None where there is none."""
     try:
         logf = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6").logf
     except (OSError, AttributeError):

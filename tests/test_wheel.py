@@ -1,0 +1,82 @@
+"""The wheel alone, in an empty environment: imports and parses with numpy, scipy and ortools."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("build")
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PARSE = """
+import importlib.util, sys
+import pine_boost
+from pine_boost.parsers import read_model
+from pine_boost.exporters import export
+assert "site-packages" in pine_boost.__file__, pine_boost.__file__
+for library in ("xgboost", "lightgbm", "sklearn", "pandas", "treelite"):
+    assert importlib.util.find_spec(library) is None, library
+for path in sys.argv[1:]:
+    print(read_model(path).forest.n_trees)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    # build a copy: setuptools writes build/ and egg-info beside the sources
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, text=True, check=True,
+    ).stdout.split("\n")  # fmt: skip
+    for name in filter(None, tracked):
+        if (ROOT / name).is_file():
+            target = source / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder]
+    subprocess.run([*command, source], check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_one_top_level_package(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
+    assert top == {"pine_boost"}
+    assert "pine_boost/parsers/xgboost.py" in names
+    assert "pine_boost/exporters/xgboost.py" in names
+    assert "pine_boost/py.typed" in names
+
+
+@pytest.mark.slow
+def test_the_wheel_parses_without_any_library(wheel, tmp_path):
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(200, 3))
+    labels = (rows[:, 0] > 0).astype(int)
+    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1},
+                            xgboost.DMatrix(rows, labels), 4)  # fmt: skip
+    booster.save_model(tmp_path / "model.json")
+    booster.save_model(tmp_path / "model.ubj")
+    data = lightgbm.Dataset(rows, labels)
+    light = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 5)
+    light.save_model(tmp_path / "model.txt")
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    python = environment / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+    files = [tmp_path / name for name in ("model.json", "model.ubj", "model.txt")]
+    done = subprocess.run([python, "-c", PARSE, *files], capture_output=True, text=True,
+                          check=False, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["4", "4", "5"]
