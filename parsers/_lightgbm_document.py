@@ -261,7 +261,7 @@ def _read_tail(
         _malformed("a parameter appears twice")
     if rest == "":
         return tuple(parameters), None, False
-    if not rest.startswith("\npandas_categorical:") or not rest.endswith("\n"):
+    if not re.fullmatch(r"\npandas_categorical:[^\n]*\n", rest):
         _truncated(f"after the parameters comes {rest[:40]!r}")
     return tuple(parameters), _read_pandas(rest[len("\npandas_categorical:") : -1]), True
 
