@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from pine_boost.parsers._lightgbm_tree import NUMBER
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.exact import (
@@ -24,6 +23,7 @@ from pine_boost.exact import (
     probability_guard,
 )
 from pine_boost.forest import Decision, FloatArray
+from pine_boost.parsers._lightgbm_tree import NUMBER
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 # LightGBM reads "sigmoid:0.7" with its own decimal reader (digit by digit, a few roundings), the

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
+
+from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.parsers._lightgbm_tree import (
     TreeBlock,
     read_integer,
@@ -20,8 +22,6 @@ from pine_boost.parsers._lightgbm_tree import (
     read_pairs,
     read_tree,
 )
-
-from pine_boost.errors import MalformedModelError, UnsupportedModelError
 
 MAX_BYTES = 2**31 - 1  # the native loader counts in int32
 _HEADER_KEYS = (

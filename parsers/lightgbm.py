@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pine_boost.parsers._lightgbm_decision import decide, read_objective
-from pine_boost.parsers._lightgbm_document import LightgbmDocument, read_document
-from pine_boost.parsers._lightgbm_tree import DEFAULT_LEFT_BIT, TreeBlock
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.forest import (
@@ -28,6 +25,9 @@ from pine_boost.forest import (
     Model,
     SplitKind,
 )
+from pine_boost.parsers._lightgbm_decision import decide, read_objective
+from pine_boost.parsers._lightgbm_document import LightgbmDocument, read_document
+from pine_boost.parsers._lightgbm_tree import DEFAULT_LEFT_BIT, TreeBlock
 
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
