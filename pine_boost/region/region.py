@@ -20,6 +20,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.inputs import InputSchema, schema_of, to_matrix
 from pine_boost.region import storage
+from pine_boost.region.coarse import chunked_contains
 from pine_boost.region.conformal import calibrate, indifference_delta, require_room
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.domain import Domain, compile_domain
@@ -135,7 +136,7 @@ class Region:
             not fit the model.
         """
         matrix = to_matrix(X, self.schema)
-        inside = self.tables.contains(self.space.states(matrix))
+        inside = chunked_contains(self.space, self.tables, matrix)
         if self.delta is not None:
             inside &= self._distance(matrix, model, margins) >= self.delta
         return inside
