@@ -30,6 +30,9 @@ _UNIT = UNIT_ROUNDOFF[np.float64]
 # score is multiplied by it and, for random forests, divided by the number of rounds: together
 # less than 16 roundings of relative size u; twice that, to be safe about libm.
 _SCALE_ERROR = 32 * _UNIT
+# The guard of the original also bounds the exported model, whose scores may be somewhat larger
+# (ln 32 / k for sigmoids); the exporter checks that they are not larger than that.
+_HEADROOM = 32.0
 # exp(-k * raw) overflows beyond 709.78: all probabilities are 0 and the lowest class wins.
 _OVERFLOW = 700.0
 
@@ -128,15 +131,9 @@ def decide(
                 f"threshold was given for a LightGBM model of {objective.num_class} classes; "
                 "per-class thresholds are not supported. Leave threshold=None."
             )
-        largest = float(max(np.abs(lowest).max(), np.abs(highest).max()))
-        if name == "multiclass":
-            # softmax subtracts the maximum, exactly for scores this close; averaging rounds each
-            guard = divisor * SOFTMAX_GUARD_FLOAT64
-            guard += _SCALE_ERROR * largest if divisor > 1 else 0.0
-            return Decision((), guard=guard)
-        slope = objective.sigmoid / divisor
-        guard = one_against_all_guard(slope, lowest, highest) + _SCALE_ERROR * largest
-        return Decision((), guard=guard)
+        guard = class_gap(objective, divisor, lowest, highest)
+        is_constant = name == "multiclass" and divisor == 1
+        return Decision((), guard=guard if is_constant else _HEADROOM * guard)
     if objective.num_class > 1:
         raise UnsupportedModelError(
             f"LightGBM objective {name!r} with {objective.num_class} outputs has no class "
@@ -167,6 +164,18 @@ def _half(sigmoid: float, divisor: int) -> Decision:
     cut = LIGHTGBM_BINARY_CUT * divisor / sigmoid
     is_plain = sigmoid == 1.0 and divisor == 1
     return Decision((cut,), guard=0.0 if is_plain else cut * _SCALE_ERROR)
+
+
+def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:
+    """Gap of two margins within which the native argmax may not see their order.
+
+    For softmax a constant: it subtracts the maximum, exactly for scores this close. Averaging
+    rounds each score, in proportion to its size; separate sigmoids flatten towards 1.
+    """
+    rounding = _SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
+    if objective.name == "multiclass":
+        return divisor * SOFTMAX_GUARD_FLOAT64 + (rounding if divisor > 1 else 0.0)
+    return one_against_all_guard(objective.sigmoid / divisor, lowest, highest) + rounding
 
 
 def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray) -> float:

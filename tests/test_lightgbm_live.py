@@ -332,6 +332,17 @@ def test_what_is_refused_and_why() -> None:
         export(coarse, grid_forest(coarse.forest, grid=40))
 
 
+def test_one_against_all_scores_that_grow_too_much_are_refused() -> None:
+    X, y = make_table(3)
+    params = {**QUIET, "objective": "multiclassova", "num_class": 3}
+    model = read_lightgbm(lgb.train(params, lgb.Dataset(X, y), 6))
+    export(model, grid_forest(model.forest, np.full(18, 2.0)))
+    with pytest.raises(UnsupportedModelError, match="smaller weights"):
+        export(model, grid_forest(model.forest, np.full(18, 12.0)))
+    with pytest.raises(UnsupportedModelError, match="same number"):
+        export(model, grid_forest(model.forest, np.full(18, 200.0)))
+
+
 def test_text_is_read_without_lightgbm(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     path.write_text(text_of([leaf(0.5)], "binary sigmoid:1"))

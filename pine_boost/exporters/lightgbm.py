@@ -23,6 +23,7 @@ from pine_boost.errors import (
 )
 from pine_boost.exact import PRECISION
 from pine_boost.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.parsers._lightgbm_decision import class_gap, read_objective
 from pine_boost.parsers._lightgbm_document import LightgbmDocument
 from pine_boost.parsers._lightgbm_tree import TreeBlock
 
@@ -49,9 +50,11 @@ def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
     InvalidInputError
         Sums of the pruned forest do not fit float64 exactly.
     UnsupportedModelError
-        One grid unit is smaller than LightGBM's own decision boundary.
+        One grid unit is smaller than LightGBM's own decision boundary, or the scores of a
+        multiclassova model are so much larger than the original's that sigmoids saturate.
     """
     _check_grid(pruned)
+    _check_classes(model.document, pruned)
     document = prune_document(model.document, pruned)
     contents = serialise(document)
     if model.kind == "lightgbm file":
@@ -82,6 +85,29 @@ def _check_grid(pruned: PrunedForest) -> None:
                 f"{reach:g} of this model (small sigmoid or many averaged rounds); use a coarser "
                 "grid."
             )
+
+
+def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
+    """The gap that the pruner left between classes must be one that the native argmax sees."""
+    forest = pruned.forest
+    if forest.n_outputs == 1:
+        return
+    value = np.ldexp(spread(forest, pruned.value_int).astype(np.float64), -pruned.grid)
+    intercept = np.ldexp(pruned.intercept_int.astype(np.float64), -pruned.grid)
+    lowest, highest = (
+        bound.reduceat(value, forest.tree_offset[:-1], axis=0).sum(axis=0) + intercept
+        for bound in (np.minimum, np.maximum)
+    )
+    divisor = document.n_used_rounds if document.average_output else 1
+    objective = read_objective(document.objective, forest.n_outputs)
+    needed = class_gap(objective, divisor, lowest, highest)
+    left = max(2.0**-pruned.grid, forest.decision.guard)
+    if needed > left:
+        raise UnsupportedModelError(
+            f"LightGBM tells classes of this {objective.name} model apart only beyond a gap of "
+            f"{needed:g}, but the pruned scores may be as close as {left:g}; use smaller weights "
+            "or a coarser grid."
+        )
 
 
 def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> LightgbmDocument:
