@@ -43,7 +43,8 @@ class Condition:
 class Domain:
     """What is known of every input that can occur. All of it is optional.
 
-    Numbers are meant as the model sees them (XGBoost and scikit-learn's trees round to float32).
+    Numbers are meant as the model sees them: XGBoost and scikit-learn's trees round to float32,
+    LightGBM reads values within 1e-35 of zero as zero.
 
     Attributes
     ----------
