@@ -13,9 +13,12 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
+OLDEST = (1, 5)
+
 
 def supported_name(model: Any, accepted: Collection[str]) -> str:
     """The scikit-learn class of a fitted estimator, a user's subclass included."""
+    _refuse_old_version()
     bases = _sklearn_bases(model)
     if "Pipeline" in bases and getattr(model, "steps", None):
         step = model.steps[-1][0]
@@ -84,6 +87,19 @@ def feature_names(model: Any) -> tuple[str, ...] | None:
     """Column names seen in ``fit``, if any."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(str(name) for name in names)
+
+
+def _refuse_old_version() -> None:
+    import sklearn
+
+    # 1.3 keeps counts in tree_.value and normalises them when it predicts, so reweighted leaves
+    # would be lost without a word; 1.5.2 and 1.9 were checked bit for bit
+    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
+    if version < OLDEST:
+        raise UnsupportedModelError(
+            f"scikit-learn {sklearn.__version__} is installed; its trees predict by another rule. "
+            f"Use scikit-learn {OLDEST[0]}.{OLDEST[1]} or newer."
+        )
 
 
 def _sklearn_bases(model: Any) -> list[str]:

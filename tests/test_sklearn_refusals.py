@@ -152,3 +152,12 @@ def test_subclass_of_a_supported_estimator_is_read() -> None:
 def test_isolation_forest_of_another_kind() -> None:
     with pytest.raises(UnsupportedModelError, match="only IsolationForest"):
         read_isolation_forest(fitted("forest", 2))
+
+
+def test_old_scikit_learn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = fitted("forest", 2)
+    monkeypatch.setattr("sklearn.__version__", "1.4.2")
+    with pytest.raises(
+        UnsupportedModelError, match=r"scikit-learn 1\.4\.2 .* Use scikit-learn 1\.5"
+    ):
+        read_sklearn(native)
