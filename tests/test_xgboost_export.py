@@ -119,7 +119,9 @@ def test_file_in_file_out(name, file_format):
     assert type(exported) is bytes
     again = read_model(exported)
     assert again.document.file_format == file_format
-    assert again.forest.n_trees == len(pruned.kept)
+    # fillers of zero make whole rounds, which XGBoost 1.7 needs
+    n_outputs = model.forest.n_outputs
+    assert again.forest.n_trees == -(-len(pruned.kept) // n_outputs) * n_outputs
     assert not np.any(again.forest.intercept)
     booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(exported))
     rows = edge_rows(model.forest, make_rows(), limit=60)

@@ -64,11 +64,12 @@ def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDo
     kept = np.zeros(document.trees.n_trees, dtype=bool)
     kept[pruned.kept] = True
     output, rounds = document.tree_output[kept], pruned.forest.tree_round[kept]
-    constants = np.flatnonzero(pruned.intercept_int)
-    if not len(pruned.kept) and not len(constants):
-        constants = np.array([0])  # without any tree XGBoost does not transform base_score
+    constants = _constant_outputs(output, pruned.intercept_int)
     if len(constants):
-        added = constant_trees(_grid_values(pruned.intercept_int[constants], pruned.grid))
+        values = np.zeros(len(constants), dtype=np.int64)
+        n_intercepts = np.count_nonzero(pruned.intercept_int)
+        values[:n_intercepts] = pruned.intercept_int[constants[:n_intercepts]]
+        added = constant_trees(_grid_values(values, pruned.grid))
         last = rounds.max() if len(rounds) else 0
         output = np.concatenate([output, constants])
         rounds = np.concatenate([rounds, np.full(len(constants), last)])
@@ -96,6 +97,23 @@ def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDo
         base_score=(NEUTRAL_SCORE[LINKS[document.objective_name]],),
         attributes=attributes,
     )
+
+
+def _constant_outputs(
+    output: npt.NDArray[np.int64], intercept_int: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Outputs that get a one-leaf tree: those with an intercept first, then fillers of zero.
+
+    XGBoost 1.7 ignores the trees after the last multiple of the number of classes, silently
+    (tests/test_xgboost_versions.py), and no version transforms base_score without any tree.
+    """
+    n_outputs = len(intercept_int)
+    constants = np.flatnonzero(intercept_int)
+    n_trees = len(output) + len(constants)
+    n_fillers = -n_trees % n_outputs if n_trees else n_outputs
+    counts = np.bincount(np.concatenate([output, constants]), minlength=n_outputs)
+    fillers = np.argsort(counts, kind="stable")[:n_fillers]
+    return np.concatenate([constants, fillers])
 
 
 def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
