@@ -12,7 +12,7 @@ import pytest
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.forest import LIGHTGBM_ZERO, MissingRule, find_leaves, native_margins
-from pine_boost.parsers._lightgbm_decision import one_against_all_guard, read_objective
+from pine_boost.parsers._lightgbm_decision import class_gap, one_against_all_guard, read_objective
 from pine_boost.parsers.lightgbm import read_lightgbm
 
 lgb = pytest.importorskip("lightgbm")
@@ -133,7 +133,10 @@ def test_one_against_all_order_beyond_the_guard(sigmoid: str, score: float) -> N
     base = score / float(sigmoid)
     blocks = [leaf(base), leaf(base), leaf(base - 1)]
     text = text_of(blocks, f"multiclassova num_class:3 sigmoid:{sigmoid}", 3)
-    guard = read_lightgbm(text.encode()).forest.decision.guard
+    scores = np.array([base, base, base - 1])
+    line = f"multiclassova num_class:3 sigmoid:{sigmoid}"
+    guard = class_gap(read_objective(line, 3), 1, scores, scores)  # without the headroom
+    assert guard < read_lightgbm(text.encode()).forest.decision.guard
     for factor in (1.01, 2.0, 7.3):
         for winner in (0, 1):
             values = [base, base, base - 1]
