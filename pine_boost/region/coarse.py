@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import FloatArray, IntArray
-from pine_boost.region.tables import ForbiddenPair, PairTable, RegionTables, ScoreTables
+from pine_boost.region.tables import ForbiddenPair, RegionTables, ScoreTables
 from pine_boost.states import Axis, StateSpace
 
 _CHUNK_CELLS = 2**18  # rows x features at once: the chunk and its states stay in the cache
