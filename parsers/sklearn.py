@@ -103,6 +103,14 @@ def read_isolation_forest(model: Any) -> Forest:
         Another estimator, or an offset outside the range of scores.
     InvalidInputError
         Not fitted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import IsolationForest
+    >>> isolation = IsolationForest(n_estimators=9, random_state=0).fit(load_iris().data)
+    >>> read_isolation_forest(isolation).classes
+    (-1, 1)
     """
     refuse_other_than(model, "IsolationForest")
     require_fitted(model, "estimators_")

@@ -67,6 +67,26 @@ def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
         No tree is kept, the leaves do not fit the kind, or the grid is too fine for it.
     UnsupportedModelError
         The model was not read by `read_sklearn`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from pine_boost.parsers import read_model
+    >>> forest = RandomForestClassifier(5, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> model = read_model(forest)
+    >>> weights = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
+    >>> leaves = weights[model.forest.node_tree, None] * model.forest.value
+    >>> pruned = PrunedForest(
+    ...     model.forest,
+    ...     kept=np.flatnonzero(weights),
+    ...     value_int=np.rint(leaves * 2**20).astype(np.int64),
+    ...     grid=20,
+    ...     intercept_int=np.zeros(3, dtype=np.int64),
+    ...     weights=weights,
+    ... )
+    >>> write_sklearn(model, pruned).n_estimators
+    3
     """
     family = getattr(model.document, "family", None)
     writer = _WRITERS.get(str(family))

@@ -74,6 +74,14 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
         ``codes=True`` for a model that has no table of categories.
     MissingDependencyError
         Treelite is not installed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> forest = RandomForestClassifier(5, random_state=0).fit(*load_iris(return_X_y=True))
+    >>> to_treelite(forest).num_tree
+    5
     """
     try:
         from treelite.model_builder import (
@@ -120,37 +128,56 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
         builder.leaf(float(forest.intercept[output]))
         builder.end_node()
         builder.end_tree()
+    _add_trees(builder, forest, codes)
+    return builder.commit()
+
+
+def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
     thresholds, default_left = _routing(forest)
     operator = "<" if forest.comparison is Comparison.FLOAT32_LESS else "<="
-    for tree in range(forest.n_trees):
-        builder.start_tree()
-        first = int(forest.tree_offset[tree])
-        for node in range(first, int(forest.tree_offset[tree + 1])):
-            builder.start_node(node - first)
-            if forest.kind[node] == SplitKind.LEAF:
-                value = forest.value[node].tolist()
-                builder.leaf(value if is_vector else value[0])
-            else:
-                children = {
-                    "default_left": bool(default_left[node]),
-                    "left_child_key": int(forest.left[node]) - first,
-                    "right_child_key": int(forest.right[node]) - first,
-                }
-                feature = int(forest.feature[node])
-                if forest.kind[node] == SplitKind.NUMERIC:
-                    threshold = float(thresholds[node])
-                    builder.numerical_test(feature, threshold, opname=operator, **children)
-                else:
-                    category_list, goes_right = _category_list(forest, node, codes)
-                    builder.categorical_test(
-                        feature,
-                        category_list=category_list,
-                        category_list_right_child=goes_right,
-                        **children,
-                    )
-            builder.end_node()
-        builder.end_tree()
-    return builder.commit()
+    is_vector = forest.value.shape[1] > 1
+    first = np.repeat(forest.tree_offset[:-1], np.diff(forest.tree_offset))
+    # lists, because one call per node is slow enough without numpy scalars
+    columns = zip(
+        (np.arange(forest.n_nodes) - first).tolist(),
+        forest.kind.tolist(),
+        forest.feature.tolist(),
+        thresholds.tolist(),
+        default_left.tolist(),
+        (forest.left - first).tolist(),
+        (forest.right - first).tolist(),
+        forest.value.tolist() if is_vector else forest.value[:, 0].tolist(),
+        strict=True,
+    )
+    for node, (key, kind, feature, threshold, default, left, right, value) in enumerate(columns):
+        if key == 0:
+            if node:
+                builder.end_tree()
+            builder.start_tree()
+        builder.start_node(key)
+        if kind == SplitKind.LEAF:
+            builder.leaf(value)
+        elif kind == SplitKind.NUMERIC:
+            builder.numerical_test(
+                feature,
+                threshold,
+                default_left=default,
+                opname=operator,
+                left_child_key=left,
+                right_child_key=right,
+            )
+        else:
+            category_list, goes_right = _category_list(forest, node, codes)
+            builder.categorical_test(
+                feature,
+                default_left=default,
+                category_list=category_list,
+                category_list_right_child=goes_right,
+                left_child_key=left,
+                right_child_key=right,
+            )
+        builder.end_node()
+    builder.end_tree()
 
 
 @dataclass(frozen=True)
