@@ -213,8 +213,8 @@ def _add_trees(
         seen.add(key)
         literal = features[feature].in_set(left)
         for side, outside in ((left, ~literal), (~left, literal)):
-            needing = _leaves_needing(masks, tree, feature, side, allowed[feature])
-            first = trees.leaf_offset[tree]
+            first, last = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
+            needing = _leaves_needing(masks, tree, feature, side, allowed[feature], last - first)
             bound = [leaves[first + k] for k in needing if leaves[first + k] is not None]
             if bound:
                 model.add_at_most_one([*bound, outside])
@@ -227,13 +227,13 @@ def _leaves_needing(
     feature: int,
     side: npt.NDArray[np.bool_],
     allowed: npt.NDArray[np.bool_],
+    n_leaves: int,
 ) -> list[int]:
     """Leaves of a tree that no allowed state outside ``side`` reaches."""
     outside = masks.state_offset[feature] + np.flatnonzero(allowed & ~side)
     words = np.bitwise_or.reduce(masks.mask[outside, tree], axis=0, initial=np.uint64(0))
-    n_bits = 64 * masks.n_words
     number = sum(int(word) << (64 * k) for k, word in enumerate(words))
-    return [bit for bit in range(n_bits) if not (number >> bit) & 1]
+    return [leaf for leaf in range(n_leaves) if not (number >> leaf) & 1]
 
 
 def _add_domain(

@@ -21,7 +21,7 @@ from pine_boost.search.grid import Reference, build_reference, needed_sides, to_
 from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool
-from pine_boost.search.walks import boundary_walks
+from pine_boost.search.walks import boundary_walks, wander
 
 _LOGGER = logging.getLogger("pine_boost")
 
@@ -115,6 +115,8 @@ def search(
     except KeyboardInterrupt:
         stopped = "interrupted"
     result = run.best
+    if run.lower_bound < result.n_kept:
+        run.lower_bound = run.pruner.lower_bound(1.0, run.effort.master_effort)
     if result.n_kept <= run.lower_bound:
         stopped = "optimal"
     bound = min(run.lower_bound, result.n_kept)
@@ -165,8 +167,15 @@ class _Run:
         random = np.random.default_rng(self.seed)
         if len(inside):
             starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
-            self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
+            self.walk_from(starts)
+            starts = inside[random.integers(0, len(inside), self.effort.n_walks)]
+            n_moves = 4 * self.game.space.n_features
+            self.walk_from(wander(self.game, starts, self.seed, n_moves))
         self.tell("rows")
+
+    def walk_from(self, starts: npt.NDArray[Any]) -> int:
+        """Add what walks to the boundary pass."""
+        return self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
 
     def certify(self, propose: Callable[[], Any]) -> bool:
         """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
@@ -214,6 +223,7 @@ class _Run:
             if against:
                 if self.pool.add(np.stack(against)) == 0:
                     raise ArithmeticError("The solver repeated a point that the rows exclude.")
+                self.walk_from(np.stack(against))
                 return None
             if any(proof.answer is Answer.UNKNOWN for proof in answers):
                 raise OutOfTime
@@ -221,22 +231,23 @@ class _Run:
         return tuple(proofs)
 
     def search_exactly(self) -> None:
-        """Minimum hitting set over the cuts, until it meets the best certified model."""
+        """Ask the cuts for a set one smaller than the best, until they prove there is none."""
         self.pruner.find_essential()
         for round_number in range(self.effort.exact_rounds):
             self.check_time()
-            master = self.pruner.smallest_hitting_set(
-                self.deadline - time.monotonic(), self.effort.master_effort
-            )
-            self.lower_bound = max(self.lower_bound, master.lower_bound)
             self.tell("exact")
-            if self.lower_bound >= self.best.n_kept or not master.optimal:
+            support = self.pruner.hitting_set(
+                self.best.n_kept - 1, self.deadline - time.monotonic(), self.effort.master_effort
+            )
+            if support is None:
+                self.lower_bound = self.best.n_kept
+            if support is None or support is False:
                 return
-            verdict = self.stands(master.support)
+            verdict = self.stands(support)
             if verdict is None:
                 return
             if verdict is False:
-                self.pruner.strengthen(master.support, self.seed + round_number)
+                self.pruner.strengthen(support, self.seed + round_number)
 
     def breaks_rows(self, pruned: PrunedForest) -> bool:
         """Whether rounding to the grid lost a row (then these weights cannot be written)."""

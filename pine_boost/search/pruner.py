@@ -6,8 +6,6 @@ lower bound on the size of any such set. Cuts are kept for the whole run: rows o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
@@ -16,15 +14,6 @@ from pine_boost.search.rows import RowPool
 from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, eq=False)
-class HittingSet:
-    """The smallest set that meets every cut, and whether the master was solved to the end."""
-
-    support: Support
-    lower_bound: int
-    optimal: bool
 
 
 class Pruner:
@@ -88,46 +77,58 @@ class Pruner:
                 self.solve(support)
 
     def strengthen(self, support: Support, seed: int) -> None:
-        """Grow an excluded support while it stays excluded: the cut it leaves is small."""
+        """Grow an excluded support while it stays excluded: the cuts it leaves are small.
+
+        The dual of an excluded support excludes everything outside its cut at once, so only the
+        columns of the cut are tried, in two random orders.
+        """
         random = np.random.default_rng(seed)
-        support = support.copy()
-        while True:
-            result = self.pool.program.solve(support)
-            if isinstance(result, Weights):
-                return
-            self._record(result)
-            support = np.ones(self.n_columns, dtype=bool)
-            support[result.columns] = False
-            for column in random.permutation(result.columns):
-                trial = support.copy()
+        first = self.pool.program.solve(support)
+        if isinstance(first, Weights):
+            return
+        for _ in range(2):
+            cut = first
+            for column in random.permutation(first.columns):
+                if column not in cut.columns:
+                    continue
+                trial = np.ones(self.n_columns, dtype=bool)
+                trial[cut.columns] = False
                 trial[column] = True
                 grown = self.pool.program.solve(trial)
                 if isinstance(grown, Cut):
-                    self._record(grown)
-                    support = np.ones(self.n_columns, dtype=bool)
-                    support[grown.columns] = False
-                    if not np.isin(column, grown.columns):
-                        continue
-            return
+                    cut = grown
+            self._record(cut)
 
-    def smallest_hitting_set(self, seconds: float, effort: float) -> HittingSet:
-        """Solve the master: a minimum set of columns that meets every cut."""
+    def hitting_set(self, n_columns: int, seconds: float, effort: float) -> Support | bool | None:
+        """A set of at most ``n_columns`` columns that meets every cut.
+
+        None when there is none (a proof that more are needed), False when the budget ran out.
+        """
+        model, keep = self._master()
+        model.add(sum(keep) <= n_columns)
+        solver = _master_solver(seconds, effort, seed=len(self.cuts))
+        status = solver.solve(model)
+        if status == cp_model.INFEASIBLE:
+            return None
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return False
+        return np.array([solver.boolean_value(x) for x in keep])
+
+    def lower_bound(self, seconds: float, effort: float) -> int:
+        """The size of a smallest set that meets every cut, or the solver's bound on it."""
+        model, keep = self._master()
+        model.minimize(sum(keep))
+        solver = _master_solver(seconds, effort, seed=0)
+        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return 1
+        return max(1, int(np.ceil(solver.best_objective_bound - 1e-6)))
+
+    def _master(self) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
         model = cp_model.CpModel()
         keep = [model.new_bool_var("") for _ in range(self.n_columns)]
         for cut in minimal_cuts(self.cuts):
             model.add_bool_or([keep[column] for column in sorted(cut)])
-        model.minimize(sum(keep))
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = effort
-        solver.parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))
-        status = solver.solve(model)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return HittingSet(np.ones(self.n_columns, dtype=bool), 0, False)
-        support = np.array([solver.boolean_value(x) for x in keep])
-        bound = int(np.ceil(solver.best_objective_bound - 1e-6))
-        return HittingSet(support, bound, status == cp_model.OPTIMAL)
+        return model, keep
 
     def _record(self, cut: Cut) -> None:
         key = frozenset(int(column) for column in cut.columns)
@@ -143,6 +144,15 @@ def minimal_cuts(cuts: list[frozenset[int]]) -> list[frozenset[int]]:
         if not any(other <= cut for other in kept):
             kept.append(cut)
     return kept
+
+
+def _master_solver(seconds: float, effort: float, seed: int) -> cp_model.CpSolver:
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))
+    return solver
 
 
 def _next_column(

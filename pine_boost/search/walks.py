@@ -53,6 +53,25 @@ def boundary_walks(
     return np.unique(np.concatenate(passed), axis=0)
 
 
+def wander(game: Game, starts: npt.NDArray[Any], seed: int, n_moves: int) -> npt.NDArray[np.int32]:
+    """Random one-feature moves that stay in the region: rows from all over it."""
+    random = np.random.default_rng(seed)
+    rows = np.array(starts, dtype=np.int32)
+    counts = np.array([np.count_nonzero(allowed) for allowed in game.region.allowed])
+    states = np.zeros((len(counts), counts.max()), dtype=np.int32)
+    for feature, allowed in enumerate(game.region.allowed):
+        states[feature, : counts[feature]] = np.flatnonzero(allowed)
+    varying = np.flatnonzero(counts > 1)
+    for _ in range(n_moves if len(varying) else 0):
+        feature = random.choice(varying, len(rows))
+        trial = rows.copy()
+        picked = (random.random(len(rows)) * counts[feature]).astype(np.int64)
+        trial[np.arange(len(rows)), feature] = states[feature, picked]
+        inside = game.region.contains(trial)
+        rows[inside] = trial[inside]
+    return rows
+
+
 def climb(
     neighbourhood: Neighbourhood,
     starts: npt.NDArray[Any],
