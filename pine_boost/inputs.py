@@ -7,7 +7,7 @@ other names or their order, text, and values on which the native predict raises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -302,9 +302,10 @@ def _numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
     for row, value in enumerate(values):
         if _is_missing(value):
             numbers[row] = np.nan
-        elif isinstance(value, (str, bytes)) or not _has(value, float):
+        elif isinstance(value, (str, bytes)) or not _converts(value):
+            found = value.item() if isinstance(value, np.generic) else value
             raise InvalidInputError(
-                f"The {label} holds {value!r} in row {row}; numbers are accepted. Encode it the "
+                f"The {label} holds {found!r} in row {row}; numbers are accepted. Encode it the "
                 "way the model's training data were encoded."
             )
         else:
@@ -312,9 +313,9 @@ def _numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
     return numbers
 
 
-def _has(value: Any, convert: Callable[[Any], Any]) -> bool:
+def _converts(value: Any) -> bool:
     try:
-        convert(value)
+        float(value)
     except (TypeError, ValueError, OverflowError):
         return False
     return True
