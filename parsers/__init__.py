@@ -117,9 +117,8 @@ def _read_bytes(
 def _sniff(contents: bytes, path: Path | None) -> str:
     """Which reader a file needs: its first bytes decide, its suffix where those say nothing."""
     suffix = path.suffix.lower() if path is not None else ""
-    where = str(path) if path is not None else "these bytes"
     # a UBJSON object starts with '{' too; LightGBM text always with the line "tree"
-    if contents.lstrip()[:1] == b"{":
+    if contents[:64].lstrip()[:1] == b"{":
         return "xgboost"
     if contents.startswith((b"tree\n", b"tree\r\n", b"\xef\xbb\xbftree")):
         return "lightgbm"
@@ -132,8 +131,8 @@ def _sniff(contents: bytes, path: Path | None) -> str:
     if suffix == ".txt":
         return "lightgbm"
     raise UnsupportedModelError(
-        f"{where} are no model that can be read: neither XGBoost JSON/UBJSON (starts with '{{') "
-        f"nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
+        f"{path or 'bytes'}: no model that can be read, neither XGBoost JSON/UBJSON (starts with "
+        f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
         "format must be re-saved as .json or .ubj."
     )
 

@@ -255,6 +255,19 @@ def test_early_stopped_classifier_predicts_with_all_exported_trees():
     np.testing.assert_array_equal(exported.predict(rows), original.predict(rows))
 
 
+def test_file_of_a_wrapper_loads_into_a_wrapper_again(tmp_path):
+    rows = make_rows()
+    original = xgboost.XGBClassifier(n_estimators=6, n_jobs=1).fit(rows, make_labels(rows, 3))
+    original.get_booster().set_attr(best_iteration="3")
+    original.save_model(tmp_path / "model.json")
+    model = read_model(tmp_path / "model.json")
+    (tmp_path / "pruned.json").write_bytes(export(model, grid_forest(model.forest)))
+    loaded = xgboost.XGBClassifier(n_jobs=1)
+    loaded.load_model(tmp_path / "pruned.json")
+    np.testing.assert_array_equal(loaded.predict(rows), original.predict(rows))
+    assert loaded.get_booster().num_boosted_rounds() == 4
+
+
 class LabelledClassifier(xgboost.XGBClassifier):
     """What people write to get string labels: the labels live in the wrapper."""
 

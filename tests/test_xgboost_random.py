@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from pine_boost.forest import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers._ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers._xgboost_document import XGBoostDocument
+from pine_boost.parsers._xgboost_intercept import constant_document
 from pine_boost.parsers._xgboost_trees import Trees
 from pine_boost.parsers._xgboost_write import write_document
 from tests.grids import edge_rows, grid_forest, integer_margins
@@ -131,6 +134,32 @@ def test_rewriting_a_document_changes_no_byte(document):
     contents = write_document(document, document.file_format)
     again = read_model(contents).document
     assert write_document(again, document.file_format) == contents
+
+
+def test_a_chain_of_depth_two_hundred():
+    depth = 200
+    n_nodes = 2 * depth + 1
+    inner = np.arange(n_nodes) % 2 == 0
+    inner[-1] = False
+    left = np.where(inner, np.arange(n_nodes) + 1, -1)
+    right = np.where(inner, np.arange(n_nodes) + 2, -1)
+    numbers = np.linspace(-1, 1, n_nodes).astype(np.float32)
+    document = constant_document({"name": "binary:hinge"}, 0.0)
+    trees = Trees(
+        offset=np.array([0, n_nodes]), left=left, right=right,
+        split_index=np.zeros(n_nodes, dtype=np.int64), condition=numbers,
+        default_left=np.ones(n_nodes, dtype=bool), is_categorical=np.zeros(n_nodes, dtype=bool),
+        base_weight=numbers, loss_change=numbers * 0, sum_hessian=numbers * 0,
+        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
+        category=np.zeros(0, dtype=np.int64),
+    )  # fmt: skip
+    contents = write_document(replace(document, trees=trees), "ubj")
+    model = read_model(contents)
+    rows = edge_rows(model.forest, np.zeros((1, 1)), limit=2000)
+    booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+    native = booster.predict(xgboost.DMatrix(rows), output_margin=True)
+    np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
+    assert len(np.unique(native)) == depth + 1
 
 
 values = st.recursive(
