@@ -235,8 +235,13 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
 
 def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> npt.NDArray[np.int64]:
     if value is None:  # 1.7: rounds all have the same number of trees
-        n_rounds = -(-n_trees // trees_per_round)
-        return np.append(np.arange(n_rounds) * trees_per_round, n_trees)
+        # 1.7 ignores trees beyond the last whole round, 3.2 adds them: no one right answer
+        if n_trees % trees_per_round:
+            raise fault(
+                "trees",
+                f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr",
+            )
+        return np.arange(0, n_trees + 1, trees_per_round)
     rounds = fields.as_integers(value, "iteration_indptr")
     if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
         raise fault("iteration_indptr", f"does not divide the {n_trees} trees into rounds")

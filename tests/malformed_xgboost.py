@@ -328,6 +328,10 @@ _MULTI_EDITS: dict[str, Edit] = {
     "num_class of the objective differs": _put(
         lambda r: _learner(r)["objective"]["softmax_multiclass_param"], "num_class", "4"),
     "num_class of the learner differs": _put(_param, "num_class", "4"),
+    "part of a round without indptr": lambda r: (
+        _model(r).pop("iteration_indptr"), _model(r)["trees"].pop(), _model(r)["tree_info"].pop(),
+        _booster(r)["weight_drop"].pop(),
+        _model(r)["gbtree_model_param"].update(num_trees="5")),
     "base_score of two for three": _put(_param, "base_score", "[1E0,2E0]"),
     "no softmax parameters": _drop(
         lambda r: _learner(r)["objective"], "softmax_multiclass_param"),
