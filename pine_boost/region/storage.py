@@ -246,7 +246,9 @@ def _axis_from_json(data: Mapping[str, Any]) -> Axis:
     )
     edges = f.floats(data, "edges", finite=False)
     require(bool(np.all(np.diff(edges) > 0)), "the edges of a feature do not ascend")
-    n_states = f.integer(data, "n_states", 1)
+    # intervals or groups of codes, and at most two special states
+    most = len(edges) + 3 if data["codes"] is None else len(f.integers(data, "codes", 0)) + 2
+    n_states = f.integer(data, "n_states", 1, most)
     last = n_states - 1
     missing, zero, other = (
         f.integer(data, key, -1, last) for key in ("missing_state", "zero_state", "other_state")
