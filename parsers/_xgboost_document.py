@@ -235,7 +235,7 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
 
 def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> npt.NDArray[np.int64]:
     if value is None:  # 1.7: rounds all have the same number of trees
-        # 1.7 ignores trees beyond the last whole round, 3.2 adds them: no one right answer
+        # 1.7.6 silently ignores trees beyond the last whole round, 2.1.4 and 3.2 refuse the file
         if n_trees % trees_per_round:
             raise fault(
                 "trees",
