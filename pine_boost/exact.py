@@ -13,9 +13,9 @@ import numpy as np
 from pine_boost.forest import Forest, SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
-UNIT_ROUNDOFF = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}
 # Integers up to 2**PRECISION are exact in the type, and multiples of 2**-q below 2**(PRECISION-q).
-PRECISION = {np.float32: 24, np.float64: 53}
+PRECISION: dict[type, int] = {np.float32: 24, np.float64: 53}
 
 # or-tools#5293: CP-SAT 9.15 can give a wrong INFEASIBLE when the terms of a linear row pass 2**31.
 # Every row we give it keeps sum(|coefficient|) + |bound| below this.
@@ -37,10 +37,10 @@ SCORE_SCALE = 10_000
 
 # A pruned margin stays at least one grid unit off every cut, and 2**-MAX_GRID exceeds every cut
 # and guard above, so a positive integer margin is class 1 natively and a negative one class 0.
-MAX_GRID = {np.float32: 20, np.float64: 40}
+MAX_GRID: dict[type, int] = {np.float32: 20, np.float64: 40}
 
 
-def probability_guard(probability: float, float_type: type) -> float:
+def probability_guard(probability: float, float_type: type[np.float32] | type[np.float64]) -> float:
     """Margin distance within which a rounded sigmoid may land on either side of a threshold.
 
     The computed p has relative error <= 8u (exp, add, divide, each a few ulp), and the user's

@@ -97,7 +97,7 @@ class StateTrees:
 
     def goes_left(self, node: int, n_states: int) -> npt.NDArray[np.bool_]:
         """The side of every state of the node's feature."""
-        side = np.arange(n_states) <= self.rank[node]
+        side: npt.NDArray[np.bool_] = np.arange(n_states) <= self.rank[node]
         first = self.first_special[node]
         if first < n_states:
             start = self.special_offset[node]
@@ -163,7 +163,8 @@ def _special_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[
 
 def _category_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[np.bool_]:
     axis = space.axes[forest.feature[node]]
-    assert axis.codes is not None and axis.code_states is not None
+    assert axis.codes is not None
+    assert axis.code_states is not None
     set_left = bool(forest.set_left[node])
     sides = np.full(axis.n_states, not set_left)
     sides[axis.code_states[np.isin(axis.codes, forest.categories_of(node))]] = set_left
@@ -215,7 +216,7 @@ class LeafMasks:
     @property
     def n_words(self) -> int:
         """64-bit words per tree."""
-        return self.mask.shape[2]
+        return int(self.mask.shape[2])
 
 
 def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:

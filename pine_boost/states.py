@@ -107,7 +107,7 @@ class StateSpace:
             x = np.where(np.abs(x) <= LIGHTGBM_ZERO, 0.0, x)
         # x == edge goes right under "<" and left under "<="
         side = "right" if self.comparison is Comparison.FLOAT32_LESS else "left"
-        states = np.searchsorted(axis.edges, x, side=side)  # type: ignore[call-overload]
+        states: IntArray = np.searchsorted(axis.edges, x, side=side)  # type: ignore[call-overload]
         if axis.zero_state >= 0:
             states[x == 0.0] = axis.zero_state
         is_nan = np.isnan(x)
@@ -116,7 +116,8 @@ class StateSpace:
         return states
 
     def _category_states(self, axis: Axis, x: FloatArray) -> IntArray:
-        assert axis.codes is not None and axis.code_states is not None
+        assert axis.codes is not None
+        assert axis.code_states is not None
         x = cast_value(self.comparison, np.asarray(x, dtype=np.float64))  # 5 - 1e-12 is code 5
         code = category_codes(self.category_rule, x, axis.n_known)
         states = np.full(len(code), axis.other_state, dtype=np.int64)
@@ -245,13 +246,20 @@ def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
     low = axis.edges[state - 1] if state > 0 else -np.inf
     high = axis.edges[state] if state < len(axis.edges) else np.inf
     candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
-    candidates = candidates[np.isfinite(candidates)]
-    return candidates[space.axis_states(axis, candidates) == state]
+    # Infinity comes last, and not at all where the native predict refuses it.
+    finite = np.isfinite(candidates)
+    infinite = candidates[np.isinf(candidates)]
+    if space.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
+        infinite = infinite[:0]
+    candidates = np.concatenate([candidates[finite], infinite])
+    inside: FloatArray = candidates[space.axis_states(axis, candidates) == state]
+    return inside
 
 
 def _categories_in(axis: Axis, state: int) -> FloatArray:
-    assert axis.codes is not None and axis.code_states is not None
-    named = axis.codes[axis.code_states == state].astype(np.float64)
+    assert axis.codes is not None
+    assert axis.code_states is not None
+    named: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
     if state == axis.other_state and len(named) == 0:
         return np.array([float(axis.codes.max(initial=-1) + 1)])
     return named

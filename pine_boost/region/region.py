@@ -21,7 +21,7 @@ from pine_boost.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.inputs import InputSchema, schema_of, to_matrix
 from pine_boost.region import storage
 from pine_boost.region.coarse import chunked_contains
-from pine_boost.region.conformal import calibrate, indifference_delta, require_room
+from pine_boost.region.conformal import calibrate, indifference_delta, read_level, require_room
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.explanation import Explanation, explain_row
@@ -288,6 +288,8 @@ def fit_region(
     """
     if isinstance(forest, Model):
         forest = forest.forest
+    for level, name in ((alpha, "alpha"), (indifference, "indifference")):
+        read_level(level, name)
     schema = schema_of(forest)
     no_scores = np.zeros(0, dtype=np.int64)
     if X_fit is None and X_cal is None and alpha == 0 and indifference == 0:
@@ -381,4 +383,5 @@ def _forest_of(model: Any) -> Forest:
         return model.forest
     from pine_boost.parsers import read_model
 
-    return read_model(model).forest
+    forest: Forest = read_model(model).forest
+    return forest

@@ -16,6 +16,7 @@ from pine_boost.forest import FloatArray, Forest
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.isolation_forest import fit_isolation_forest
 from pine_boost.region.leaf_support import fit_leaf_support
+from pine_boost.region.missing import price_unseen_missing
 from pine_boost.region.tables import ScoreTables
 from pine_boost.routing import route
 from pine_boost.states import StateSpace, build_space
@@ -48,15 +49,19 @@ def fit_score(
     random_state : int
         Of the isolation forest.
     """
-    if isinstance(score, str) and score == "isolation-forest":
-        tables, space = fit_isolation_forest(X, forest, random_state=random_state)
-        return FittedScore(score, tables, space)
+    if isinstance(score, str) and score in SCORE_NAMES:
+        if score == "isolation-forest":
+            tables, space = fit_isolation_forest(X, forest, random_state=random_state)
+            states = space.states(X)
+        else:
+            space = build_space(forest)
+            states = space.states(X)
+            if score == "chow-liu":
+                tables = fit_chow_liu(states, space, X, n_bins=n_bins)
+            else:
+                tables = fit_leaf_support(states, route(forest, space), space)
+        return FittedScore(score, price_unseen_missing(tables, space, states), space)
     space = build_space(forest)
-    if isinstance(score, str) and score == "chow-liu":
-        return FittedScore(score, fit_chow_liu(space.states(X), space, X, n_bins=n_bins), space)
-    if isinstance(score, str) and score == "leaf-support":
-        trees = route(forest, space)
-        return FittedScore(score, fit_leaf_support(space.states(X), trees, space), space)
     if not isinstance(score, ScoreTables):
         if not hasattr(score, "tables"):
             raise InvalidInputError(

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
+from pine_boost import exact
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.forest import IntArray
 from pine_boost.region.tables import RegionTables
 from pine_boost.routing import LeafMasks, StateTrees, leaf_masks
@@ -286,7 +288,13 @@ def _add_score(
                 return False
             own = added
         terms += [(x, int(c)) for x, c in zip(own, score.trees.cost, strict=True) if x is not None]
-    model.add(sum(cost * literal for literal, cost in terms if cost) <= tau)
+    if sum(abs(cost) for _, cost in terms) + abs(tau) > exact.ROW_LIMIT:
+        raise UnsupportedModelError(
+            "The costs of this score add up beyond the solver's safe range (2**31); use a coarser "
+            "scale, fewer bins or fewer features."
+        )
+    literals, costs = [x for x, _ in terms], [cost for _, cost in terms]
+    model.add(cp_model.LinearExpr.weighted_sum(literals, costs) <= tau)
     return True
 
 

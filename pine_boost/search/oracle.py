@@ -102,7 +102,7 @@ class Oracle:
             own = np.flatnonzero(pool.decided[:, question.index] & pool.inside)
             narrow = own[np.argsort(sides[own, question.index], kind="stable")[:_CLIMB_STARTS]]
             shift = pruned.intercept_int
-            offset = _side_of(question, shift, self.game.forest.n_outputs)
+            offset = side_of(question, shift, self.game.forest.n_outputs)
             least = int(needed[question.index]) - offset
             starts = pool.states[narrow]
             found.append(climb(self.neighbourhood, starts, question, leaf_int, least))
@@ -144,27 +144,29 @@ class Oracle:
         if n_outputs > 1:
             rivals = [q for q in game.questions if q.plus == question.plus]
         for rival in rivals:
-            values = _side_values(rival, game.original_int, n_outputs)
-            offset = _side_of(rival, game.intercept_int, n_outputs)
-            model.add(_row(encoding, values) >= int(game.least[rival.index]) - offset)
+            values = side_values(rival, game.original_int, n_outputs)
+            offset = side_of(rival, game.intercept_int, n_outputs)
+            model.add(margin_row(encoding, values) >= int(game.least[rival.index]) - offset)
         leaf_int = pruned_leaves_int(game, pruned)
-        offset = _side_of(question, pruned.intercept_int, n_outputs)
+        offset = side_of(question, pruned.intercept_int, n_outputs)
         needed = int(needed_sides(game, pruned.grid)[question.index])
-        row = _row(encoding, _side_values(question, leaf_int, n_outputs))
+        row = margin_row(encoding, side_values(question, leaf_int, n_outputs))
         model.add(row <= needed - 1 - offset)
 
 
-def _side_values(question: Question, leaf_int: IntArray, n_outputs: int) -> IntArray:
+def side_values(question: Question, leaf_int: IntArray, n_outputs: int) -> IntArray:
+    """Leaf values as the question sees them: signed, or one class minus the other."""
     if n_outputs == 1:
         return question.sign * leaf_int[:, 0]
     return leaf_int[:, question.plus] - leaf_int[:, question.minus]
 
 
-def _side_of(question: Question, constant: IntArray, n_outputs: int) -> int:
-    return int(_side_values(question, constant[None], n_outputs)[0])
+def side_of(question: Question, constant: IntArray, n_outputs: int) -> int:
+    """A constant per output as the question sees it."""
+    return int(side_values(question, constant[None], n_outputs)[0])
 
 
-def _row(encoding: Encoding, values: IntArray) -> Any:
+def margin_row(encoding: Encoding, values: IntArray) -> Any:
     """The integer sum over the leaf Booleans, within the solver's safe range."""
     terms = [
         (leaf, int(value))

@@ -1,0 +1,236 @@
+"""The certificate: what was proved, by which methods, about which files.
+
+In come the parsed models, the region and the proofs; out goes plain JSON with a format version.
+Only a CERTIFIED certificate carries a claim; nothing here proves anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import Enum
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost._version import __version__
+from pine_boost.errors import CertificateMismatch
+from pine_boost.forest import Forest
+
+FORMAT = "pine_boost certificate"
+FORMAT_VERSION = 1
+_SIZE_LIMIT = 64 * 2**20
+
+
+class Status(Enum):
+    """CERTIFIED carries a claim, NOT_CERTIFIED none; there is nothing in between."""
+
+    CERTIFIED = "CERTIFIED"
+    NOT_CERTIFIED = "NOT_CERTIFIED"
+
+
+@dataclass(frozen=True)
+class QuestionProof:
+    """One method's answer to one question."""
+
+    question: str
+    method: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an auditor reads; `to_json` and `from_json` are inverse to one another.
+
+    Attributes
+    ----------
+    status : str
+        A `Status`.
+    claim : str
+        One sentence, true as it stands; empty unless CERTIFIED.
+    reason : str
+        Why there is no claim or why the model is not smaller; empty otherwise.
+    original_digest, pruned_digest : str
+        `forest_digest` of the two models as parsed from what was given and what was written.
+    region_fingerprint : str
+    alpha, tau, n_cal, n_fit, score, indifference, delta : of the region
+    undecided : float
+        Inputs whose exact margin is nearer than this to a cut are not part of the claim.
+    undecided_exists : bool or None
+        Whether the region holds such an input at all; None: not settled within the effort.
+    grid : int
+        Leaves of the pruned model are multiples of ``2**-grid``; -1 where the original is kept.
+    trees_before, trees_after, leaves_before, leaves_after : int
+    unit, objective : str
+    units_before, units_kept, lower_bound : int
+        In units of the search (rounds or trees).
+    optimal : bool
+    kept : tuple of int
+        Indices of the kept trees.
+    weights : tuple of float
+        Their weights relative to the original.
+    probability_shift : mapping
+        Mean, largest and Brier change of probabilities on X_fit.
+    proofs : tuple of QuestionProof
+    versions : mapping
+    timings : mapping
+        Seconds; the only part that differs between two runs on the same inputs.
+    """
+
+    status: str
+    claim: str
+    reason: str
+    original_digest: str
+    pruned_digest: str
+    region_fingerprint: str
+    alpha: float
+    tau: int | None
+    n_cal: int
+    n_fit: int
+    score: str
+    indifference: float
+    delta: float | None
+    undecided: float
+    undecided_exists: bool | None
+    grid: int
+    trees_before: int
+    trees_after: int
+    leaves_before: int
+    leaves_after: int
+    unit: str
+    objective: str
+    units_before: int
+    units_kept: int
+    lower_bound: int
+    optimal: bool
+    kept: tuple[int, ...]
+    weights: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    probability_shift: Mapping[str, float]
+    proofs: tuple[QuestionProof, ...]
+    versions: Mapping[str, str]
+    timings: Mapping[str, float]
+
+    def to_json(self) -> str:
+        """The certificate as indented JSON text with its format and version."""
+        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Certificate:
+        """Read what `to_json` wrote; anything else raises CertificateMismatch."""
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise CertificateMismatch(f"The certificate is not JSON: {error}.") from error
+        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
+            raise CertificateMismatch("This file is not a pine_boost certificate.")
+        version = document.pop("format_version", None)
+        if version != FORMAT_VERSION:
+            raise CertificateMismatch(
+                f"The certificate has format version {version!r}; this pine_boost reads "
+                f"{FORMAT_VERSION}. Use the version of pine_boost that wrote it."
+            )
+        return cls(**_checked(document))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Certificate:
+        """Read a certificate file."""
+        path = Path(path)
+        if path.stat().st_size > _SIZE_LIMIT:
+            raise CertificateMismatch(f"{path} is larger than any certificate (64 MiB).")
+        return cls.from_json(path.read_bytes())
+
+
+def _checked(document: dict[str, Any]) -> dict[str, Any]:
+    """Types of all fields, as this is untrusted input."""
+    names = {field.name for field in fields(Certificate)}
+    if set(document) != names:
+        odd = sorted(set(document) ^ names)
+        raise CertificateMismatch(f"The certificate lacks or adds the fields {', '.join(odd)}.")
+    kinds = {field.name: str(field.type) for field in fields(Certificate)}
+    for name, kind in kinds.items():
+        if not _fits(document[name], kind):
+            raise CertificateMismatch(f"The certificate's field {name!r} is not a {kind}.")
+    if document["status"] not in {status.value for status in Status}:
+        raise CertificateMismatch(f"Unknown status {document['status']!r} in the certificate.")
+    proofs = []
+    for proof in document["proofs"]:
+        if not isinstance(proof, dict) or set(proof) != {"question", "method", "answer"}:
+            raise CertificateMismatch("A proof of the certificate lacks or adds fields.")
+        proofs.append(QuestionProof(**{key: str(value) for key, value in proof.items()}))
+    document["proofs"] = tuple(proofs)
+    for name in ("kept", "weights", "thresholds"):
+        document[name] = tuple(document[name])
+    return document
+
+
+def _fits(value: Any, kind: str) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind.startswith("tuple[int"):
+        return isinstance(value, list) and all(type(entry) is int for entry in value)
+    if kind.startswith("tuple[float"):
+        return isinstance(value, list) and all(type(e) in (int, float) for e in value)
+    if kind.startswith("tuple"):
+        return isinstance(value, list)
+    if kind.startswith("Mapping"):
+        return isinstance(value, dict)
+    accepted = {
+        "str": isinstance(value, str),
+        "int": type(value) is int,
+        "float": is_number,
+        "bool": isinstance(value, bool),
+        "None": value is None,
+    }
+    return any(accepted[part] for part in kind.split(" | "))
+
+
+_DIGESTED = (
+    "tree_offset", "feature", "threshold", "left", "right", "default_left", "kind", "missing",
+    "set_left", "category_offset", "category", "value", "tree_output", "intercept", "arithmetic",
+    "comparison", "category_rule", "n_outputs", "n_features", "library", "feature_categories",
+)  # fmt: skip
+
+
+def forest_digest(forest: Forest) -> str:
+    """SHA-256 over everything of a Forest that routes an input or adds to a margin.
+
+    Equal for a live model and for its file; one changed leaf, threshold or category changes it.
+    Labels and names are not part of it: a file does not hold what a wrapper adds.
+    """
+    digest = hashlib.sha256()
+    for name in _DIGESTED:
+        value = getattr(forest, name)
+        digest.update(name.encode())
+        if isinstance(value, np.ndarray):
+            digest.update(str((value.dtype.str, value.shape)).encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif name == "arithmetic":
+            digest.update(np.dtype(value).str.encode())
+        elif name == "feature_categories":
+            named = [None if c is None else [str(entry) for entry in c] for c in value]
+            digest.update(repr(named if any(named) else []).encode())
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def library_versions(library: str) -> dict[str, str]:
+    """Versions of everything that took part."""
+    packages = {
+        "xgboost": ("xgboost", "xgboost-cpu"),
+        "lightgbm": ("lightgbm",),
+        "sklearn": ("scikit-learn",),
+    }
+    versions = {"pine_boost": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "ortools", *packages.get(library, ())):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,120 @@
+"""What the native library itself predicts: the only truth.
+
+In come a parsed Model (or a native object) and a user's table; out go class indices by the native
+``predict``. Nothing here knows of trees; files are loaded only after they were re-serialised from
+a checked document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.forest import IntArray, Model
+
+
+def load_native(model: Model) -> Any:
+    """The live object of a parsed model; a file is loaded from its checked contents."""
+    if model.native is not None:
+        return model.native
+    try:
+        if model.forest.library == "xgboost":
+            import xgboost
+
+            from pine_boost.parsers._xgboost_write import write_document
+
+            return xgboost.Booster(model_file=bytearray(write_document(model.document, "ubj")))
+        import lightgbm
+
+        from pine_boost.exporters.lightgbm import serialise
+
+        return lightgbm.Booster(model_str=serialise(model.document).decode())
+    except ImportError as error:
+        library = model.forest.library
+        raise MissingDependencyError(
+            f"Predicting natively needs {library}; install it with pip install {library}."
+        ) from error
+
+
+def original_bytes(model: Model) -> bytes:
+    """The checked contents of a model that came as a file, in the same format."""
+    if model.forest.library == "xgboost":
+        from pine_boost.parsers._xgboost_write import write_document
+
+        return write_document(model.document, model.document.file_format)
+    from pine_boost.exporters.lightgbm import serialise
+
+    return serialise(model.document)
+
+
+def predict_classes(model: Model, X: Any) -> IntArray:
+    """Class index (or score band) of every row by the native ``predict`` of the model's kind."""
+    native = load_native(model)
+    forest = model.forest
+    thresholds = forest.decision.thresholds
+    is_wrapper = hasattr(native, "predict_proba") or hasattr(native, "n_features_in_")
+    if is_wrapper:
+        if thresholds:
+            return _band(_scores_of_wrapper(native, X), thresholds)
+        labels = np.asarray(native.predict(X))
+        return _index_of(labels, forest.classes)
+    predicted = _predict_booster(model, native, X)
+    if thresholds:
+        return _band(predicted, thresholds)
+    if predicted.ndim == 2 and predicted.shape[1] > 1:
+        return np.argmax(predicted, axis=1)
+    if forest.n_outputs > 1:  # multi:softmax returns the class itself
+        return predicted.astype(np.int64)
+    cut = 0.0 if forest.objective in ("binary:logitraw", "binary:hinge") else 0.5
+    return (predicted.reshape(-1) > cut).astype(np.int64)
+
+
+def _scores_of_wrapper(native: Any, X: Any) -> npt.NDArray[Any]:
+    if hasattr(native, "predict_proba"):
+        return np.asarray(native.predict_proba(X))[:, 1]
+    return np.asarray(native.predict(X))
+
+
+def _predict_booster(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
+    forest = model.forest
+    if forest.library == "xgboost":
+        import xgboost
+
+        names = list(native.feature_names or []) if not hasattr(X, "columns") else None
+        types = list(native.feature_types or []) if not hasattr(X, "columns") else None
+        data = xgboost.DMatrix(
+            X,
+            missing=forest.missing_value,
+            feature_names=names or None,
+            feature_types=types or None,
+            enable_categorical=True,
+            nthread=1,
+        )
+        is_margin = _is_margin_threshold(model)
+        return np.asarray(native.predict(data, output_margin=is_margin))
+    raw = _is_margin_threshold(model)
+    return np.asarray(native.predict(X, raw_score=raw, num_threads=1))
+
+
+def _is_margin_threshold(model: Model) -> bool:
+    """Regression and ranking models are cut on the raw margin, classifiers on the probability."""
+    objective = model.forest.objective
+    is_classifier = objective.startswith(("binary", "multi", "cross_entropy"))
+    return bool(model.forest.decision.thresholds) and not is_classifier
+
+
+def _band(scores: npt.NDArray[Any], thresholds: tuple[float, ...]) -> IntArray:
+    return np.sum([scores.reshape(-1) > cut for cut in thresholds], axis=0).astype(np.int64)
+
+
+def _index_of(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> IntArray:
+    known = np.asarray(classes)
+    order = np.argsort(known, kind="stable")
+    position = np.searchsorted(known[order], labels)
+    position = np.minimum(position, len(known) - 1)
+    if not np.array_equal(known[order][position], labels):
+        raise InvalidInputError("The native predict returned a label that the model does not list.")
+    return order[position]
