@@ -70,6 +70,21 @@ def test_interval_between_neighbouring_thresholds_is_unreachable() -> None:
     assert axis.reachable.sum() == axis.n_states - 1
 
 
+def test_infinity_reaches_a_state_where_the_library_accepts_it() -> None:
+    rng = np.random.default_rng(2)
+    for manner in MANNERS:
+        forest = random_forest(rng, 2, 1, 1, manner=manner, missing_rules=[MissingRule.DEFAULT])
+        space = build_space(forest, [np.array([-np.inf, np.inf])])
+        axis = space.axes[0]
+        assert axis.reachable is not None
+        values = np.array([-np.inf, *rng.normal(size=2000) * 3, np.inf, *axis.edges, np.nan])
+        if manner.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:  # scikit-learn raises
+            values = values[~np.isinf(values)]
+        reached = np.zeros(axis.n_states, dtype=bool)
+        reached[space.axis_states(axis, values)] = True
+        assert np.array_equal(axis.reachable, reached)
+
+
 def test_tiny_values_are_zero_only_in_lightgbm() -> None:
     rng = np.random.default_rng(1)
     rules = [MissingRule.DEFAULT]
