@@ -1,7 +1,9 @@
 """Smaller tree ensembles that provably predict the same class on in-distribution inputs."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pine_boost._version import __version__
-from pine_boost.certificate import Certificate, Status
 from pine_boost.errors import (
     CertificateMismatch,
     InvalidInputError,
@@ -12,10 +14,13 @@ from pine_boost.errors import (
     SolverBudgetExceeded,
     UnsupportedModelError,
 )
-from pine_boost.prune import prune_booster
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region
-from pine_boost.result import Evaluation, PruneResult
+
+if TYPE_CHECKING:
+    from pine_boost.certificate import Certificate, Status
+    from pine_boost.prune import prune_booster
+    from pine_boost.result import Evaluation, PruneResult
 
 __all__ = [
     "Certificate",
@@ -35,3 +40,18 @@ __all__ = [
     "__version__",
     "prune_booster",
 ]
+
+# A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
+_MODULE_OF = {
+    "Certificate": "certificate",
+    "Evaluation": "result",
+    "PruneResult": "result",
+    "Status": "certificate",
+    "prune_booster": "prune",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'pine_boost' has no attribute {name!r}")
+    return getattr(import_module(f"pine_boost.{_MODULE_OF[name]}"), name)

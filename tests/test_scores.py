@@ -255,6 +255,22 @@ def test_scores_are_deterministic() -> None:
         assert np.array_equal(first.tables.score(probe), second.tables.score(probe))
 
 
+@pytest.mark.parametrize("name", ["chow-liu", "leaf-support", "isolation-forest"])
+def test_missing_values_that_were_never_seen_are_priced_out(name: str) -> None:
+    pytest.importorskip("sklearn")
+    forest, X, _, _ = _data(XGBOOST, 12)
+    present = X[~np.isnan(X[:, [0, 3]]).any(axis=1)]  # features 0 and 3 never miss, 1 and 2 do
+    fitted = fit_score(name, forest, present)
+    usual = fitted.tables.score(fitted.space.states(present))
+    odd = present.copy()
+    odd[:, 3] = np.nan
+    assert fitted.tables.score(fitted.space.states(odd)).min() > usual.max()
+    odd = present.copy()
+    odd[:, 2] = np.nan
+    assert fitted.tables.score(fitted.space.states(odd)).min() <= usual.max()
+    check_tables(fitted.tables, fitted.space)
+
+
 def test_a_users_own_score() -> None:
     forest, X, _, states = _data(XGBOOST, 9)
 
