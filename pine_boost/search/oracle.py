@@ -70,6 +70,7 @@ class Proof:
     answer: Answer
     seconds: float
     states: npt.NDArray[np.int32] | None = None
+    covered: float | None = None
 
 
 class Oracle:
