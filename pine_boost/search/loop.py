@@ -49,6 +49,14 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class Memory:
+    """Rows and cuts of a finished search; still true for any larger region of the same model."""
+
+    pool: RowPool
+    pruner: Pruner
+
+
+@dataclass(frozen=True, eq=False)
 class SearchResult:
     """The best certified model.
 
@@ -77,6 +85,7 @@ class SearchResult:
     stopped: str
     seconds: float = 0.0
     reference: Reference | None = field(default=None, repr=False)
+    memory: Memory | None = field(default=None, repr=False)
 
 
 class OutOfTime(Exception):
@@ -93,14 +102,16 @@ def search(
     seed: int = 0,
     effort: Effort | None = None,
     callback: Callable[[Step], None] | None = None,
+    memory: Memory | None = None,
 ) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Reads like algorithm 1 of the paper: rows from X_fit, then Pruner and Oracle in turns. A fast
     answer by backward elimination comes first, the exact search (minimum hitting set over cuts)
     uses the effort that is left. Ctrl-C and the time limit return the best certified model.
+    ``memory`` continues from a search of the same model on a smaller region (larger alpha).
     """
-    run = _Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback)
+    run = _Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory)
     stopped = "effort"
     try:
         run.warm_start()
@@ -127,6 +138,7 @@ def search(
         rows=len(run.pool),
         stopped=stopped,
         seconds=time.monotonic() - run.started,
+        memory=Memory(run.pool, run.pruner),
     )
 
 
@@ -142,12 +154,14 @@ class _Run:
         seed: int,
         effort: Effort,
         callback: Callable[[Step], None] | None,
+        memory: Memory | None,
     ) -> None:
         self.started = time.monotonic()
         self.deadline = self.started + (time_limit if time_limit is not None else 1e9)
         self.game, self.seed, self.effort, self.callback = game, seed, effort, callback
-        self.pool = RowPool(game)
-        self.pruner = Pruner(self.pool)
+        self.pool = RowPool(game) if memory is None else memory.pool
+        self.pruner = Pruner(self.pool) if memory is None else memory.pruner
+        self.pool.move_to(game)
         self.oracle = Oracle(game, n_jobs)
         distinct, counts = np.unique(fit_states, axis=0, return_counts=True)
         self.fit_states = distinct.astype(np.int32)

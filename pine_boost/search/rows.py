@@ -47,6 +47,13 @@ class RowPool:
     def __len__(self) -> int:
         return len(self.states)
 
+    def move_to(self, game: Game) -> None:
+        """Go on with a larger region of the same model: all rows stay, membership is renewed."""
+        if game.forest is not self.game.forest or not np.array_equal(game.least, self.game.least):
+            raise ValueError("Rows can only be reused for another region of the same model.")
+        self.game = game
+        self.inside = game.region.contains(self.states)
+
     def add(self, states: npt.NDArray[Any]) -> int:
         """Add the points that are new and decided; returns how many those were."""
         states = np.ascontiguousarray(states, dtype=np.int32)
