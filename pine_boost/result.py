@@ -142,8 +142,8 @@ class PruneResult:
         """
         before, after = predict_classes(self.original, X), predict_classes(self.pruned, X)
         needs_margin = self.region.delta is not None
-        given = {"model": self.original.forest} if needs_margin else {}
-        inside = self.region.contains(X, **given)
+        given = self.original.forest if needs_margin else None
+        inside = self.region.contains(X, model=given)
         same = before == after
         accuracy: list[float | None] = [None, None]
         if y is not None:
@@ -156,7 +156,7 @@ class PruneResult:
             n_rows=len(before),
             fidelity=float(same.mean()),
             fidelity_in_region=float(same[inside].mean()) if inside.any() else float("nan"),
-            coverage=self.region.coverage(X, **given),
+            coverage=self.region.coverage(X, model=given),
             accuracy_before=accuracy[0],
             accuracy_after=accuracy[1],
         )
