@@ -27,26 +27,29 @@ BoolArray = npt.NDArray[np.bool_]
 class Groups:
     """Groups of trees as rows of eight leaves each.
 
+    Groups are sorted by falling number of rows; the first rows of all groups come first, then the
+    second rows of those that have one, and so on.
+
     Attributes
     ----------
-    row_start : int64 (n_groups,)
-        First row of each group; rows of a group are adjacent.
+    counts : tuple of int
+        Number of groups with a first row, a second row, ...
     mask : uint8 (n_rows, n_positions)
         Which of a row's leaves each position of each feature leaves reachable.
     table : int32 (n_rows * 256, n_sums)
         The largest value of every set of a row's leaves, for every sum.
     rows, groups : per feature
         The rows and groups that depend on it.
-    starts : per feature
-        Where the groups begin within ``rows[feature]``.
+    feature_counts : per feature
+        ``counts`` of its groups.
     """
 
-    row_start: IntArray
+    counts: tuple[int, ...]
     mask: npt.NDArray[np.uint8]
     table: npt.NDArray[np.int32]
     rows: tuple[IntArray, ...]
     groups: tuple[IntArray, ...]
-    starts: tuple[IntArray, ...]
+    feature_counts: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,37 +178,48 @@ def _tabulate(
     value: npt.NDArray[np.int32],
     position_offset: IntArray,
 ) -> Groups:
-    n_rows = np.array([max(1, -(-len(g.leaves) // 8)) for g in groups])
-    row_start = np.concatenate([[0], np.cumsum(n_rows)])
+    groups = sorted(groups, key=lambda g: -len(g.leaves))
+    n_rows = np.array([-(-len(g.leaves) // 8) for g in groups])
+    owner, rank = _layout(n_rows)
     n_sums = len(value)
-    slots = np.full((8 * int(row_start[-1]), n_sums), NOTHING, dtype=np.int32)
-    flags = np.zeros((8 * int(row_start[-1]), member.shape[1]), dtype=bool)
-    for group, start in zip(groups, 8 * row_start[:-1], strict=True):
-        stop = start + len(group.leaves)
-        slots[start:stop] = value[:, group.leaves].sum(axis=2, dtype=np.int32).T
-        flags[start:stop] = member[group.leaves].all(axis=1)
-    mask = np.packbits(flags.reshape(-1, 8, member.shape[1]), axis=1, bitorder="little")[:, 0]
-    slots = slots.reshape(-1, 8, n_sums)
-    table = np.full((len(slots), 256, n_sums), NOTHING, dtype=np.int32)
+    slots = np.full((len(owner), 8, n_sums), NOTHING, dtype=np.int32)
+    flags = np.zeros((len(owner), 8, member.shape[1]), dtype=bool)
+    for row, (group, eighth) in enumerate(zip(owner, rank, strict=True)):
+        leaves = groups[group].leaves[8 * eighth : 8 * eighth + 8]
+        slots[row, : len(leaves)] = value[:, leaves].sum(axis=2, dtype=np.int32).T
+        flags[row, : len(leaves)] = member[leaves].all(axis=1)
+    mask = np.packbits(flags, axis=1, bitorder="little")[:, 0]
+    table = np.full((len(owner), 256, n_sums), NOTHING, dtype=np.int32)
     for bit in range(8):
         half = 1 << bit
         table[:, half : 2 * half] = np.maximum(table[:, :half], slots[:, bit, None])
-    rows, owners, starts = [], [], []
+    rows, owners, counts = [], [], []
     for start, stop in zip(position_offset[:-1], position_offset[1:], strict=True):
         changes = (mask[:, start:stop] != mask[:, start : start + 1]).any(axis=1)
-        own = np.flatnonzero(np.logical_or.reduceat(changes, row_start[:-1]))
-        owners.append(own)
-        parts = [np.arange(row_start[g], row_start[g + 1]) for g in own]
-        rows.append(np.concatenate([*parts, np.zeros(0, dtype=np.int64)]).astype(np.int64))
-        starts.append((np.cumsum(n_rows[own]) - n_rows[own]).astype(np.int64))
+        depends = np.zeros(len(groups), dtype=bool)
+        depends[owner[changes]] = True
+        rows.append(np.flatnonzero(depends[owner]))
+        owners.append(np.flatnonzero(depends))
+        counts.append(_row_counts(n_rows[depends]))
     return Groups(
-        row_start[:-1].astype(np.int64),
+        _row_counts(n_rows),
         np.ascontiguousarray(mask),
         table.reshape(-1, n_sums),
         tuple(rows),
         tuple(owners),
-        tuple(starts),
+        tuple(counts),
     )
+
+
+def _layout(n_rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Owner and rank of each row: the first rows of all groups, then the second ones, ..."""
+    pairs = [(g, k) for k in range(int(n_rows.max())) for g in np.flatnonzero(n_rows > k)]
+    return np.array([g for g, _ in pairs]), np.array([k for _, k in pairs])
+
+
+def _row_counts(n_rows: IntArray) -> tuple[int, ...]:
+    """How many groups have a first row, a second row, ..."""
+    return tuple(int((n_rows > k).sum()) for k in range(int(n_rows.max(initial=0))))
 
 
 def range_tables(groups: Groups, position_offset: IntArray) -> list[npt.NDArray[np.uint8]]:
@@ -224,6 +238,13 @@ def range_tables(groups: Groups, position_offset: IntArray) -> list[npt.NDArray[
     return tables
 
 
-def best_value(table: Any, flat: Any, starts: Any) -> Any:
+def best_value(table: Any, flat: Any, counts: tuple[int, ...]) -> Any:
     """Largest value of each group from flat table positions of its rows."""
-    return np.maximum.reduceat(table.take(flat, axis=0), starts, axis=0)
+    value = table.take(flat, axis=0)
+    best = value[: counts[0]]
+    start = counts[0]
+    # the groups with a further row come first: slices instead of a slow reduceat
+    for count in counts[1:]:
+        np.maximum(best[:count], value[start : start + count], out=best[:count])
+        start += count
+    return best

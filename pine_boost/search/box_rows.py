@@ -18,7 +18,8 @@ from pine_boost.search.grid import needed_sides
 
 _RATIOS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # log2, around the balance
 _FEW_RATIOS = (-1.0, 0.0, 1.0)
-_UNIT = 2**12  # multipliers are whole numbers up to a few of these
+_FINENESS = 256  # the smallest multiplier of a sum: rounding it to a whole number costs 0.2 %
+_WORD_LIMIT = 2**62
 _TABLE_LIMIT = 2**30  # sums of table entries stay below this, so int32 never wraps
 
 
@@ -106,7 +107,6 @@ def weigh(rows: Rows) -> Sums:
         value = np.zeros(rows.value.shape[1], dtype=np.int64)
         constant = 0
         for weight, row, own in zip(weights, rows.value, rows.constant, strict=True):
-            # rows are below 2**31 in sum and multipliers below 2**24: no wrap in 64 bits
             value += weight * row
             constant += weight * int(own)
         largest = np.maximum.reduceat(np.abs(value), rows.leaf_offset[:-1])
@@ -121,13 +121,15 @@ def _multipliers(rows: Rows) -> list[list[int]]:
     n_rows, n_original = len(rows.value), rows.n_original
     spread = _spread(rows)
     chosen = [[int(k == row) for k in range(n_rows)] for row in range(n_rows)]
+    magnitude = np.abs(rows.value).max(axis=1)
     pruned, score = n_original, n_original + 1
 
     def add(weights: dict[int, float]) -> None:
         scaled = [weights.get(row, 0.0) / spread[row] for row in range(n_rows)]
-        largest = max(scaled)
-        whole = [round(_UNIT * weight / largest) for weight in scaled]
-        if whole not in chosen:
+        smallest = min(weight for weight in scaled if weight > 0)
+        whole = [round(_FINENESS * weight / smallest) for weight in scaled]
+        largest = sum(w * int(m) for w, m in zip(whole, magnitude, strict=True))
+        if whole not in chosen and largest < _WORD_LIMIT:  # no sum of them wraps in 64 bits
             chosen.append(whole)
 
     for ratio in _RATIOS:

@@ -138,7 +138,7 @@ class BoxSearch:
             sums.value,
             rows.leaf_offset,
             self.offset,
-            guide=len(rows.value) + 5,
+            guide=min(len(rows.value) + 5, len(sums.value) - 1),
             limit=_GROUP_LIMIT,
         )
         self.ranges = range_tables(self.groups, self.offset)
@@ -174,7 +174,7 @@ class BoxSearch:
             if len(rows):
                 mask[rows] &= self._range(feature, low[feature], high[feature])
         flat = self.row_base[:, None] + mask
-        best = best_value(self.groups.table, flat, self.groups.row_start)
+        best = best_value(self.groups.table, flat, self.groups.counts)
         bound = best.sum(axis=0, dtype=np.int32).T + self.constant[:, None]
         return Boxes(low, high, mask, np.ascontiguousarray(bound))
 
@@ -271,12 +271,12 @@ class BoxSearch:
             parent = boxes.take(columns)
             low, high = parent.low[feature], parent.high[feature]
             middle = (low + high) // 2
-            rows, starts = self.groups.rows[feature], self.groups.starts[feature]
+            rows, counts = self.groups.rows[feature], self.groups.feature_counts[feature]
             base = self.row_base[rows][:, None]
             own = parent.mask[rows]
             rest = parent.bound
             if len(rows):
-                before = best_value(table, base + own, starts).sum(axis=0, dtype=np.int32)
+                before = best_value(table, base + own, counts).sum(axis=0, dtype=np.int32)
                 rest = parent.bound - before.T
             for side_low, side_high in ((low, middle), (middle + 1, high)):
                 mask, bound = parent.mask, parent.bound
@@ -284,7 +284,7 @@ class BoxSearch:
                     half = own & self._range(int(feature), side_low, side_high)
                     mask = parent.mask.copy()
                     mask[rows] = half
-                    after = best_value(table, base + half, starts).sum(axis=0, dtype=np.int32)
+                    after = best_value(table, base + half, counts).sum(axis=0, dtype=np.int32)
                     bound = rest + after.T
                 new_low, new_high = parent.low.copy(), parent.high.copy()
                 new_low[feature], new_high[feature] = side_low, side_high
@@ -303,7 +303,7 @@ class BoxSearch:
         slack = boxes.bound[best_sum, np.arange(n_boxes)].astype(np.float64)
         per_unit = _STEEPNESS / np.maximum(slack, 1.0)
         flat = (self.row_base[:, None] + boxes.mask) * self.n_sums + best_sum
-        current = best_value(self.flat_table, flat, self.groups.row_start)
+        current = best_value(self.flat_table, flat, self.groups.counts)
         effort = np.full((len(self.order), n_boxes), np.inf)
         for feature, rows in enumerate(self.groups.rows):
             columns = np.flatnonzero(boxes.high[feature] > boxes.low[feature])
@@ -314,7 +314,7 @@ class BoxSearch:
                 continue
             low, high = boxes.low[feature, columns], boxes.high[feature, columns]
             middle = (low + high) // 2
-            starts, owners = self.groups.starts[feature], self.groups.groups[feature]
+            counts, owners = self.groups.feature_counts[feature], self.groups.groups[feature]
             own = boxes.mask[rows][:, columns]
             base = self.row_base[rows][:, None]
             before = current[owners][:, columns].sum(axis=0)
@@ -322,7 +322,7 @@ class BoxSearch:
             for side_low, side_high in ((low, middle), (middle + 1, high)):
                 half = own & self._range(feature, side_low, side_high)
                 flat = (base + half) * self.n_sums + best_sum[columns]
-                after = best_value(self.flat_table, flat, starts).sum(axis=0)
+                after = best_value(self.flat_table, flat, counts).sum(axis=0)
                 rest = (slack[columns] + (after - before)) * per_unit[columns]
                 total += np.where(rest < 0, 0.0, np.exp2(rest))
             effort[feature, columns] = total
