@@ -1,0 +1,56 @@
+# Everything from a fresh clone, with nothing but python3 and make.
+#   make demo    prunes an XGBoost model and writes the result to ./pine-demo
+#   make test    style, types, the test suite and the documentation
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+
+BIN := $(abspath $(VENV))/bin
+# one thread per library call: pytest-xdist already uses the cores
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint types pytest docs serve-docs clean
+
+demo: $(VENV)/.demo
+	$(BIN)/pine-boost demo
+
+test: lint types pytest docs
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy does not follow the package_dir of an editable install (pine_boost.parsers lies in parsers/),
+# so what is checked is the wheel, from a folder where the sources are out of sight.
+types: $(VENV)/.test
+	rm -rf build $(VENV)/wheel $(VENV)/typed
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(VENV)/wheel .
+	$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/typed $(VENV)/wheel/*.whl
+	cd $(VENV)/typed && $(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache -p pine_boost
+
+pytest: $(VENV)/.test
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build --quiet --strict --site-dir $(abspath $(VENV))/site
+
+serve-docs: $(VENV)/.test
+	$(BIN)/mkdocs serve
+
+clean:
+	rm -rf $(VENV) build site pine-demo .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=69" wheel
+	touch $@
+
+# xgboost-cpu is the same library without the GPU packages, a tenth of the download
+$(VENV)/.demo: $(VENV)/.made setup.cfg
+	$(BIN)/python -m pip install --quiet -e ".[sklearn]" xgboost-cpu
+	touch $@
+
+$(VENV)/.test: $(VENV)/.made setup.cfg pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[test,docs]"
+	touch $@
