@@ -105,7 +105,7 @@ def _largest_leaf(forest: Forest) -> np.ndarray:
 
 
 def integer_scale(row_sum: float, limit: int = ROW_LIMIT // 4) -> int:
-    """The largest exponent s with ``row_sum * 2**s <= limit``, clipped to [-60, 60]."""
+    """The largest exponent s with ``row_sum * 2**s <= limit``, at most 60."""
     if row_sum <= 0:
         return 0
-    return int(np.clip(math.floor(math.log2(limit / row_sum)), -60, 60))
+    return min(math.floor(math.log2(limit / row_sum)), 60)

@@ -202,6 +202,8 @@ def _original_scale(forest: Forest, value: FloatArray) -> tuple[bool, int]:
     row_sum = float(np.abs(value).sum(axis=0).max() + np.abs(forest.intercept).max())
     if forest.n_outputs > 1:
         row_sum *= 2
+    # the cut stands on the other side of the row: a bound counts towards the solver's safe range
+    row_sum += max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     largest = exact.integer_scale(row_sum)
     leaves = forest.value[forest.kind == SplitKind.LEAF]
     numbers = np.concatenate([leaves.ravel(), forest.intercept])
