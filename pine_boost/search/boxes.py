@@ -99,7 +99,7 @@ def prove_boxes(
     """
     started = time.monotonic()
     search = BoxSearch(game, pruned, question)
-    answer, states, left = search.run([search.whole()], max_boxes, deadline)
+    answer, states, left = search.run(search.whole(), max_boxes, deadline)
     covered = 1.0 if answer is Answer.PROVED else 1.0 - search.volume(left)
     seconds = time.monotonic() - started
     return Proof(question, METHOD, answer, seconds, states, covered)
@@ -147,7 +147,7 @@ class BoxSearch:
         self.constant = sums.constant
         self.flat_table = np.ascontiguousarray(self.groups.table.ravel())
         self.row_base = 256 * np.arange(len(self.groups.mask), dtype=np.int64)
-        root = self.whole().bound[:, 0].astype(np.float64)
+        root = self.whole()[0].bound[:, 0].astype(np.float64)
         self.norm = np.maximum(np.abs(root), 1.0)
         self.leaf_int = pruned_leaves_int(game, pruned)
         self.needed = int(needed_sides(game, pruned.grid)[question.index])
@@ -156,12 +156,9 @@ class BoxSearch:
         high = (self.lengths - 1).astype(np.int32)[:, None]
         return np.zeros_like(high), high
 
-    def whole(self) -> Boxes:
-        """The box of all states that are worth looking at."""
-        if self.empty:
-            nothing = np.zeros((len(self.order), 0), dtype=np.int32)
-            return Boxes(nothing, nothing, nothing.astype(np.uint8), nothing)
-        return self.boxes(*self._whole_range())
+    def whole(self) -> list[Boxes]:
+        """The box of all states that are worth looking at; no box where there are none."""
+        return [] if self.empty else [self.boxes(*self._whole_range())]
 
     def boxes(self, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> Boxes:
         """Masks and bounds of ranges of positions, from scratch."""
@@ -194,8 +191,6 @@ class BoxSearch:
 
     def volume(self, boxes: list[Boxes]) -> float:
         """Share of all state rows that lie in some boxes."""
-        if self.empty:
-            return 0.0
         share = 0.0
         for part in boxes:
             width = (part.high - part.low + 1) / self.lengths[:, None]
