@@ -118,6 +118,7 @@ def search(
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         else:
+            run.ascend()
             for order in range(run.effort.n_eliminations):
                 run.certify(lambda seed=order: run.pruner.eliminate(seed or None))
             run.search_exactly()
@@ -191,6 +192,15 @@ class _Run:
         """Add what walks to the boundary pass."""
         return self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
 
+    def ascend(self) -> None:
+        """A first certified model soon: a small support, and one more column per refutation."""
+        weights = self.pruner.eliminate()
+        support = None if weights is None else weights.weights > 0
+        while support is not None and np.count_nonzero(support) < self.best.n_kept:
+            if self.stands(support) is not False:
+                return
+            support = self.pruner.repair(support)
+
     def certify(self, propose: Callable[[], Any]) -> bool:
         """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
         while True:
@@ -237,6 +247,7 @@ class _Run:
             if against:
                 if self.pool.add(np.stack(against)) == 0:
                     raise ArithmeticError("The solver repeated a point that the rows exclude.")
+                self.pool.add(self.oracle.climb(pruned, self.pool))
                 self.walk_from(np.stack(against))
                 return None
             if any(proof.answer is Answer.UNKNOWN for proof in answers):

@@ -68,6 +68,30 @@ class Pruner:
             else:
                 weights, support = result, trial & (result.weights > 0)
 
+    def repair(self, support: Support) -> Support | None:
+        """An excluded support plus the one column that leaves the game most winnable.
+
+        When no single column is enough, the first of the cut is added: it is needed or not, and
+        elimination tells later. None when no column is left.
+        """
+        result = self.pool.program.solve(support)
+        if isinstance(result, Weights):
+            return support
+        self._record(result)
+        if len(result.columns) == 0:
+            return None
+        best, best_value = int(result.columns[0]), -1.0
+        for column in result.columns:
+            trial = support.copy()
+            trial[column] = True
+            grown = self.pool.program.solve(trial)
+            value = grown.value if isinstance(grown, Weights) else 0.0
+            if value > best_value:
+                best, best_value = int(column), value
+        repaired = support.copy()
+        repaired[best] = True
+        return repaired
+
     def find_essential(self) -> None:
         """Record every column without which the game is lost."""
         for column in range(self.n_columns):

@@ -24,7 +24,8 @@ _LOGGER = logging.getLogger("pine_boost")
 SMALLEST_VALUE = 1e-7
 _POSITIVE_GAIN = 1e-9  # a dual gain (p A)_m below this is noise of the LP
 _ROWS_PER_PASS = 24
-_MAX_PASSES = 60
+_MAX_PASSES = 200
+_ACTIVE_PER_COLUMN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,7 @@ class WeightProgram:
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -1e-9) & ~self._is_active)
             if len(violated) == 0:
+                self._forget(slack)
                 return Weights(weights, free, value)
             worst = violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
             self._activate(worst)
@@ -122,6 +124,16 @@ class WeightProgram:
         weights = np.zeros(self.n_columns)
         weights[kept] = np.maximum(result.x[:n_kept], 0.0)
         return Weights(weights, np.asarray(result.x[n_kept:-1]), value)
+
+    def _forget(self, slack: FloatArray) -> None:
+        """Keep only the rows near their bound once too many have joined."""
+        most = _ACTIVE_PER_COLUMN * self.n_columns + _ROWS_PER_PASS
+        if len(self._active) <= most:
+            return
+        active = np.array(self._active, dtype=np.int64)
+        closest = active[np.argsort(slack[active], kind="stable")[: most // 2]]
+        self._build()
+        self._activate(closest)
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
