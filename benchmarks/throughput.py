@@ -1,0 +1,149 @@
+"""Rows per second and bytes of a model, natively, in Treelite's gtil and compiled by tl2cgen.
+
+In come native models and rows; out go the best of several timings, one thread. Times the call that
+a server makes, input checks included; asserts nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Predict = Callable[[npt.NDArray[Any]], Any]
+
+
+def model_bytes(model: Any) -> bytes:
+    """The file a server would load: UBJSON, LightGBM text or a pickle."""
+    if hasattr(model, "get_booster"):
+        return bytes(model.get_booster().save_raw(raw_format="ubj"))
+    if hasattr(model, "booster_"):
+        return bytes(model.booster_.model_to_string(num_iteration=-1).encode())
+    return pickle.dumps(model)
+
+
+def native_predict(model: Any) -> Predict:
+    """The library's own class probabilities, one thread."""
+    if hasattr(model, "get_booster"):
+        booster = model.get_booster()
+        booster.set_param({"nthread": 1})
+        return lambda X: booster.inplace_predict(X)
+    if hasattr(model, "booster_"):
+        booster = model.booster_
+        return lambda X: booster.predict(X, num_threads=1)
+    return lambda X: model.predict_proba(X)
+
+
+def treelite_model(model: Any) -> Any:
+    """Exact Treelite twin of a native model."""
+    from pine_boost.exporters.treelite import to_treelite
+
+    return to_treelite(model)
+
+
+def gtil_predict(model: Any, dtype: Any) -> Predict:
+    """Treelite's reference predictor, one thread."""
+    import treelite
+
+    twin = treelite_model(model)
+    return lambda X: treelite.gtil.predict(twin, np.asarray(X, dtype=dtype), nthread=1)
+
+
+def compiled_predict(model: Any, dtype: Any, folder: Path) -> tuple[Predict, int]:
+    """tl2cgen's compiled predictor, one thread, and the bytes of its library."""
+    import tl2cgen
+
+    path = folder / f"model_{time.monotonic_ns()}.so"
+    tl2cgen.export_lib(
+        treelite_model(model), toolchain="gcc", libpath=str(path), params={"parallel_comp": 8}
+    )
+    predictor = tl2cgen.Predictor(str(path), nthread=1)
+
+    def predict(X: npt.NDArray[Any]) -> Any:
+        return predictor.predict(tl2cgen.DMatrix(np.asarray(X, dtype=dtype)))
+
+    return predict, path.stat().st_size
+
+
+def input_type(model: Any) -> Any:
+    """What Treelite must be fed: float32 for XGBoost, float64 otherwise."""
+    return np.float32 if hasattr(model, "get_booster") else np.float64
+
+
+def rows_per_second(predict: Predict, X: npt.NDArray[Any], *, seconds: float = 0.5) -> float:
+    """Best of repeated calls within a time budget (at least three calls)."""
+    predict(X)
+    best, spent, calls = np.inf, 0.0, 0
+    while calls < 3 or spent < seconds:
+        started = time.perf_counter()
+        predict(X)
+        elapsed = time.perf_counter() - started
+        best, spent, calls = min(best, elapsed), spent + elapsed, calls + 1
+    return len(X) / best
+
+
+def repeat_rows(X: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
+    """A batch of a given size, drawn from the rows with a fixed seed."""
+    return np.ascontiguousarray(X[np.random.default_rng(0).integers(0, len(X), n_rows)])
+
+
+def resident_bytes() -> int:
+    """Memory that this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+def measure_memory(contents: bytes, kind: str) -> int:
+    """Bytes that loading a model file adds to a fresh process, after a warm-up load."""
+    import multiprocessing
+
+    with tempfile.NamedTemporaryFile(suffix=".model") as file:
+        file.write(contents)
+        file.flush()
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            return int(pool.apply(_load_and_measure, (file.name, kind)))
+
+
+def _load_and_measure(path: str, kind: str) -> int:
+    import gc
+
+    contents = Path(path).read_bytes()
+    load = _LOADERS[kind]
+    keep = [load(contents)]  # the first load pays for imports
+    gc.collect()
+    before = resident_bytes()
+    n_copies = 8  # pages are coarse: the mean over several copies is steadier
+    keep += [load(contents) for _ in range(n_copies)]
+    return (resident_bytes() - before) // n_copies
+
+
+def _load_xgboost(contents: bytes) -> Any:
+    import xgboost
+
+    return xgboost.Booster(model_file=bytearray(contents))
+
+
+def _load_lightgbm(contents: bytes) -> Any:
+    import lightgbm
+
+    return lightgbm.Booster(model_str=contents.decode())
+
+
+_LOADERS: dict[str, Callable[[bytes], Any]] = {
+    "xgboost": _load_xgboost,
+    "lightgbm": _load_lightgbm,
+    "pickle": pickle.loads,  # written by this process a moment ago
+}
+
+
+def kind_of(model: Any) -> str:
+    """Which loader reads `model_bytes` of a model."""
+    if hasattr(model, "get_booster"):
+        return "xgboost"
+    return "lightgbm" if hasattr(model, "booster_") else "pickle"
