@@ -31,7 +31,8 @@ def _agrees(case: Case, pruned: PrunedForest) -> int:
             continue
         assert proof.answer is Answer.FOUND
         row = np.flatnonzero((case.rows == proof.states).all(axis=1))
-        assert column[row].all() and len(row) == 1
+        assert len(row) == 1
+        assert column[row].all()
     return int(broken.any(axis=0).sum())
 
 

@@ -8,6 +8,7 @@ only combinations of their leaves that some input reaches count.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -89,12 +90,10 @@ def build_groups(
     limit : int
         Most combinations of leaves in a group (trees that are larger stay alone).
     """
-    n_features = len(position_offset) - 1
-    inside = np.stack(
-        [member[:, position_offset[j] : position_offset[j + 1]].any(axis=1)
-         for j in range(n_features)]
-    ).all(axis=0)  # fmt: skip
-    trees = [np.arange(a, b) for a, b in zip(leaf_offset[:-1], leaf_offset[1:], strict=True)]
+    inside: BoolArray = np.ones(len(member), dtype=bool)
+    for start, stop in pairwise(position_offset):
+        inside &= member[:, start:stop].any(axis=1)
+    trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
     groups = [_Group(leaves[inside[leaves]][:, None]) for leaves in trees]
     alive = sum(len(group.leaves) for group in groups)
     if alive <= _MERGE_LEAVES:
@@ -110,7 +109,7 @@ def build_groups(
 def _compatible(member: BoolArray, position_offset: IntArray) -> BoolArray:
     """Whether some input reaches both of two leaves, as far as each feature alone can tell."""
     compatible = np.ones((len(member), len(member)), dtype=bool)
-    for start, stop in zip(position_offset[:-1], position_offset[1:], strict=True):
+    for start, stop in pairwise(position_offset):
         part = member[:, start:stop]
         partial = np.flatnonzero(~part.all(axis=1))
         if len(partial):
@@ -122,7 +121,7 @@ def _compatible(member: BoolArray, position_offset: IntArray) -> BoolArray:
 def _merge_round(
     groups: list[_Group], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
 ) -> list[_Group]:
-    """Merge disjoint pairs of groups, those first whose common bound is lowest against their own."""
+    """Merge disjoint pairs of groups, those first whose common bound is the greatest gain."""
     small = [g for g in groups if len(g.leaves) * 2 <= limit]
     large = [g for g in groups if len(g.leaves) * 2 > limit]
     if len(small) < 2:
@@ -194,7 +193,7 @@ def _tabulate(
         half = 1 << bit
         table[:, half : 2 * half] = np.maximum(table[:, :half], slots[:, bit, None])
     rows, owners, counts = [], [], []
-    for start, stop in zip(position_offset[:-1], position_offset[1:], strict=True):
+    for start, stop in pairwise(position_offset):
         changes = (mask[:, start:stop] != mask[:, start : start + 1]).any(axis=1)
         depends = np.zeros(len(groups), dtype=bool)
         depends[owner[changes]] = True

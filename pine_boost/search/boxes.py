@@ -56,7 +56,7 @@ class Boxes:
     bound: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
-        return self.low.shape[1]
+        return int(self.low.shape[1])
 
     def take(self, columns: Any) -> Boxes:
         """Some of the boxes."""
@@ -245,7 +245,7 @@ class BoxSearch:
         against = self.counterexamples(states)
         if not against.any():
             return None
-        return states[int(np.argmax(against))].astype(np.int32)
+        return np.asarray(states[int(np.argmax(against))], dtype=np.int32)
 
     def counterexamples(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """The exact test: in the region, the original decides the side, the pruned model not."""
@@ -329,7 +329,7 @@ def _orders(game: Game) -> list[IntArray]:
     region = game.region
     allowed = [states.copy() for states in region.allowed]
     bins = cheapest_bins(region)
-    if bins is not None and region.score is not None:
+    if bins is not None and region.score is not None and region.tau is not None:
         for feature, cost in enumerate(bins):
             allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
     orders = []
