@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
+from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.game import Game, pruned_leaves_int
 from pine_boost.search.grid import Reference, build_reference, needed_sides, to_grid
 from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
@@ -28,12 +29,29 @@ _LOGGER = logging.getLogger("pine_boost")
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try, in counts and not in seconds, so that runs repeat exactly."""
+    """How hard to try, in counts and not in seconds, so that runs repeat exactly.
+
+    Attributes
+    ----------
+    n_walks : int
+        Walks to the boundary before the first proposal, from fit rows and from all over.
+    n_eliminations : int
+        Orders of backward elimination that are tried.
+    exact_rounds, exact_programs : int
+        Rounds and linear programs of the exact search.
+    master_effort, proof_effort : float
+        Deterministic time of CP-SAT per hitting set and per proof.
+    box_limit : int
+        Boxes per proof before the second opinion is asked of CP-SAT instead.
+    """
 
     n_walks: int = 400
     n_eliminations: int = 3
     exact_rounds: int = 400
+    exact_programs: int = 8000
     master_effort: float = 2.0
+    proof_effort: float = 100.0
+    box_limit: int = 3000
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,10 @@ class OutOfTime(Exception):
     """Raised inside the search only; the best certified model is kept."""
 
 
+class OutOfEffort(Exception):
+    """A proof took more than its deterministic share; raised inside the search only."""
+
+
 def search(
     game: Game,
     fit_states: npt.NDArray[Any],
@@ -124,11 +146,14 @@ def search(
             run.search_exactly()
     except OutOfTime:
         stopped = "time"
+    except OutOfEffort:
+        stopped = "effort"
     except KeyboardInterrupt:
         stopped = "interrupted"
     result = run.best
     if run.lower_bound < result.n_kept:
-        run.lower_bound = run.pruner.lower_bound(1.0, run.effort.master_effort)
+        seconds = 1e8 if stopped == "effort" else 0.5
+        run.lower_bound = run.pruner.lower_bound(seconds, run.effort.master_effort)
     if result.n_kept <= run.lower_bound:
         stopped = "optimal"
     bound = min(run.lower_bound, result.n_kept)
@@ -237,29 +262,55 @@ class _Run:
                 return True
 
     def prove_twice(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
-        """Two different proofs of every question; None after adding what spoke against one."""
+        """Two different proofs of every question; None after adding what spoke against one.
+
+        The first is CP-SAT's; the second is made by boxes where a short run is enough, and by
+        CP-SAT in another configuration otherwise.
+        """
         questions = list(self.game.questions)
-        proofs: list[Proof] = []
-        for setting in (FIRST, SECOND):
-            self.tell(f"prove ({setting.name})")
-            answers = self.oracle.prove(pruned, questions, setting, self.deadline)
-            against = [proof.states for proof in answers if proof.states is not None]
-            if against:
-                if self.pool.add(np.stack(against)) == 0:
-                    raise ArithmeticError("The solver repeated a point that the rows exclude.")
-                self.pool.add(self.oracle.climb(pruned, self.pool))
-                self.walk_from(np.stack(against))
-                return None
-            if any(proof.answer is Answer.UNKNOWN for proof in answers):
-                raise OutOfTime
-            proofs += answers
-        return tuple(proofs)
+        limits = (self.deadline, self.effort.proof_effort)
+        self.tell("prove")
+        first = self.oracle.prove(pruned, questions, FIRST, *limits)
+        if self.objections(pruned, first):
+            return None
+        self.tell("prove again")
+        boxes = [
+            prove_boxes(
+                self.game, pruned, q, max_boxes=self.effort.box_limit, deadline=self.deadline
+            )
+            for q in questions
+        ]
+        proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
+        open_questions = [p.question for p in boxes if p.answer is Answer.UNKNOWN]
+        second = self.oracle.prove(pruned, open_questions, SECOND, *limits)
+        if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
+            return None
+        return (*first, *proved, *second)
+
+    def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
+        """Add counterexamples and what lies around them; stop where a proof did not end."""
+        against = [proof.states for proof in proofs if proof.states is not None]
+        if against:
+            if self.pool.add(np.stack(against)) == 0:
+                raise ArithmeticError("A proof ended with a point that the rows exclude.")
+            self.pool.add(self.oracle.climb(pruned, self.pool))
+            self.walk_from(np.stack(against))
+            return True
+        answers = {proof.answer for proof in proofs}
+        if Answer.INTERRUPTED in answers:
+            raise KeyboardInterrupt
+        if Answer.UNKNOWN in answers:
+            raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
+        return False
 
     def search_exactly(self) -> None:
         """Ask the cuts for a set one smaller than the best, until they prove there is none."""
         self.pruner.find_essential()
+        last_program = self.pool.program.n_solved + self.effort.exact_programs
         for round_number in range(self.effort.exact_rounds):
             self.check_time()
+            if self.pool.program.n_solved > last_program:
+                return
             self.tell("exact")
             support = self.pruner.hitting_set(
                 self.best.n_kept - 1, self.deadline - time.monotonic(), self.effort.master_effort

@@ -57,6 +57,7 @@ class WeightProgram:
         self.rows: FloatArray = np.zeros((0, n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self.n_solved = 0
         self._active: list[int] = []
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self._build()
@@ -72,6 +73,7 @@ class WeightProgram:
         """Best weights on the columns in ``support``, or a cut that excludes it."""
         for column, variable in enumerate(self._columns):
             variable.SetUb(1.0 if support[column] else 0.0)
+        self.n_solved += 1
         for _ in range(_MAX_PASSES):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 return self._solve_once_more(support)
