@@ -1,0 +1,68 @@
+"""Every example and every Python block of the README and of the docs runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+for library in ("xgboost", "lightgbm", "sklearn", "treelite", "matplotlib", "pandas"):
+    pytest.importorskip(library)
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+# what differs between two runs of the same code
+VOLATILE = re.compile(r"\d+ oracle rounds?, \d+\.\d s")
+
+
+def run(arguments: list[str], folder: Path) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_is_an_example_for_every_use():
+    assert {path.stem for path in EXAMPLES} == {
+        "alpha_selection", "faithful", "lightgbm_multiclass", "score_bands", "sklearn_forest",
+        "treelite_scorer", "two_moons", "xgboost_binary",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(path, tmp_path):
+    printed = run([str(path)], tmp_path)
+    assert "NOT_CERTIFIED" not in printed
+    if path.stem != "alpha_selection":
+        assert "trees" in printed
+    if path.stem == "two_moons":
+        assert (tmp_path / "two-moons.png").read_bytes().startswith(b"\x89PNG")
+
+
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    return [(code, shown) for code, shown in BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem
+)
+def test_python_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path):
+    """The blocks of a page run in order in one process; ``text`` after a block is its output."""
+    parts = []
+    for number, (code, _) in enumerate(blocks_of(page)):
+        parts.append(f"print('@@@ {number}')\n{code}")
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(parts), encoding="utf-8")
+    printed = re.split(r"^@@@ \d+\n", run([str(script)], tmp_path), flags=re.MULTILINE)[1:]
+    for (_, shown), found in zip(blocks_of(page), printed, strict=True):
+        if shown:
+            assert VOLATILE.sub("", found).split() == VOLATILE.sub("", shown).split()
