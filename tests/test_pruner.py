@@ -1,0 +1,140 @@
+"""The Pruner's cuts, bounds and supports against enumeration of all supports."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from pine_boost.search.pruner import Pruner, minimal_cuts
+from pine_boost.search.rows import RowPool
+from tests.bruteforce import CLEAR, NOTHING, Problem, game_rows, game_value, small_problem
+from tests.forests import MANNERS, XGBOOST
+
+
+def _all_rows(problem: Problem) -> np.ndarray:
+    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    return np.unique(states, axis=0)
+
+
+def _winning(problem: Problem) -> list[frozenset[int]]:
+    """Every winning support, by a linear program each; the game must be clear."""
+    rows, free, strict = game_rows(problem.game, _all_rows(problem))
+    winning = []
+    for size in range(problem.game.n_units + 1):
+        for support in combinations(range(problem.game.n_units), size):
+            value = game_value(rows[:, support], free, strict)
+            assert not NOTHING < value < CLEAR
+            if value > CLEAR:
+                winning.append(frozenset(support))
+    return winning
+
+
+def _flags(support: frozenset[int], n_columns: int) -> np.ndarray:
+    flags = np.zeros(n_columns, dtype=bool)
+    flags[sorted(support)] = True
+    return flags
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cuts_supports_and_bounds(seed: int) -> None:
+    n_outputs = 3 if seed % 4 == 3 else 1
+    problem = small_problem(
+        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, score=None
+    )
+    n_columns = problem.game.n_units
+    winning = _winning(problem)
+    smallest = min(len(support) for support in winning)
+    pool = RowPool(problem.game)
+    pool.add(_all_rows(problem))
+    pruner = Pruner(pool)
+    pruner.find_essential()
+    essential = frozenset.intersection(*winning)
+    assert {cut for cut in pruner.cuts if len(cut) == 1} == {frozenset([c]) for c in essential}
+    for order in (None, 1, 2):
+        weights = pruner.eliminate(order)
+        assert weights is not None
+        support = frozenset(np.flatnonzero(weights.weights).tolist())
+        assert support in winning
+        for column in support:  # minimal: nothing can be left out
+            assert support - {column} not in winning
+    # the exact loop on fixed rows: hitting sets and cuts in turns
+    for round_number in range(200):
+        proposal = pruner.hitting_set(n_columns, 10.0, 10.0)
+        assert isinstance(proposal, np.ndarray)
+        bound = pruner.lower_bound(10.0, 10.0)
+        assert bound <= max(smallest, 1)
+        proposal = pruner.hitting_set(bound, 10.0, 10.0)
+        assert isinstance(proposal, np.ndarray)
+        if pruner.solve(proposal) is not None:
+            break
+        pruner.strengthen(proposal, round_number)
+    assert np.count_nonzero(proposal) == smallest or smallest == 0
+    if smallest > 1:
+        assert pruner.hitting_set(smallest - 1, 10.0, 10.0) is None
+    for cut in pruner.cuts:
+        for support in winning:
+            assert support & cut, "a cut excludes a winning support"
+
+
+def test_repair_ends_in_a_winning_support() -> None:
+    problem = small_problem(1, XGBOOST, score=None)
+    winning = set(_winning(problem))
+    pool = RowPool(problem.game)
+    pool.add(_all_rows(problem))
+    pruner = Pruner(pool)
+    support = np.zeros(problem.game.n_units, dtype=bool)
+    for _ in range(problem.game.n_units + 1):
+        if frozenset(np.flatnonzero(support).tolist()) in winning:
+            break
+        repaired = pruner.repair(support)
+        assert repaired is not None
+        assert np.count_nonzero(repaired & ~support) == 1
+        assert not np.any(support & ~repaired)
+        support = repaired
+    assert frozenset(np.flatnonzero(support).tolist()) in winning
+    again = pruner.repair(support)
+    assert again is not None
+    assert np.array_equal(again, support)
+
+
+def test_minimal_cuts() -> None:
+    cuts = [frozenset(c) for c in ([1, 2, 3], [2, 3], [4], [4, 1], [0, 5], [2, 3])]
+    assert set(minimal_cuts(cuts)) == {frozenset(c) for c in ([2, 3], [4], [0, 5])}
+
+
+def test_hitting_set_without_budget_is_no_proof() -> None:
+    problem = small_problem(0, XGBOOST, score=None)
+    pruner = Pruner(RowPool(problem.game))
+    rng = np.random.default_rng(0)
+    pruner.n_columns = 40
+    pruner.cuts = [frozenset(rng.choice(40, 4, replace=False).tolist()) for _ in range(300)]
+    found = pruner.hitting_set(17, 10.0, 1e-7)
+    assert found is not None  # the budget ran out, or a set was found; never "there is none"
+    if isinstance(found, np.ndarray):
+        assert all(found[sorted(cut)].any() for cut in pruner.cuts)
+    assert pruner.lower_bound(10.0, 1e-7) >= 1
+
+
+def test_rows_are_those_of_decided_points_once() -> None:
+    problem = small_problem(4, XGBOOST, score="chow-liu", leaf_grid=None)
+    pool = RowPool(problem.game)
+    states = problem.everything
+    n_decided = int(
+        problem.game.decided(problem.game.original_margins_int(problem.game.trees.leaves(states)))
+        .any(axis=1)
+        .sum()
+    )
+    assert pool.add(states) == n_decided
+    assert pool.add(states) == 0
+    assert len(pool) == n_decided
+    assert np.array_equal(pool.inside, problem.game.region.contains(pool.states))
+    assert len(pool.program.rows) == pool.decided.sum()
+    # every row as the reference computes it: the same set of rows, columns scaled to 1
+    rows, _, _ = game_rows(problem.game, states)
+    own = pool.program.rows * pool.column_scale
+    own /= np.abs(own).max(axis=0)
+    assert np.array_equal(
+        np.unique(own.round(9) + 0.0, axis=0), np.unique(rows.round(9) + 0.0, axis=0)
+    )
