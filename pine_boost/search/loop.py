@@ -141,9 +141,10 @@ def search(
             run.certify(lambda: run.pruner.lightest())
         else:
             run.ascend()
-            for order in range(run.effort.n_eliminations):
-                run.certify(lambda seed=order: run.pruner.eliminate(seed or None))
-            run.search_exactly()
+            if not run.is_optimal():
+                for order in range(run.effort.n_eliminations):
+                    run.certify(lambda seed=order: run.pruner.eliminate(seed or None))
+                run.search_exactly()
     except OutOfTime:
         stopped = "time"
     except OutOfEffort:
@@ -303,9 +304,18 @@ class _Run:
             raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
         return False
 
+    def is_optimal(self) -> bool:
+        """Whether the columns that nothing can do without already make up the best model."""
+        kept = np.ones(self.game.n_units, dtype=bool)
+        if self.best.pruned is not None:
+            kept = np.bincount(self.game.unit[self.best.pruned.kept], minlength=len(kept)) > 0
+        self.pruner.find_essential(kept)
+        essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
+        self.lower_bound = max(self.lower_bound, essential)
+        return self.lower_bound >= self.best.n_kept
+
     def search_exactly(self) -> None:
         """Ask the cuts for a set one smaller than the best, until they prove there is none."""
-        self.pruner.find_essential()
         last_program = self.pool.program.n_solved + self.effort.exact_programs
         for round_number in range(self.effort.exact_rounds):
             self.check_time()

@@ -92,10 +92,10 @@ class Pruner:
         repaired[best] = True
         return repaired
 
-    def find_essential(self) -> None:
-        """Record every column without which the game is lost."""
-        for column in range(self.n_columns):
-            if frozenset([column]) not in self._known:
+    def find_essential(self, kept: Support) -> None:
+        """Record every column without which the game is lost; only kept ones can be."""
+        for column in np.flatnonzero(kept):
+            if frozenset([int(column)]) not in self._known:
                 support = np.ones(self.n_columns, dtype=bool)
                 support[column] = False
                 self.solve(support)

@@ -23,9 +23,9 @@ _LOGGER = logging.getLogger("pine_boost")
 # rounding to the float32 grid of 24 bits, so the set of trees counts as too small.
 SMALLEST_VALUE = 1e-7
 _POSITIVE_GAIN = 1e-9  # a dual gain (p A)_m below this is noise of the LP
-_ROWS_PER_PASS = 24
+_ROWS_PER_PASS = 10
 _MAX_PASSES = 200
-_ACTIVE_PER_COLUMN = 6
+_ACTIVE_PER_COLUMN = 16
 
 
 @dataclass(frozen=True, eq=False)
