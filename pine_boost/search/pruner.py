@@ -6,6 +6,8 @@ lower bound on the size of any such set. Cuts are kept for the whole run: rows o
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
@@ -28,14 +30,17 @@ class Pruner:
     def __init__(self, pool: RowPool) -> None:
         self.pool = pool
         self.n_columns = pool.game.n_units
-        self.cuts: list[frozenset[int]] = []
-        self._known: set[frozenset[int]] = set()
+        # No native library predicts without a tree, even where a constant would do.
+        self.cuts: list[frozenset[int]] = [frozenset(range(self.n_columns))]
+        self._known: set[frozenset[int]] = set(self.cuts)
 
     def solve(self, support: Support) -> Weights | None:
         """Weights on a support, or None after recording the cut that excludes it."""
+        if not support.any():
+            return None
         result = self.pool.program.solve(support)
         if isinstance(result, Weights):
-            return result
+            return result if result.weights.any() else _with_one_column(result, support)
         self._record(result)
         return None
 
@@ -168,6 +173,13 @@ def minimal_cuts(cuts: list[frozenset[int]]) -> list[frozenset[int]]:
         if not any(other <= cut for other in kept):
             kept.append(cut)
     return kept
+
+
+def _with_one_column(weights: Weights, support: Support) -> Weights:
+    """Constants alone win: one column joins, so lightly that every row stays on its side."""
+    light = np.zeros(len(support))
+    light[np.argmax(support)] = weights.value / 8  # entries of a row are at most 2
+    return replace(weights, weights=light)
 
 
 def _master_solver(seconds: float, effort: float, seed: int) -> cp_model.CpSolver:
