@@ -149,8 +149,6 @@ class BoxSearch:
         self.row_base = 256 * np.arange(len(self.groups.mask), dtype=np.int64)
         root = self.whole()[0].bound[:, 0].astype(np.float64)
         self.norm = np.maximum(np.abs(root), 1.0)
-        self.leaf_int = pruned_leaves_int(game, pruned)
-        self.needed = int(needed_sides(game, pruned.grid)[question.index])
 
     def _whole_range(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         high = (self.lengths - 1).astype(np.int32)[:, None]
@@ -242,19 +240,10 @@ class BoxSearch:
             return None
         middle = (boxes.low[:, columns] + boxes.high[:, columns]) // 2
         states = np.stack([self.order[j][row] for j, row in enumerate(middle)], axis=1)
-        against = self.counterexamples(states)
+        against = counterexamples(self.game, self.pruned, self.question, states)
         if not against.any():
             return None
         return np.asarray(states[int(np.argmax(against))], dtype=np.int32)
-
-    def counterexamples(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """The exact test: in the region, the original decides the side, the pruned model not."""
-        game, question = self.game, self.question
-        leaves = game.trees.leaves(states)
-        decided = game.decided(game.original_margins_int(leaves))[:, question.index]
-        pruned = margins_int(self.leaf_int, leaves) + self.pruned.intercept_int
-        loses = game.side_int(pruned, question) < self.needed
-        return decided & loses & game.region.contains(states)
 
     def branch(self, boxes: Boxes) -> Boxes:
         """Halve every box along the feature that promises the lowest bounds of the halves."""
@@ -322,6 +311,17 @@ class BoxSearch:
                 total += np.where(rest < 0, 0.0, np.exp2(rest))
             effort[feature, columns] = total
         return np.asarray(effort.argmin(axis=0))
+
+
+def counterexamples(
+    game: Game, pruned: PrunedForest, question: Question, states: npt.NDArray[Any]
+) -> npt.NDArray[np.bool_]:
+    """The exact test: in the region, the original decides the side, the pruned model does not."""
+    leaves = game.trees.leaves(states)
+    decided = game.decided(game.original_margins_int(leaves))[:, question.index]
+    after = margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int
+    loses = game.side_int(after, question) < needed_sides(game, pruned.grid)[question.index]
+    return np.asarray(decided & loses & game.region.contains(states))
 
 
 def _orders(game: Game) -> list[IntArray]:

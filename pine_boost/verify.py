@@ -1,0 +1,378 @@
+"""Prove a certificate anew from the two models, the region and the certificate alone.
+
+In come the files (or live objects); out goes a Verification: agrees, disagrees with an input to
+replay, or says how much was covered. Uses nothing of the pruner: no rows, cuts or weights. Refuses
+files that do not belong together.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.certificate import Certificate, Status, forest_digest
+from pine_boost.correspondence import correspond, require_decisive
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.forest import FloatArray, Forest, Model, PrunedForest
+from pine_boost.inputs import schema_of
+from pine_boost.parsers import read_model
+from pine_boost.region.region import Region
+from pine_boost.region.tables import TreeCost
+from pine_boost.routing import StateTrees, route
+from pine_boost.search.box_jobs import prove_in_boxes
+from pine_boost.search.boxes import counterexamples
+from pine_boost.search.game import Game, build_game, margins_int, pruned_leaves_int
+from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
+from pine_boost.search.undecided import find_undecided
+from pine_boost.states import StateSpace, build_space
+
+# Neither the seeds nor the combination of settings of the search's two proofs.
+THIRD = Setting("cp-sat-verify", random_seed=104729, linearization_level=1)
+_MAX_BOXES = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input of the region on which the two models differ.
+
+    Attributes
+    ----------
+    question : str
+    row : float64 (n_features,)
+        A real input, categories as codes and NaN for missing, as `Region.contains` accepts it.
+    original_class, pruned_class : int
+        Class indices (score bands with thresholds).
+    native : bool
+        Whether the native libraries predicted these; otherwise they were added up here.
+    """
+
+    question: str
+    row: FloatArray
+    original_class: int
+    pruned_class: int
+    native: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """What came of proving a certificate anew.
+
+    Attributes
+    ----------
+    agrees : bool or None
+        True: every question was proved by at least one complete method and none objected. False:
+        ``counterexample`` breaks the claim. None: the budget ran out.
+    proved_twice : bool
+        Every question was proved by both methods, CP-SAT and boxes.
+    counterexample : Counterexample or None
+    proofs : tuple of Proof
+        Every method's answer to every question.
+    covered : float
+        Smallest share of the region (by number of state rows) that boxes covered in any question;
+        1.0 where every question was proved.
+    remarks : tuple of str
+        Whatever a reader should know beyond that.
+    seconds : float
+    """
+
+    agrees: bool | None
+    proved_twice: bool
+    counterexample: Counterexample | None
+    proofs: tuple[Proof, ...]
+    covered: float
+    remarks: tuple[str, ...]
+    seconds: float
+
+    def summary(self) -> str:
+        """A few readable lines."""
+        heads = {
+            True: "AGREES: the certificate was proved anew",
+            False: "DISAGREES: the certificate is wrong",
+            None: f"NOT SETTLED: the budget ran out, {self.covered:.1%} of the region is covered",
+        }
+        head = heads[self.agrees]
+        if self.agrees:
+            head += ", twice, by two methods" if self.proved_twice else ", by one method"
+        lines = [f"{head} ({self.seconds:.1f} s)."]
+        for proof in self.proofs:
+            share = "" if proof.covered in (None, 1.0) else f", {proof.covered:.1%} covered"
+            lines.append(
+                f"  {proof.question.name} by {proof.method}: {proof.answer.value} "
+                f"({proof.seconds:.2f} s{share})"
+            )
+        if self.counterexample is not None:
+            found = self.counterexample
+            by = "natively" if found.native else "by exact sums"
+            lines.append(
+                f"  input {found.row.tolist()}: class {found.original_class} before, "
+                f"{found.pruned_class} after ({by})"
+            )
+        return "\n".join([*lines, *(f"  {remark}" for remark in self.remarks)])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def verify(
+    original: Any,
+    pruned: Any,
+    region: Region | str | os.PathLike[str],
+    certificate: Certificate | str | os.PathLike[str],
+    *,
+    time_limit: float | None = None,
+    n_jobs: int = 1,
+    trust_pickle: bool = False,
+) -> Verification:
+    """Prove anew that two models predict the same class on every input of a region.
+
+    Parameters
+    ----------
+    original, pruned : model, path or bytes
+        What was pruned and what was written.
+    region : Region or path of region.json
+    certificate : Certificate or path of certificate.json
+    time_limit : float, optional
+        Seconds; without it CP-SAT runs to the end and boxes up to 20 million boxes a question.
+    n_jobs : int
+        Threads for CP-SAT; with joblib installed, processes for parts of the boxes.
+    trust_pickle : bool
+        Load pickled models; only for files you made.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    CertificateMismatch
+        A file was changed or belongs to something else; or the certificate carries no claim.
+    """
+    started = time.monotonic()
+    if time_limit is not None and not time_limit > 0:
+        raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
+    if not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
+        raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")
+    deadline = float("inf") if time_limit is None else started + time_limit
+    if not isinstance(region, Region):
+        region = Region.load(region)
+    if not isinstance(certificate, Certificate):
+        certificate = Certificate.load(Path(certificate))
+    thresholds = certificate.thresholds or None
+    before, after = (
+        model
+        if isinstance(model, Model)
+        else read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
+        for model in (original, pruned)
+    )
+    require_belonging(before.forest, after.forest, region, certificate)
+    if certificate.grid < 0:
+        return _identical(certificate, started)
+    game = build_game(
+        before.forest, region.space, region.tables, unit=certificate.unit, delta=region.delta or 0.0
+    )
+    matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
+    require_decisive(game, after.forest, matched)
+    remarks = _check_undecided(game, certificate)
+    proofs = _prove(game, matched.pruned, deadline, int(n_jobs))
+    return _conclude(game, matched.pruned, before, after, proofs, remarks, started)
+
+
+def require_belonging(
+    original: Forest, pruned: Forest, region: Region, certificate: Certificate
+) -> None:
+    """Check that models, region and certificate speak of one another, down to the last bit."""
+    if certificate.status != Status.CERTIFIED.value:
+        raise CertificateMismatch(
+            f"The certificate's status is {certificate.status}: it makes no claim to verify."
+        )
+    found = {
+        "original_digest": forest_digest(original),
+        "pruned_digest": forest_digest(pruned),
+        "region_fingerprint": region.fingerprint(),
+        "alpha": region.alpha,
+        "tau": region.tau,
+        "n_cal": region.n_cal,
+        "n_fit": region.n_fit,
+        "score": region.score_name,
+        "indifference": region.indifference,
+        "delta": region.delta,
+        "thresholds": original.decision.thresholds,
+        "trees_before": original.n_trees,
+        "leaves_before": original.n_leaves,
+        "trees_after": len(certificate.kept),
+    }
+    subject = {
+        "original_digest": "The original model is not the one",
+        "pruned_digest": "The pruned model is not the one",
+        "region_fingerprint": "The region is not the one",
+    }
+    for name, value in found.items():
+        stated = getattr(certificate, name)
+        if stated != value:
+            start = subject.get(name, f"{name} is not the value")
+            raise CertificateMismatch(
+                f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
+                "a file was changed or belongs to another run."
+            )
+    _require_region_of(original, region)
+
+
+def _require_region_of(original: Forest, region: Region) -> None:
+    """Rebuild from the original what the region claims about it."""
+    if region.cuts != original.decision.cuts or region.n_outputs != original.n_outputs:
+        raise CertificateMismatch("The region was made for a model with other decisions.")
+    rebuilt = replace(region, space=_space_of(original, region), schema=schema_of(original))
+    stored, expected = region.to_json(), rebuilt.to_json()
+    for part, words in (("space", "states"), ("schema", "columns")):
+        if stored[part] != expected[part]:
+            raise CertificateMismatch(
+                f"The {words} of the region are not those of the original model."
+            )
+    if region.with_alpha(region.alpha).tau != region.tau:
+        raise CertificateMismatch(
+            f"tau={region.tau} does not follow from the region's calibration scores and "
+            f"alpha={region.alpha}."
+        )
+    for axis, allowed in zip(region.space.axes, region.tables.allowed, strict=True):
+        if len(allowed) != axis.n_states:
+            raise CertificateMismatch("The region's allowed states do not fit its space.")
+    trees = None if region.score_tables is None else region.score_tables.trees
+    if trees is not None and trees.of_model:
+        _require_model_trees(trees, route(original, region.space))
+
+
+def _space_of(original: Forest, region: Region) -> StateSpace:
+    """The original's state space, with the further edges that the region's score brought in."""
+    base = build_space(original)
+    extra: list[Any] = []
+    for own, stored in zip(base.axes, region.space.axes, strict=False):
+        same = own.codes is not None or np.array_equal(own.edges, stored.edges)
+        extra.append(None if same else stored.edges)
+    return build_space(original, extra)
+
+
+def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
+    for name in StateTrees.__dataclass_fields__:
+        if not np.array_equal(getattr(stored.trees, name), getattr(trees, name)):
+            raise CertificateMismatch(
+                "The region's leaf costs refer to other trees than the original model's."
+            )
+
+
+def _identical(certificate: Certificate, started: float) -> Verification:
+    if certificate.original_digest != certificate.pruned_digest:
+        raise CertificateMismatch(
+            "The certificate says that the original was kept, but the two models differ."
+        )
+    remark = "Both models are the same; there is nothing to prove."
+    return Verification(True, True, None, (), 1.0, (remark,), time.monotonic() - started)
+
+
+def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
+    if certificate.undecided != game.undecided:
+        raise CertificateMismatch(
+            f"The certificate leaves out inputs within {certificate.undecided!r} of the decision; "
+            f"for these models it must be {game.undecided!r}."
+        )
+    if game.undecided == 0:
+        return ()
+    exists = find_undecided(game)
+    if certificate.undecided_exists is False and exists is True:
+        raise CertificateMismatch(
+            "The certificate says that no input of the region lies within the rounding band, but "
+            "there is one."
+        )
+    if exists is False:
+        return ("No input of the region lies within the original's rounding band.",)
+    return (
+        f"Inputs within {game.undecided:.3g} of the decision are not part of the claim: there "
+        "rounding decides the original's class.",
+    )
+
+
+def _prove(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> list[Proof]:
+    """Every question by boxes in half of the time, and by CP-SAT in what is left."""
+    now = time.monotonic()
+    half = now + (deadline - now) / 2
+    proofs = prove_in_boxes(game, pruned, _MAX_BOXES, half, n_jobs)
+    oracle = Oracle(game, n_jobs)
+    return proofs + oracle.prove(pruned, list(game.questions), THIRD, deadline)
+
+
+def _conclude(
+    game: Game,
+    pruned: PrunedForest,
+    before: Model,
+    after: Model,
+    proofs: list[Proof],
+    remarks: tuple[str, ...],
+    started: float,
+) -> Verification:
+    answers: dict[int, list[Answer]] = {question.index: [] for question in game.questions}
+    counterexample = None
+    for proof in proofs:
+        answer = proof.answer
+        if proof.states is not None:
+            states = proof.states[None]
+            if counterexamples(game, pruned, proof.question, states)[0]:
+                found = _replay(game, pruned, before, after, proof)
+                if found.original_class == found.pruned_class:
+                    remarks += (
+                        f"{proof.question.name}: the pruned model is closer to its decision than "
+                        "the proof needs, though the class is the same.",
+                    )
+                elif counterexample is None or (found.native and not counterexample.native):
+                    counterexample = found
+            else:  # never seen: a solver that names a point which the integers do not confirm
+                answer = Answer.UNKNOWN
+                remarks += (f"{proof.method} named a point that is no counterexample.",)
+        answers[proof.question.index].append(answer)
+    for question in game.questions:
+        own = answers[question.index]
+        if Answer.PROVED in own and Answer.FOUND in own:
+            remarks += (f"{question.name}: one method proved what the other refuted.",)
+    refuted = any(Answer.FOUND in own for own in answers.values())
+    proved = all(Answer.PROVED in own for own in answers.values()) and not refuted
+    agrees = False if counterexample is not None else (True if proved else None)
+    twice = proved and all(own.count(Answer.PROVED) > 1 for own in answers.values())
+    covered = 1.0 if proved else min(p.covered for p in proofs if p.covered is not None)
+    return Verification(
+        agrees, twice, counterexample, tuple(proofs), covered, remarks, time.monotonic() - started
+    )
+
+
+def _replay(
+    game: Game, pruned: PrunedForest, before: Model, after: Model, proof: Proof
+) -> Counterexample:
+    """Both classes at the found point: natively where the libraries are, else by exact sums."""
+    from pine_boost.native import predict_classes
+
+    assert proof.states is not None
+    row = game.space.representative(proof.states[None])
+    try:
+        classes: Sequence[int] = [int(predict_classes(model, row)[0]) for model in (before, after)]
+        native = True
+    except ImportError:
+        leaves = game.trees.leaves(proof.states[None])
+        sums = [
+            np.ldexp(game.original_margins_int(leaves).astype(np.float64), -game.scale),
+            np.ldexp(
+                (margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int)
+                .astype(np.float64), -pruned.grid,
+            ),
+        ]  # fmt: skip
+        classes = [_class_of(game.forest, margins[0]) for margins in sums]
+        native = False
+    return Counterexample(proof.question.name, row[0], classes[0], classes[1], native)
+
+
+def _class_of(forest: Forest, margins: FloatArray) -> int:
+    if forest.n_outputs == 1:
+        return int(sum(margins[0] > cut for cut in forest.decision.cuts))
+    return int(np.argmax(margins))
