@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pine_boost._version import __version__
 from pine_boost.errors import (
     CertificateMismatch,
+    HoldoutWarning,
     InvalidInputError,
     MalformedModelError,
     MissingDependencyError,
@@ -27,6 +28,7 @@ __all__ = [
     "CertificateMismatch",
     "Domain",
     "Evaluation",
+    "HoldoutWarning",
     "InvalidInputError",
     "MalformedModelError",
     "MissingDependencyError",

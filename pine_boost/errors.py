@@ -34,3 +34,7 @@ class CertificateMismatch(PineBoostError, ValueError):
 
 class MissingDependencyError(PineBoostError, ImportError):
     """An optional library is needed for this call and is not installed."""
+
+
+class HoldoutWarning(UserWarning):
+    """Rows that must be unseen were evidently, or may have been, used before."""

@@ -10,7 +10,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from pine_boost.certificate import (
     forest_digest,
     library_versions,
 )
-from pine_boost.errors import InvalidInputError, PineBoostError
+from pine_boost.errors import HoldoutWarning, InvalidInputError, PineBoostError
 from pine_boost.exporters import export
 from pine_boost.forest import Model
 from pine_boost.inputs import schema_of, to_matrix
@@ -176,6 +176,7 @@ def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, 
         f"No X_cal was given: X_fit was split into {n_fit} rows to fit the score and "
         f"{n_rows - n_fit} to calibrate. The guarantee holds only if the model was not trained "
         "on these rows.",
+        HoldoutWarning,
         stacklevel=3,
     )
     return take_rows(X_fit, np.sort(order[:n_fit])), take_rows(X_fit, np.sort(order[n_fit:]))
@@ -212,7 +213,8 @@ def conclude(
         weights=weights,
         original=parsed,
         pruned=pruned_model,
-        search=found,
+        search=replace(found, memory=None),
+        points=np.zeros((0, 0), np.int32) if found.memory is None else found.memory.pool.states,
     )
 
 

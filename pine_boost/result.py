@@ -9,19 +9,25 @@ from __future__ import annotations
 import html
 import os
 import pickle
+import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.certificate import Certificate
 from pine_boost.errors import InvalidInputError
 from pine_boost.forest import FloatArray, IntArray, Model
 from pine_boost.native import predict_classes
 from pine_boost.region.region import Coverage, Region
+from pine_boost.region.storage import canonical
 from pine_boost.search.loop import SearchResult
+
+MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,8 @@ class PruneResult:
     original, pruned : Model
         Both models as parsed.
     search : SearchResult
+    points : int32 (n_points, n_features)
+        States of the rows that the search went through: X_fit and the boundary.
     """
 
     model: Any
@@ -74,6 +82,7 @@ class PruneResult:
     original: Model = field(repr=False)
     pruned: Model = field(repr=False)
     search: SearchResult = field(repr=False)
+    points: npt.NDArray[np.int32] = field(repr=False)
 
     @property
     def status(self) -> str:
@@ -167,37 +176,80 @@ class PruneResult:
 
         return to_treelite(self.pruned)
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
+    def save(self, folder: str | os.PathLike[str], X: Any = None) -> Path:
         """Write the native model, certificate.json, region.json and report.html to a folder.
 
-        Every file is written under a temporary name and renamed, the certificate last, so that a
-        folder with a certificate is complete.
+        A new folder appears complete or not at all; in an existing one every file is replaced in
+        one step, the certificate last, so that a folder with a certificate is complete.
+
+        Parameters
+        ----------
+        folder : path
+        X : table, optional
+            Rows on which the report measures coverage and speed; without it the rows are made
+            from the points of the search, and no coverage is shown.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        name, contents = self.model_file()
-        write_file(folder / name, contents)
-        self.region.save(folder / "region.json")
         from pine_boost.report import render_report
 
-        write_file(folder / "report.html", render_report(self).encode())
-        write_file(folder / "certificate.json", self.certificate.to_json().encode())
-        return folder
+        name, contents = self.model_file()
+        files = {
+            name: contents,
+            "region.json": canonical(self.region.to_json()).encode(),
+            "report.html": render_report(self, X).encode(),
+            "certificate.json": self.certificate.to_json().encode(),
+        }
+        return write_folder(Path(folder), files, last="certificate.json")
 
     def model_file(self) -> tuple[str, bytes]:
         """Name and contents of the native model file."""
-        library = self.original.forest.library
-        if isinstance(self.model, (bytes, bytearray)):
-            text = self.model[:1] == b"{" and self.model[1:2] in b'"\n '
-            suffix = "txt" if library == "lightgbm" else ("json" if text else "ubj")
-            return f"model.{suffix}", bytes(self.model)
-        if library == "xgboost":
-            booster = self.model.get_booster() if hasattr(self.model, "get_booster") else self.model
-            return "model.json", bytes(booster.save_raw(raw_format="json"))
-        if library == "lightgbm":
-            booster = getattr(self.model, "booster_", self.model)
-            return "model.txt", booster.model_to_string(num_iteration=-1).encode()
-        return "model.pkl", pickle.dumps(self.model)
+        return model_file(self.model, self.original.forest.library)
+
+
+def model_file(native: Any, library: str) -> tuple[str, bytes]:
+    """Name and contents of the file of a native model; bytes are taken as they are."""
+    if isinstance(native, (bytes, bytearray)):
+        text = native[:1] == b"{" and native[1:2] in b'"\n '
+        suffix = "txt" if library == "lightgbm" else ("json" if text else "ubj")
+        return f"model.{suffix}", bytes(native)
+    if library == "xgboost":
+        booster = native.get_booster() if hasattr(native, "get_booster") else native
+        return "model.json", bytes(booster.save_raw(raw_format="json"))
+    if library == "lightgbm":
+        booster = getattr(native, "booster_", native)
+        return "model.txt", booster.model_to_string(num_iteration=-1).encode()
+    return "model.pkl", pickle.dumps(native)
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], last: str | None = None) -> Path:
+    """Write files so that a new folder appears complete, and an old one never looks complete.
+
+    In an existing folder the file ``last`` is removed first and written last; model files of
+    another format that an earlier run left are removed.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            temporary.chmod(0o755)
+            for name, contents in files.items():
+                write_file(temporary / name, contents)
+            os.rename(temporary, folder)
+            return folder
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    if last is not None:
+        (folder / last).unlink(missing_ok=True)
+    if any(name.startswith("model.") for name in files):
+        for suffix in MODEL_SUFFIXES:
+            if f"model.{suffix}" not in files:
+                (folder / f"model.{suffix}").unlink(missing_ok=True)
+    for name in sorted(files, key=lambda name: name == last):
+        write_file(folder / name, files[name])
+    return folder
 
 
 def write_file(path: Path, contents: bytes) -> None:
@@ -208,6 +260,7 @@ def write_file(path: Path, contents: bytes) -> None:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner reads
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.holdout import warn_of_overlap
 from pine_boost.inputs import InputSchema, schema_of, to_matrix
 from pine_boost.region import storage
 from pine_boost.region.coarse import chunked_contains
@@ -300,7 +301,7 @@ def fit_region(
             forest.decision.cuts, forest.n_outputs,
         )  # fmt: skip
     fit, cal = (_read_rows(X, schema, name) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    _warn_of_overlap(fit, cal)
+    warn_of_overlap(fit, cal)
     fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state)
     space = fitted.space
     tables = compile_domain(domain, space, schema)
@@ -353,27 +354,6 @@ def _read_rows(X: Any, schema: InputSchema, name: str) -> FloatArray:
             "fewer than two."
         )
     return matrix
-
-
-def _warn_of_overlap(fit: FloatArray, cal: FloatArray) -> None:
-    """Warn when X_cal repeats rows of X_fit more often than X_fit repeats its own.
-
-    For exchangeable rows both shares have the same expectation, however coarse the features are.
-    """
-    both = np.ascontiguousarray(np.vstack([fit, cal]) + 0.0)
-    both[np.isnan(both)] = np.nan  # one bit pattern
-    rows = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).ravel()
-    _, label = np.unique(rows, return_inverse=True)
-    count_fit = np.bincount(label[: len(fit)], minlength=int(label.max()) + 1)
-    own = float(np.mean(count_fit[label[: len(fit)]] > 1))
-    shared = float(np.mean(count_fit[label[len(fit) :]] > 0))
-    if shared > own + 0.1 + 2 / np.sqrt(len(cal)):
-        warnings.warn(
-            f"{shared:.0%} of the rows of X_cal also occur in X_fit ({own:.0%} would be expected): "
-            "calibrating on rows that the model or the score has seen breaks the guarantee. Use "
-            "rows that were held out.",
-            stacklevel=3,
-        )
 
 
 def _forest_of(model: Any) -> Forest:
