@@ -19,10 +19,10 @@ def _all_rows(problem: Problem) -> np.ndarray:
 
 
 def _winning(problem: Problem) -> list[frozenset[int]]:
-    """Every winning support, by a linear program each; the game must be clear."""
+    """Every winning support of at least one column; the game must be clear."""
     rows, free, strict = game_rows(problem.game, _all_rows(problem))
     winning = []
-    for size in range(problem.game.n_units + 1):
+    for size in range(1, problem.game.n_units + 1):
         for support in combinations(range(problem.game.n_units), size):
             value = game_value(rows[:, support], free, strict)
             assert not NOTHING < value < CLEAR
@@ -49,7 +49,7 @@ def test_cuts_supports_and_bounds(seed: int) -> None:
     pool = RowPool(problem.game)
     pool.add(_all_rows(problem))
     pruner = Pruner(pool)
-    pruner.find_essential()
+    pruner.find_essential(np.ones(n_columns, dtype=bool))
     essential = frozenset.intersection(*winning)
     assert {cut for cut in pruner.cuts if len(cut) == 1} == {frozenset([c]) for c in essential}
     for order in (None, 1, 2):
@@ -64,13 +64,13 @@ def test_cuts_supports_and_bounds(seed: int) -> None:
         proposal = pruner.hitting_set(n_columns, 10.0, 10.0)
         assert isinstance(proposal, np.ndarray)
         bound = pruner.lower_bound(10.0, 10.0)
-        assert bound <= max(smallest, 1)
+        assert bound <= smallest
         proposal = pruner.hitting_set(bound, 10.0, 10.0)
         assert isinstance(proposal, np.ndarray)
         if pruner.solve(proposal) is not None:
             break
         pruner.strengthen(proposal, round_number)
-    assert np.count_nonzero(proposal) == smallest or smallest == 0
+    assert np.count_nonzero(proposal) == smallest
     if smallest > 1:
         assert pruner.hitting_set(smallest - 1, 10.0, 10.0) is None
     for cut in pruner.cuts:
@@ -138,3 +138,20 @@ def test_rows_are_those_of_decided_points_once() -> None:
     assert np.array_equal(
         np.unique(own.round(9) + 0.0, axis=0), np.unique(rows.round(9) + 0.0, axis=0)
     )
+
+
+def test_one_class_needs_one_tree() -> None:
+    """Where a constant would do, one tree is kept: native libraries do not predict without."""
+    problem = small_problem(17, XGBOOST, score=None, leaf_grid=None)
+    game = problem.game
+    decided = game.decided(game.original_margins_int(game.trees.leaves(problem.everything)))
+    pool = RowPool(game)
+    pool.add(problem.everything[decided[:, 0]])
+    pruner = Pruner(pool)
+    for weights in (pruner.lightest(), pruner.eliminate()):
+        assert weights is not None
+        assert np.count_nonzero(weights.weights) == 1
+        sides = pool.program.rows @ weights.weights + pool.program.free_rows @ weights.free
+        assert sides.min() > 0
+    assert pruner.solve(np.zeros(game.n_units, dtype=bool)) is None
+    assert pruner.lower_bound(1.0, 1.0) == 1

@@ -1,0 +1,313 @@
+"""The whole search on games small enough to enumerate: optimal, certified, and anytime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pine_boost.forest import Decision
+from pine_boost.search import loop
+from pine_boost.search.game import build_game
+from pine_boost.search.loop import SearchResult, Step, search
+from pine_boost.search.oracle import Answer, Setting
+from tests.bruteforce import Problem, keeps_all, minimum_columns, small_problem
+from tests.forests import MANNERS, XGBOOST, Manner
+
+SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
+
+
+def _all_rows(problem: Problem) -> np.ndarray:
+    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    return np.unique(states, axis=0)
+
+
+def _check(problem: Problem, result: SearchResult) -> None:
+    """What holds of every result, whenever the search stopped."""
+    assert 1 <= result.lower_bound <= result.n_kept <= problem.game.n_units
+    if result.pruned is None:
+        assert result.n_kept == problem.game.n_units
+        assert result.proofs == ()
+        return
+    assert keeps_all(problem, result.pruned)
+    assert len(np.unique(problem.game.unit[result.pruned.kept])) == result.n_kept
+    # every question was proved by two different methods
+    methods: dict[str, set[str]] = {}
+    for proof in result.proofs:
+        assert proof.answer is Answer.PROVED
+        methods.setdefault(proof.question.name, set()).add(proof.method)
+    assert set(methods) == {question.name for question in problem.game.questions}
+    assert all(len(used) >= 2 for used in methods.values())
+
+
+@settings(derandomize=True, deadline=None, max_examples=24)
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(MANNERS),
+    st.sampled_from([(1, 6), (1, 7), (3, 12), (3, 15)]),
+    st.sampled_from(SCORES),
+    st.booleans(),
+    st.sampled_from([None, 3, 8]),
+)
+def test_optimum_is_the_brute_force_minimum(
+    seed: int,
+    manner: Manner,
+    outputs: tuple[int, int],
+    score: str | None,
+    with_domain: bool,
+    leaf_grid: int | None,
+) -> None:
+    problem = small_problem(
+        seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score,
+        with_domain=with_domain, leaf_grid=leaf_grid,
+    )  # fmt: skip
+    result = search(problem.game, problem.fit_states)
+    _check(problem, result)
+    smallest = minimum_columns(problem.game, _all_rows(problem))
+    if smallest is not None:
+        assert result.lower_bound <= smallest <= result.n_kept
+        if result.stopped == "optimal":
+            assert result.n_kept == smallest
+
+
+@pytest.mark.parametrize("unit", ["round", "tree"])
+@pytest.mark.parametrize("score", SCORES)
+def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None:
+    """Without ties to keep, every small game ends optimal, and some are really pruned."""
+    n_pruned = 0
+    for seed in range(4):
+        n_outputs = 3 if unit == "tree" else 1
+        problem = small_problem(
+            seed, MANNERS[seed], n_outputs=n_outputs, n_trees=6, score=score, unit=unit,
+            leaf_grid=None,
+        )  # fmt: skip
+        result = search(problem.game, problem.fit_states)
+        _check(problem, result)
+        assert result.stopped == "optimal"
+        smallest = minimum_columns(problem.game, _all_rows(problem))
+        assert smallest in (None, result.n_kept)
+        n_pruned += result.n_kept < problem.game.n_units
+    assert n_pruned > 0
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_ties_are_kept(votes: bool) -> None:
+    """Coarse leaves tie everywhere; the pruned model gives the same winner of every tie."""
+    n_pruned = 0
+    for seed in range(6):
+        problem = small_problem(
+            seed, MANNERS[seed % 4], n_outputs=2 if votes else 1, votes=votes, n_trees=7,
+            leaf_grid=0, score=SCORES[seed % 4],
+        )  # fmt: skip
+        result = search(problem.game, problem.fit_states)
+        _check(problem, result)
+        n_pruned += result.pruned is not None
+    assert n_pruned > 0
+
+
+def test_l1_is_certified_too() -> None:
+    for seed in range(4):
+        problem = small_problem(seed, MANNERS[seed], score=SCORES[seed], leaf_grid=None, n_trees=9)
+        result = search(problem.game, problem.fit_states, objective="l1")
+        _check(problem, result)
+        exact = search(problem.game, problem.fit_states)
+        assert exact.n_kept <= result.n_kept
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
+    """Smaller alpha, larger tau; the last one is the whole space (alpha = 0)."""
+    problem = small_problem(
+        seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6
+    )
+    game = problem.game
+    assert game.region.score is not None
+    scores = np.sort(game.region.score.score(problem.everything))
+    taus = [int(scores[int(share * (len(scores) - 1))]) for share in (0.02, 0.2, 0.5, 0.9)]
+    sizes = []
+    memory = None
+    for tau in [*taus, None]:
+        score = game.region.score if tau is not None else None
+        region = replace(game.region, tau=tau, score=score)
+        larger = replace(game, region=region)
+        current = replace(problem, game=larger, inside=region.contains(problem.everything))
+        result = search(larger, problem.fit_states)
+        _check(current, result)
+        assert result.stopped == "optimal"
+        # going on from the smaller region gives the same size
+        continued = search(larger, problem.fit_states, memory=memory)
+        _check(current, continued)
+        assert continued.n_kept == result.n_kept
+        memory = continued.memory
+        sizes.append(result.n_kept)
+    assert sizes == sorted(sizes)
+
+
+def _bands(seed: int, cuts: tuple[float, ...]) -> Problem:
+    problem = small_problem(seed, XGBOOST, score="chow-liu", leaf_grid=None, n_trees=8)
+    thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in cuts)
+    decision = Decision(cuts, guard=1e-5, thresholds=thresholds)
+    forest = replace(problem.game.forest, decision=decision)
+    game = build_game(forest, problem.game.space, problem.game.region)
+    return replace(problem, game=game)
+
+
+@pytest.mark.parametrize("cuts", [(-0.85,), (1.2,), (-0.7, 0.9), (-1.0, 0.05, 1.1)])
+def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
+    n_pruned = 0
+    for seed in range(5):
+        problem = _bands(seed, cuts)
+        result = search(problem.game, problem.fit_states)
+        _check(problem, result)
+        smallest = minimum_columns(problem.game, _all_rows(problem))
+        if smallest is not None and result.stopped == "optimal":
+            assert result.n_kept == smallest
+        n_pruned += result.pruned is not None
+    assert n_pruned > 0
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_interrupted_at_any_step(n_outputs: int) -> None:
+    problem = small_problem(
+        17, XGBOOST, n_outputs=n_outputs, n_trees=8 * n_outputs, leaf_grid=None, score="chow-liu"
+    )
+    phases: list[str] = []
+    full = search(problem.game, problem.fit_states, callback=lambda step: phases.append(step.phase))
+    assert full.pruned is not None
+    assert {"walks", "rows", "climb", "certified", "exact"} <= set(phases)
+    sizes = set()
+    for stop_at in range(1, len(phases) + 1):
+
+        def interrupt(step: Step, last: int = stop_at) -> None:
+            if step.step == last:
+                raise KeyboardInterrupt
+
+        result = search(problem.game, problem.fit_states, callback=interrupt)
+        _check(problem, result)
+        assert result.stopped in ("interrupted", "optimal")
+        if result.stopped == "optimal":
+            assert result.n_kept == full.n_kept
+        sizes.add(result.n_kept)
+        if phases[stop_at - 1] == "walks":
+            assert result.pruned is None
+    assert {problem.game.n_units, full.n_kept} <= sizes
+
+
+@pytest.mark.parametrize("time_limit", [1e-9, 1e-3, 0.01, 0.03, 0.1])
+def test_out_of_time(time_limit: float) -> None:
+    for seed in range(2):
+        problem = small_problem(seed, XGBOOST, n_outputs=3, n_trees=21, leaf_grid=None)
+        result = search(problem.game, problem.fit_states, time_limit=time_limit)
+        _check(problem, result)
+        if time_limit < 1e-6:
+            assert result.pruned is None
+            assert result.stopped == "time"
+
+
+def test_steps_are_told_in_order() -> None:
+    problem = small_problem(17, XGBOOST, leaf_grid=None)
+    steps: list[Step] = []
+    result = search(problem.game, problem.fit_states, callback=steps.append)
+    assert [step.step for step in steps] == list(range(1, len(steps) + 1))
+    for before, after in zip(steps, steps[1:]):  # noqa: B905, RUF007 - neighbours
+        assert after.trees <= before.trees
+        assert after.rows >= before.rows
+        assert after.seconds >= before.seconds
+        assert after.lower_bound <= after.trees
+    assert steps[-1].trees == result.n_kept
+
+
+def _comparable(result: SearchResult) -> tuple[Any, ...]:
+    pruned = result.pruned
+    model = None
+    if pruned is not None:
+        model = (
+            pruned.kept.tobytes(), pruned.value_int.tobytes(), pruned.grid,
+            pruned.intercept_int.tobytes(), pruned.weights.tobytes(),
+        )  # fmt: skip
+    proofs = [(p.question, p.method, p.answer) for p in result.proofs]
+    return (
+        model, proofs, result.n_kept, result.lower_bound, result.rounds, result.rows,
+        result.stopped,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
+    problem = small_problem(5, XGBOOST, n_outputs=n_outputs, n_trees=9, leaf_grid=None)
+    first = search(problem.game, problem.fit_states, seed=3)
+    again = search(problem.game, problem.fit_states, seed=3)
+    parallel = search(problem.game, problem.fit_states, seed=3, n_jobs=2)
+    assert _comparable(first) == _comparable(again) == _comparable(parallel)
+    other = search(problem.game, problem.fit_states, seed=4)
+    assert other.n_kept == first.n_kept  # both optimal
+
+
+SETTINGS = (
+    Setting("linear", linearization_level=1),
+    Setting("very linear", random_seed=3, linearization_level=2),
+    Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
+    Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
+    Setting("other seed", random_seed=2**30),
+    Setting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
+)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> None:
+    """The last input that distinguishes two supports lies exactly on the region's edge.
+
+    The optimum with that input is larger than without it, so a solver that misses it would
+    certify a smaller model; walks and climbs are switched off, so that only the solver can see it.
+    """
+    monkeypatch.setattr(loop, "FIRST", setting)
+    monkeypatch.setattr(loop, "SECOND", replace(setting, name="again", random_seed=99))
+    monkeypatch.setattr(loop.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
+    monkeypatch.setattr(loop._Run, "walk_from", lambda self, starts: 0)
+    n_canaries = 0
+    for problem, with_it in _canaries():
+        result = search(problem.game, problem.fit_states)
+        _check(problem, result)
+        assert result.n_kept >= with_it
+        n_canaries += 1
+    assert n_canaries >= 3
+
+
+_CANARIES: list[tuple[Problem, int]] = []
+
+
+def _canaries() -> list[tuple[Problem, int]]:
+    """Games whose minimum grows when tau takes in one more input; that input is the canary."""
+    if _CANARIES:
+        return _CANARIES
+    for seed in range(30):
+        problem = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3)
+        game = problem.game
+        assert game.region.score is not None
+        scores = game.region.score.score(problem.everything)
+        values, counts = np.unique(
+            scores[game.region.permits(problem.everything)], return_counts=True
+        )
+        before = None
+        for tau, count in zip(values.tolist(), counts.tolist(), strict=True):
+            region = replace(game.region, tau=int(tau))
+            current = replace(
+                problem,
+                game=replace(game, region=region),
+                inside=problem.inside | (scores <= tau),
+            )
+            current = replace(current, inside=region.contains(problem.everything))
+            size = minimum_columns(current.game, _all_rows(current))
+            if None not in (before, size) and count == 1 and size > before:  # type: ignore[operator]
+                _CANARIES.append((current, size))  # type: ignore[arg-type]
+                break
+            before = size
+            if len(_CANARIES) >= 4 or tau > values[len(values) // 3]:
+                break
+        if len(_CANARIES) >= 4:
+            break
+    return _CANARIES
