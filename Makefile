@@ -9,6 +9,7 @@ BIN := $(abspath $(VENV))/bin
 # one thread per library call: pytest-xdist already uses the cores
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test lint types pytest docs serve-docs clean
 
