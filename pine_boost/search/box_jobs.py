@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
-from pine_boost.search.boxes import METHOD, Boxes, BoxSearch
+from pine_boost.search.boxes import METHOD, BoxSearch, Range
 from pine_boost.search.game import Game, Question
 from pine_boost.search.oracle import Answer, Proof
 
 _ALONE = 20_000  # boxes of a question before it is worth other processes
 _PARTS = 8  # per process, because parts differ in size
 
-_Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 _Part = tuple[Game, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArray[np.int32], int]
-_Outcome = tuple[Answer, Any, list[_Range]]
+_Outcome = tuple[Answer, Any, list[Range]]
 
 
 def prove_in_boxes(
@@ -49,14 +48,14 @@ def _prove_question(
     started = time.monotonic()
     search = BoxSearch(game, pruned, question)
     first = min(max_boxes, _ALONE) if n_jobs > 1 else max_boxes
-    answer, states, left = search.run(search.whole(), first, deadline)
+    answer, states, boxes = search.run(search.whole(), first, deadline)
+    left = [part.range for part in boxes]
     if answer is Answer.UNKNOWN and first < max_boxes and time.monotonic() < deadline:
         parts = _split(left, n_jobs * _PARTS)
         budget = (max_boxes - search.n_boxes) // len(parts)
-        ranges = [(part.low, part.high) for part in parts]
-        results = _run_parts(game, pruned, question, ranges, budget, deadline, n_jobs)
+        results = _run_parts(game, pruned, question, parts, budget, deadline, n_jobs)
         found = [states for answer, states, _ in results if answer is Answer.FOUND]
-        left = [Boxes(low, high, low, low) for _, _, rest in results for low, high in rest]
+        left = [part for _, _, rest in results for part in rest]
         answer, states = Answer.PROVED, None
         if found:
             answer, states = Answer.FOUND, found[0]
@@ -66,24 +65,18 @@ def _prove_question(
     return Proof(question, METHOD, answer, time.monotonic() - started, states, covered)
 
 
-def _split(boxes: list[Boxes], n_parts: int) -> list[Boxes]:
+def _split(ranges: list[Range], n_parts: int) -> list[Range]:
     """Deal boxes out like cards: neighbours on the stack are alike."""
-    columns = [(index, column) for index, part in enumerate(boxes) for column in range(len(part))]
-    parts = []
-    for start in range(min(n_parts, len(columns))):
-        mine = columns[start::n_parts]
-        chosen = [boxes[index].take([column]) for index, column in mine]
-        low, high = (np.concatenate([getattr(b, name) for b in chosen], axis=1)
-                     for name in ("low", "high"))  # fmt: skip
-        parts.append(Boxes(low, high, low, low))
-    return parts
+    low, high = (np.concatenate([part[side] for part in ranges], axis=1) for side in (0, 1))
+    n_parts = min(n_parts, low.shape[1])
+    return [(low[:, start::n_parts], high[:, start::n_parts]) for start in range(n_parts)]
 
 
 def _run_parts(
     game: Game,
     pruned: PrunedForest,
     question: Question,
-    ranges: list[_Range],
+    ranges: list[Range],
     budget: int,
     deadline: float,
     n_jobs: int,
@@ -106,4 +99,4 @@ def _run_part(part: _Part, deadline: float) -> _Outcome:
     game, pruned, question, low, high, budget = part
     search = BoxSearch(game, pruned, question)
     answer, states, left = search.run([search.boxes(low, high)], budget, deadline)
-    return answer, states, [(boxes.low, boxes.high) for boxes in left]
+    return answer, states, [boxes.range for boxes in left]

@@ -36,6 +36,9 @@ _GROUP_LIMIT = 64
 _STEEPNESS = 8.0  # how strongly a lower bound of one child makes up for the other
 
 
+Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
 @dataclass(frozen=True, eq=False)
 class Boxes:
     """Boxes side by side: one column each.
@@ -57,6 +60,11 @@ class Boxes:
 
     def __len__(self) -> int:
         return int(self.low.shape[1])
+
+    @property
+    def range(self) -> Range:
+        """``low`` and ``high``."""
+        return self.low, self.high
 
     def take(self, columns: Any) -> Boxes:
         """Some of the boxes."""
@@ -100,7 +108,7 @@ def prove_boxes(
     started = time.monotonic()
     search = BoxSearch(game, pruned, question)
     answer, states, left = search.run(search.whole(), max_boxes, deadline)
-    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.volume(left)
+    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.volume([part.range for part in left])
     seconds = time.monotonic() - started
     return Proof(question, METHOD, answer, seconds, states, covered)
 
@@ -150,7 +158,7 @@ class BoxSearch:
         root = self.whole()[0].bound[:, 0].astype(np.float64)
         self.norm = np.maximum(np.abs(root), 1.0)
 
-    def _whole_range(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def _whole_range(self) -> Range:
         high = (self.lengths - 1).astype(np.int32)[:, None]
         return np.zeros_like(high), high
 
@@ -187,11 +195,11 @@ class BoxSearch:
         last = level * n_positions + high - (1 << level) + 1
         return np.asarray(table[:, first] | table[:, last])
 
-    def volume(self, boxes: list[Boxes]) -> float:
-        """Share of all state rows that lie in some boxes."""
+    def volume(self, ranges: list[Range]) -> float:
+        """Share of all state rows that lie in some disjoint boxes."""
         share = 0.0
-        for part in boxes:
-            width = (part.high - part.low + 1) / self.lengths[:, None]
+        for low, high in ranges:
+            width = (high - low + 1) / self.lengths[:, None]
             share += float(width.prod(axis=0).sum())
         return min(1.0, share)
 
