@@ -4,7 +4,7 @@ In come a parsed model, labelled rows and a size; out go the rounds that a rule 
 original weights. Own short implementations from the papers; ties go to the earlier round.
 
 IC: Lu, Wu, Zhu, Bongard 2010. DREP: Li, Yu, Zhou 2012. MDEP: Guo et al. 2018. The three top-K
-heuristics are those of the PINE paper's appendix. A round votes for the class its own leaves favour.
+heuristics are those of the PINE paper's appendix. A round votes for the class its leaves favour.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def classes_of(margins: FloatArray) -> IntArray:
     """Class by margin: the sign for one output, the largest for several."""
     if margins.shape[-1] == 1:
         return (margins[..., 0] > 0).astype(np.int64)
-    return np.argmax(margins, axis=-1)
+    return np.asarray(np.argmax(margins, axis=-1), dtype=np.int64)
 
 
 def rounds_of(forest: Forest, X: Any) -> Rounds:
@@ -146,8 +146,8 @@ def split_gains(native: Any, forest: Forest) -> tuple[FloatArray, FloatArray]:
     rounds = np.unique(forest.tree_round, return_inverse=True)[1][splits["Tree"].to_numpy()]
     n_rounds = len(np.unique(forest.tree_round))
     return (
-        np.bincount(rounds, gain, n_rounds),
-        np.bincount(rounds, gain * importance, n_rounds),
+        np.bincount(rounds, gain, n_rounds).astype(np.float64),
+        np.bincount(rounds, gain * importance, n_rounds).astype(np.float64),
     )
 
 

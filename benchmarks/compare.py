@@ -1,4 +1,4 @@
-"""Baselines at the sizes that ours reached: python -m benchmarks.compare
+"""Baselines at the sizes that ours reached (python -m benchmarks.compare).
 
 In comes a results file of benchmarks.paper (how many rounds were kept in every cell); out goes one
 line per cell and rule with fidelity, fidelity in our region and accuracy. XGBoost, L0, Chow-Liu.
@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks import data
 from benchmarks.baselines import orders_of, rounds_of
 from benchmarks.cells import alpha_of, percent, train
+from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options
 from benchmarks.runner import Job, read_rows, run_jobs
 
@@ -105,6 +106,8 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [row for row in read_rows(options.results) if row["dataset"] in options.datasets]
     if not rows:
         parser.error(f"{options.results} holds no cells; run python -m benchmarks.paper first.")
+    if arguments is None:
+        record_run(options.out.parent)
     jobs = [Job(sizes.key, sizes) for sizes in sizes_of(rows, options.data)]
     failures = run_jobs(compare, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=options.jobs)
     return 1 if failures else 0

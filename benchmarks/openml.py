@@ -1,4 +1,4 @@
-"""Fetch what OpenML has of the twelve data sets: python -m benchmarks.openml --out FOLDER
+"""Fetch what OpenML has of the twelve data sets (python -m benchmarks.openml --out FOLDER).
 
 In comes a folder; out go CSV files as `benchmarks.data` reads them (label last, whole numbers).
 Needs a network, is never called by tests, and refuses a table whose shape is not the paper's.

@@ -1,4 +1,4 @@
-"""The paper's experiments: python -m benchmarks.paper --out results.csv
+"""The paper's experiments (python -m benchmarks.paper --out results.csv).
 
 In come data sets, seeds, alphas and model sizes; out goes one CSV line per cell. A finished cell is
 not run again; rows whose proof ran out of time say NOT_CERTIFIED.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.cells import COLUMNS, FAITHFUL, KEY_COLUMNS, MODELS, Cell, run_cell
+from benchmarks.machine import record_run
 from benchmarks.runner import Job, run_jobs
 
 ALPHAS = (FAITHFUL, "0.05", "0.1", "0.2", "0.4", "0.6", "0.8")
@@ -96,6 +97,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = format_parser()
     options = parser.parse_args(arguments)
     check(options, parser)
+    if arguments is None:
+        record_run(options.out.parent)
     jobs = [Job(cell.key, cell) for cell in cells_of(options)]
     failures = run_jobs(
         run_cell, jobs, options.out, COLUMNS, KEY_COLUMNS,

@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TextIO
 
+from pine_boost.errors import PineBoostError
+
 Row = Mapping[str, Any]
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -128,7 +130,7 @@ def _attempt(
     try:
         return function(cell), ""
     except Exception as error:
-        if not isinstance(error, MemoryError):
+        if not isinstance(error, (MemoryError, PineBoostError)):  # these two explain themselves
             traceback.print_exc()
         return None, f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
@@ -172,9 +174,7 @@ def _run_in_processes(
 
     def start() -> None:
         ours, theirs = context.Pipe()
-        process = context.Process(
-            target=_work, args=(theirs, function, memory_limit), daemon=True
-        )
+        process = context.Process(target=_work, args=(theirs, function, memory_limit), daemon=True)
         process.start()
         theirs.close()
         hand_over(_Worker(process, ours, waiting[-1], 0.0))

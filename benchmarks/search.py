@@ -1,4 +1,4 @@
-"""The search's figures against a prototype and what issue 4 asks: python -m benchmarks.search
+"""The search's figures against a prototype and what issue 4 asks (python -m benchmarks.search).
 
 In come the data sets; out goes one table on standard output (and a CSV with --out). Seed 0,
 XGBoost, 30 trees of depth 2, the prototype's protocol. Judges every cell, hides none.
@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.cells import alpha_of, percent, train, warm_up
+from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
 from benchmarks.published import (
     MULTICLASS_SECONDS,
@@ -129,6 +130,8 @@ def main(arguments: list[str] | None = None) -> int:
     for word in options.datasets:
         if word not in NAMES:
             parser.error(f"--datasets {word}: accepted are {', '.join(NAMES)}")
+    if arguments is None and options.out:
+        record_run(options.out.parent)
     warm_up()
     print(HEADER, flush=True)
     rows = []

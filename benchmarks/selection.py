@@ -1,4 +1,4 @@
-"""Choosing alpha on held-out rows: python -m benchmarks.selection
+"""Choosing alpha on held-out rows (python -m benchmarks.selection).
 
 In come data sets; out goes one line per data set, seed and candidate alpha with the mismatches on
 the selection rows (48/16/16/20 split of the paper's appendix). The rules are applied in tables.py.
@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks import data
 from benchmarks.cells import percent, train, warm_up
 from benchmarks.compare import RESULTS
+from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data
 from benchmarks.runner import Job, run_jobs
 
@@ -99,6 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     add_run_options(parser)
     options = parser.parse_args(arguments)
     check_data(options, parser)
+    if arguments is None:
+        record_run(options.out.parent)
     grid = product(range(options.seeds), options.datasets, CANDIDATES)
     jobs = [
         Job(

@@ -1,4 +1,4 @@
-"""Inference before and after pruning: python -m benchmarks.serving
+"""Inference before and after pruning (python -m benchmarks.serving).
 
 In come data sets and libraries; out go rows per second, file size and memory for the native call,
 Treelite's gtil and tl2cgen, in batches of 1, 100 and 100 000. One thread; the call as a server
@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import data
 from benchmarks.compare import RESULTS
 from benchmarks.large import MODELS, train_default
+from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
 from benchmarks.runner import append_rows
 from benchmarks.throughput import (
@@ -57,10 +58,10 @@ def run_serving(dataset: str, model_name: str, options: argparse.Namespace) -> l
     from pine_boost import prune_booster
 
     table = data.load(dataset, options.data, "raw", True)
-    parts = data.split(table, 0)
+    parts = data.split(table, 0, selection=True)  # as in large.py
     before = train_default(model_name, options.trees, 0, parts.X_fit, parts.y_fit)
     result = prune_booster(
-        before, parts.X_fit, parts.X_cal, alpha=options.alpha, indifference=options.indifference,
+        before, parts.X_sel, parts.X_cal, alpha=options.alpha, indifference=options.indifference,
         domain=table.domain(), time_limit=options.time_limit,
     )  # fmt: skip
     after = result.model
@@ -127,6 +128,8 @@ def main(arguments: list[str] | None = None) -> int:
     for word in options.models:
         if word not in MODELS:
             parser.error(f"--models {word}: accepted are {', '.join(MODELS)}")
+    if arguments is None:
+        record_run(options.out.parent)
     print(HEADER, flush=True)
     rows = []
     for dataset in options.datasets:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Predict = Callable[[npt.NDArray[Any]], Any]
+MEASURE_SECONDS = 0.5
 
 
 def model_bytes(model: Any) -> bytes:
@@ -76,11 +77,11 @@ def input_type(model: Any) -> Any:
     return np.float32 if hasattr(model, "get_booster") else np.float64
 
 
-def rows_per_second(predict: Predict, X: npt.NDArray[Any], *, seconds: float = 0.5) -> float:
+def rows_per_second(predict: Predict, X: npt.NDArray[Any]) -> float:
     """Best of repeated calls within a time budget (at least three calls)."""
     predict(X)
     best, spent, calls = np.inf, 0.0, 0
-    while calls < 3 or spent < seconds:
+    while calls < 3 or spent < MEASURE_SECONDS:
         started = time.perf_counter()
         predict(X)
         elapsed = time.perf_counter() - started

@@ -1,0 +1,84 @@
+"""Small statistics over result rows, shared by tables and figures.
+
+In come CSV files of benchmarks.paper; out go filtered rows, means and Markdown. Numbers stay as
+measured: nothing is dropped, a cell that was not certified counts with what it removed (nothing).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cells import COLUMNS
+from benchmarks.runner import read_rows
+
+Rows = list[dict[str, str]]
+
+
+def read_cells(folder: Path) -> Rows:
+    """All cells of benchmarks.paper in a folder, whatever their files are called."""
+    rows: Rows = []
+    seen: set[tuple[str, ...]] = set()
+    for path in sorted(folder.glob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as file:
+            header = next(csv.reader(file), [])
+        if header != list(COLUMNS):
+            continue
+        for row in read_rows(path):
+            key = tuple(row[c] for c in COLUMNS[:8])
+            if key not in seen:  # depth 2 is in the main file and in the grid
+                seen.add(key)
+                rows.append(row)
+    return rows
+
+
+def where(rows: Rows, **conditions: object) -> Rows:
+    """Rows whose columns have the given texts."""
+    return [row for row in rows if all(row[k] == str(v) for k, v in conditions.items())]
+
+
+def main_cells(rows: Rows) -> Rows:
+    """The paper's main experiment."""
+    return where(rows, model="xgboost", trees=30, depth=2, objective="l0", score="chow-liu")
+
+
+def values(rows: Rows, column: str) -> np.ndarray:
+    """A column as numbers, empty texts left out."""
+    return np.array([float(row[column]) for row in rows if row[column] not in ("", "nan")])
+
+
+def mean(rows: Rows, column: str) -> float:
+    """Mean of a column; NaN without rows."""
+    return average(values(rows, column))
+
+
+def average(numbers: Sequence[float] | np.ndarray) -> float:
+    """Mean; NaN of nothing."""
+    return float(np.mean(numbers)) if len(numbers) else float("nan")
+
+
+def spread(rows: Rows, column: str) -> str:
+    """Mean and standard deviation as text; the paper divides by the count, so do we."""
+    found = values(rows, column)
+    return f"{found.mean():.1f}±{found.std():.1f}" if len(found) else "-"
+
+
+def texts(rows: Rows, column: str) -> list[str]:
+    """Distinct texts of a column in order of appearance."""
+    return list(dict.fromkeys(row[column] for row in rows))
+
+
+def number(value: float | np.floating[Any], digits: int = 1) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def markdown(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; the first column is text, the others are numbers."""
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    table = [header, rule, *lines]
+    return "\n".join("| " + " | ".join(str(c) for c in line) + " |" for line in table)

@@ -1,0 +1,143 @@
+"""Tables of the other benchmarks: baselines, alpha selection, large models, serving, search.
+
+In comes a results folder; out goes Markdown, or an empty text where the file is absent.
+Refuses nothing: a row that failed is shown with its reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.frames import Rows, markdown, mean, number, texts, values, where
+from benchmarks.published import PAPER_BASELINES, PAPER_SELECTION
+from benchmarks.runner import read_rows
+from benchmarks.selection import selected
+
+
+def baselines(folder: Path, cells: Rows) -> str:
+    """Mean fidelity of rules without a guarantee, over all sizes that ours reached."""
+    rows = where(read_rows(folder / "baselines.csv"), trees=30, depth=2)
+    if not rows or not cells:
+        return ""
+    lines: list[tuple[object, ...]] = [
+        (
+            "pine_boost", number(mean(cells, "fidelity"), 2), PAPER_BASELINES["PINE-CL"],
+            number(mean(cells, "fidelity_in_region"), 2),
+            number(values(cells, "fidelity_in_region").min(), 2),
+        )
+    ]  # fmt: skip
+    by_method = {method: where(rows, method=method) for method in texts(rows, "method")}
+    for method, here in sorted(by_method.items(), key=lambda item: -mean(item[1], "fidelity")):
+        lines.append(
+            (
+                method, number(mean(here, "fidelity"), 2), _paper_baseline(method),
+                number(mean(here, "fidelity_in_region"), 2),
+                number(values(here, "fidelity_in_region").min(), 2),
+            )
+        )  # fmt: skip
+    header = ("rule", "fidelity %", "paper", "fidelity in region %", "lowest")
+    return markdown(header, lines)
+
+
+def selection(folder: Path) -> str:
+    """The two rules of the paper's appendix at two targets."""
+    rows = read_rows(folder / "selection.csv")
+    if not rows:
+        return ""
+    runs = {(row["dataset"], row["seed"]): where(rows, dataset=row["dataset"], seed=row["seed"])
+            for row in rows}  # fmt: skip
+    lines = []
+    for (target, confident), theirs in PAPER_SELECTION.items():
+        rates, fidelities = [], []
+        chosen: dict[str, int] = {}
+        for candidates in runs.values():
+            counts = {
+                row["alpha"]: (int(row["mismatches"]), int(row["n_selection"]))
+                for row in candidates
+            }
+            alpha = selected(counts, target, confident=confident)
+            name = alpha or "original"
+            chosen[name] = chosen.get(name, 0) + 1
+            row = where(candidates, alpha=alpha)[0] if alpha else None
+            rates.append(float(row["pruning_rate"]) if row else 0.0)
+            fidelities.append(float(row["fidelity"]) if row else 100.0)
+        listed = ", ".join(f"{name} x {count}" for name, count in sorted(chosen.items()))
+        rule = "confidence" if confident else "empirical"
+        lines.append(
+            (
+                f"{target:.0%}", rule, listed, number(sum(rates) / len(rates)), theirs[0],
+                number(sum(fidelities) / len(fidelities), 2), theirs[1],
+            )
+        )  # fmt: skip
+    header = ("target", "rule", "alpha x runs", "trees removed %", "paper", "fidelity %", "paper")
+    return markdown(header, lines)
+
+
+def large(folder: Path) -> str:
+    """Default-sized models, with and without indifference."""
+    rows = read_rows(folder / "large.csv")
+    lines = []
+    for row in rows:
+        sizes = "-"
+        if row["bytes_before"]:
+            before, after = int(row["bytes_before"]), int(row["bytes_after"])
+            sizes = f"{before / 1024:.0f} -> {after / 1024:.0f}"
+        lines.append(
+            (
+                row["dataset"], row["model"], row["indifference"], _short(row["pruning_rate"]),
+                _short(row["leaf_pruning_rate"]), sizes, row["native_ratio"] or "-",
+                row["treelite_ratio"] or "-", _short(row["fidelity"], 2),
+                _short(row["fidelity_in_region"], 2), _short(row["coverage"]),
+                row["time_s"] or "-", row["status"],
+            )
+        )  # fmt: skip
+    header = (
+        "data set", "model", "indifference", "trees removed %", "leaves removed %", "file kB",
+        "native x", "gtil x", "fidelity %", "in region %", "coverage %", "s", "status",
+    )  # fmt: skip
+    return markdown(header, lines) if lines else ""
+
+
+def serving(folder: Path) -> str:
+    """Rows per second before and after."""
+    rows = read_rows(folder / "serving.csv")
+    lines = [
+        (
+            row["dataset"], row["model"], f"{row['trees_before']} -> {row['trees_after']}",
+            row["engine"], row["batch"], f"{int(row['rows_per_s_before']):,}",
+            f"{int(row['rows_per_s_after']):,}", row["ratio"],
+            f"{int(row['bytes_before']) // 1024} -> {int(row['bytes_after']) // 1024}",
+        )
+        for row in rows
+    ]  # fmt: skip
+    header = (
+        "data set", "model", "trees", "engine", "batch", "rows/s before", "rows/s after", "ratio",
+        "file kB",
+    )  # fmt: skip
+    return markdown(header, lines) if lines else ""
+
+
+def search(folder: Path) -> str:
+    """The table of python -m benchmarks.search."""
+    rows = read_rows(folder / "search.csv")
+    lines = [
+        (
+            row["dataset"], row["alpha"], row["pruning_rate"], row["prototype"] or "-",
+            row["required"], row["time_s"], row["prototype_s"] or "-", row["required_s"],
+            row["verdict"],
+        )
+        for row in rows
+    ]  # fmt: skip
+    header = (
+        "data set", "alpha", "ours %", "prototype %", "required %", "s", "prototype s",
+        "required s", "verdict",
+    )  # fmt: skip
+    return markdown(header, lines) if lines else ""
+
+
+def _paper_baseline(method: str) -> str:
+    return str(PAPER_BASELINES[method]) if method in PAPER_BASELINES else "-"
+
+
+def _short(text: str, digits: int = 1) -> str:
+    return number(float(text), digits) if text else "-"
