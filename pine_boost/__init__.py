@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from pine_boost.certificate import Certificate, Status
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
+    from pine_boost.selection import AlphaSelection, select_alpha
+    from pine_boost.tradeoff import SweepResult, sweep
 
 __all__ = [
+    "AlphaSelection",
     "Certificate",
     "CertificateMismatch",
     "Domain",
@@ -38,18 +41,26 @@ __all__ = [
     "RegionError",
     "SolverBudgetExceeded",
     "Status",
+    "SweepResult",
     "UnsupportedModelError",
     "__version__",
     "prune_booster",
+    "select_alpha",
+    "sweep",
 ]
 
+# No module may bear the name of a function here: importing it would hide the function.
 # A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
 _MODULE_OF = {
+    "AlphaSelection": "selection",
     "Certificate": "certificate",
     "Evaluation": "result",
     "PruneResult": "result",
     "Status": "certificate",
+    "SweepResult": "tradeoff",
     "prune_booster": "prune",
+    "select_alpha": "selection",
+    "sweep": "tradeoff",
 }
 
 

@@ -1,0 +1,227 @@
+"""Choosing alpha by looking at held-out rows, as in the paper.
+
+In come a model, three tables and a target fidelity; out goes the largest alpha whose pruned model
+reaches the target on X_sel, or the original. Refuses a rule it does not know; the rows of X_sel
+must have been used for nothing else, or the statement about future inputs is void.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.forest import Model
+from pine_boost.holdout import warn_of_overlap
+from pine_boost.inputs import schema_of, to_matrix
+from pine_boost.native import original_bytes, predict_classes
+from pine_boost.result import PruneResult
+from pine_boost.tradeoff import SweepResult, read_alphas, sweep
+
+# The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
+ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
+RULES = ("empirical", "confidence")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One alpha of the grid on the selection rows.
+
+    Attributes
+    ----------
+    alpha : float
+    certified : bool
+    trees : int
+    mismatches : int
+        Rows of X_sel on which the two native models differ.
+    fidelity : float
+        Share of rows of X_sel with the same class.
+    risk_bound : float
+        Upper confidence bound of the probability of a mismatch, Bonferroni-corrected.
+    accepted : bool
+    """
+
+    alpha: float
+    certified: bool
+    trees: int
+    mismatches: int
+    fidelity: float
+    risk_bound: float
+    accepted: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaSelection:
+    """The chosen alpha, or the fallback to the original.
+
+    With ``rule="confidence"``: with probability at least ``1 - delta`` over the draw of X_sel, a
+    future input gets the class of the original with probability at least ``target_fidelity``
+    (the original itself always does). With ``rule="empirical"`` the target was reached on X_sel
+    and nothing is promised. The certificate of the chosen result holds either way, but its
+    coverage statement is about an alpha fixed beforehand.
+
+    Attributes
+    ----------
+    alpha : float or None
+        None: no candidate reached the target, the original is kept.
+    model : object or bytes
+        The chosen native model; the original in the fallback.
+    result : PruneResult or None
+    candidates : tuple of Candidate
+        Ascending in alpha.
+    target_fidelity, delta : float
+    rule : str
+    n_sel : int
+    sweep : SweepResult
+    """
+
+    alpha: float | None
+    model: Any
+    result: PruneResult | None
+    candidates: tuple[Candidate, ...]
+    target_fidelity: float
+    rule: str
+    delta: float
+    n_sel: int
+    sweep: SweepResult
+
+    def __str__(self) -> str:
+        chosen = "the original" if self.alpha is None else f"alpha = {self.alpha:g}"
+        lines = [
+            f"chosen: {chosen} ({self.rule} rule, target fidelity {self.target_fidelity:g}, "
+            f"{self.n_sel} selection rows)",
+            "alpha  trees  mismatches  fidelity  risk at most  accepted",
+        ]
+        for c in self.candidates:
+            note = "" if c.certified else " (not certified in time)"
+            lines.append(
+                f"{c.alpha:<5g}  {c.trees:>5}  {c.mismatches:>10}  {c.fidelity:>8.2%}"
+                f"  {c.risk_bound:>12.2%}  {'yes' if c.accepted else 'no'}{note}"
+            )
+        return "\n".join(lines)
+
+
+def select_alpha(
+    model: Any,
+    X_fit: Any,
+    X_cal: Any,
+    X_sel: Any,
+    target_fidelity: float,
+    *,
+    rule: str = "confidence",
+    delta: float = 0.05,
+    alphas: Iterable[float] = ALPHAS,
+    **options: Any,
+) -> AlphaSelection:
+    """Choose the largest alpha of a grid whose pruned model is faithful enough on X_sel.
+
+    Parameters
+    ----------
+    model, X_fit, X_cal
+        As in `prune_booster`.
+    X_sel : table
+        Rows like the future ones that nothing else has seen.
+    target_fidelity : float
+        In (0, 1): the share of inputs that must keep their class.
+    rule : {"confidence", "empirical"}
+        ``"confidence"``: the Clopper-Pearson upper bound of the mismatch risk at level
+        ``delta / len(alphas)`` is at most ``1 - target_fidelity``. ``"empirical"``: the fidelity
+        observed on X_sel reaches the target; no promise.
+    delta : float
+        Failure probability of the confidence rule.
+    alphas : iterable of float
+        The candidates, fixed before looking at X_sel.
+    **options
+        Of `sweep`: score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
+        n_jobs, random_state, callback.
+
+    Returns
+    -------
+    AlphaSelection
+
+    Raises
+    ------
+    InvalidInputError
+        A target or delta outside (0, 1), an unknown rule, or X_sel without rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> import pine_boost
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> gb = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
+    >>> gb = gb.fit(X[:250], y[:250])
+    >>> chosen = pine_boost.select_alpha(
+    ...     gb, X[:250], X[250:400], X[400:], 0.9, alphas=[0.2, 0.6])
+    >>> chosen.alpha
+    0.6
+    """
+    for value, name in ((target_fidelity, "target_fidelity"), (delta, "delta")):
+        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+        if not is_number or not 0 < value < 1:
+            raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1.")
+    if rule not in RULES:
+        raise InvalidInputError(f"rule={rule!r}: 'confidence' and 'empirical' are accepted.")
+    grid = read_alphas(alphas)
+    swept = sweep(model, X_fit, X_cal, alphas=grid, **options)
+    original = swept.results[0].original
+    _check_selection_rows(original, X_fit, X_cal, X_sel)
+    before = predict_classes(original, X_sel)
+    level = delta / len(grid)
+    candidates = tuple(
+        _candidate(result, before, X_sel, target_fidelity, rule, level) for result in swept
+    )
+    chosen = max((c.alpha for c in candidates if c.accepted), default=None)
+    result = None if chosen is None else swept[chosen]
+    if result is not None:
+        native = result.model
+    else:
+        native = original.native if original.native is not None else original_bytes(original)
+    return AlphaSelection(
+        chosen, native, result, candidates, float(target_fidelity), rule, float(delta),
+        len(before), swept,
+    )  # fmt: skip
+
+
+def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
+    """The one-sided Clopper-Pearson upper bound of a binomial risk, exact for every n."""
+    from scipy.stats import beta
+
+    if mismatches >= n_rows:
+        return 1.0
+    return float(beta.ppf(1 - level, mismatches + 1, n_rows - mismatches))
+
+
+def _candidate(
+    result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float
+) -> Candidate:
+    mismatches = int(np.count_nonzero(predict_classes(result.pruned, X_sel) != before))
+    n_rows = len(before)
+    bound = upper_risk_bound(mismatches, n_rows, level)
+    observed = (n_rows - mismatches) / n_rows >= target
+    reached = observed if rule == "empirical" else bound <= 1 - target
+    certified = result.status == "CERTIFIED"
+    return Candidate(
+        alpha=result.certificate.alpha,
+        certified=certified,
+        trees=result.certificate.trees_after,
+        mismatches=mismatches,
+        fidelity=1 - mismatches / n_rows,
+        risk_bound=bound,
+        accepted=bool(reached and certified),
+    )
+
+
+def _check_selection_rows(original: Model, X_fit: Any, X_cal: Any, X_sel: Any) -> None:
+    schema = schema_of(original.forest)
+    selection = to_matrix(X_sel, schema, "X_sel")
+    if len(selection) == 0:
+        raise InvalidInputError("X_sel has no rows; selecting alpha needs held-out rows.")
+    for table, name in ((X_fit, "X_fit"), (X_cal, "X_cal")):
+        if table is not None:
+            matrix = to_matrix(table, schema, name)
+            warn_of_overlap(matrix, selection, name, "X_sel", stacklevel=4)
