@@ -94,6 +94,7 @@ def read_gradient(
         intercept=_gradient_intercept(model, name),
         n_per_round=model.estimators_.shape[1],
         free_intercept=True,
+        accepts_missing=False,  # the native predict raises on NaN
     )
     return forest, SklearnDocument("gradient")
 
@@ -206,6 +207,7 @@ def read_votes(
         classes=classes,
         objective="SAMME",
         rounding=rounding,
+        accepts_missing=False,  # the native predict raises on NaN
     )
     return forest, SklearnDocument("votes")
 
@@ -244,6 +246,13 @@ def _boosted_decision(
     return Decision((0.0,), tie)
 
 
+def accepts_missing(model: Any) -> bool:
+    """Whether the native predict takes NaN, by the estimator's own tags."""
+    if hasattr(model, "__sklearn_tags__"):
+        return bool(model.__sklearn_tags__().input_tags.allow_nan)
+    return bool(model._get_tags()["allow_nan"])  # scikit-learn 1.5
+
+
 def build_forest(
     model: Any,
     arrays: dict[str, Any],
@@ -257,6 +266,7 @@ def build_forest(
     rounding: Rounding | None = None,
     comparison: Comparison = Comparison.FLOAT32_VALUE_LESS_EQUAL,
     feature_categories: tuple[tuple[Any, ...] | None, ...] = (),
+    accepts_missing: bool = True,
 ) -> Forest:
     """A Forest with what all scikit-learn ensembles share.
 
@@ -286,4 +296,5 @@ def build_forest(
         slack=0.0 if rounding is None else rounding.slack,
         feature_names=feature_names(model),
         feature_categories=feature_categories,
+        accepts_missing=accepts_missing,
     )
