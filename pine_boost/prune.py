@@ -10,34 +10,24 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate import (
-    Certificate,
-    QuestionProof,
-    Status,
-    forest_digest,
-    library_versions,
-)
-from pine_boost.errors import HoldoutWarning, InvalidInputError, PineBoostError
-from pine_boost.exporters import export
+from pine_boost.conclusion import conclude, replay
+from pine_boost.errors import InvalidInputError
 from pine_boost.forest import Model
+from pine_boost.holdout import HoldoutWarning
 from pine_boost.inputs import schema_of, to_matrix
-from pine_boost.native import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.region.domain import Domain
-from pine_boost.region.region import Region, fit_region
+from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
-from pine_boost.search.game import Game, build_game, settled
-from pine_boost.search.grid import probability_shift
-from pine_boost.search.loop import Effort, SearchResult, Step, search
-from pine_boost.search.undecided import find_undecided
+from pine_boost.search.game import build_game
+from pine_boost.search.loop import Effort, Step, search
+from pine_boost.tables import take_rows
 
 _LOGGER = logging.getLogger("pine_boost")
-_REPLAYED_ROWS = 20_000
 
 
 def prune_booster(
@@ -180,156 +170,3 @@ def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, 
         stacklevel=3,
     )
     return take_rows(X_fit, np.sort(order[:n_fit])), take_rows(X_fit, np.sort(order[n_fit:]))
-
-
-def take_rows(X: Any, rows: Any) -> Any:
-    """Rows of any table."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "take") and type(X).__module__.partition(".")[0] == "pyarrow":
-        return X.take(rows)
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
-
-
-def conclude(
-    parsed: Model, region: Region, game: Game, found: SearchResult, *, objective: str, unit: str
-) -> PruneResult:
-    """Export the best certified model, read it back, and write down what was proved."""
-    native, pruned_model = parsed.native, parsed
-    if found.pruned is not None:
-        native = export(parsed, found.pruned)
-        thresholds = parsed.forest.decision.thresholds or None
-        pruned_model = read_model(native, threshold=thresholds)
-    elif native is None:
-        from pine_boost.native import original_bytes
-
-        native = original_bytes(parsed)
-    certificate = _certificate(parsed, pruned_model, region, game, found, objective, unit)
-    weights = np.ones(parsed.forest.n_trees) if found.pruned is None else found.pruned.weights
-    return PruneResult(
-        model=native,
-        certificate=certificate,
-        region=region,
-        weights=weights,
-        original=parsed,
-        pruned=pruned_model,
-        search=replace(found, memory=None),
-        points=np.zeros((0, 0), np.int32) if found.memory is None else found.memory.pool.states,
-    )
-
-
-def _certificate(
-    parsed: Model,
-    pruned_model: Model,
-    region: Region,
-    game: Game,
-    found: SearchResult,
-    objective: str,
-    unit: str,
-) -> Certificate:
-    forest = parsed.forest
-    is_pruned = found.pruned is not None
-    proved = is_pruned or found.stopped in ("optimal", "effort")
-    status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
-    exists = find_undecided(game) if is_pruned else None
-    kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
-    weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
-    shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
-    if found.pruned is not None and found.reference is not None:
-        shift = asdict(probability_shift(game, found.pruned, found.reference))
-    undecided = game.undecided if is_pruned else 0.0
-    leaves_after = int(np.diff(game.trees.leaf_offset)[kept].sum())
-    return Certificate(
-        status=status.value,
-        claim=_claim(region, undecided, exists, forest.decision.thresholds) if proved else "",
-        reason=_reason(found, proved),
-        original_digest=forest_digest(forest),
-        pruned_digest=forest_digest(pruned_model.forest),
-        region_fingerprint=region.fingerprint(),
-        alpha=region.alpha,
-        tau=region.tau,
-        n_cal=region.n_cal,
-        n_fit=region.n_fit,
-        score=region.score_name,
-        indifference=region.indifference,
-        delta=region.delta,
-        undecided=undecided,
-        undecided_exists=exists,
-        grid=found.pruned.grid if found.pruned is not None else -1,
-        trees_before=forest.n_trees,
-        trees_after=len(kept),
-        leaves_before=forest.n_leaves,
-        leaves_after=leaves_after,
-        unit=unit,
-        objective=objective,
-        units_before=game.n_units,
-        units_kept=found.n_kept,
-        lower_bound=found.lower_bound,
-        optimal=found.stopped == "optimal",
-        kept=tuple(int(tree) for tree in kept),
-        weights=tuple(float(weight) for weight in weights),
-        thresholds=forest.decision.thresholds,
-        probability_shift=shift,
-        proofs=tuple(QuestionProof(p.question.name, p.method, p.answer.name) for p in found.proofs),
-        versions=library_versions(forest.library),
-        timings={
-            "search": found.seconds,
-            **{f"{p.question.name} by {p.method}": p.seconds for p in found.proofs},
-        },
-    )
-
-
-def _claim(
-    region: Region, undecided: float, exists: bool | None, thresholds: tuple[float, ...]
-) -> str:
-    same = "predicts the same class as the original"
-    if thresholds:
-        listed = ", ".join(f"{threshold:g}" for threshold in thresholds)
-        same = f"falls on the same side of the threshold(s) {listed} as the original"
-    if region.alpha == 0 or region.tau is None:
-        where = "every possible input"
-    else:
-        where = (
-            f"every input of the calibrated region (alpha = {region.alpha:g}: a future input that "
-            f"is exchangeable with the {region.n_cal} calibration rows lies in it with "
-            f"probability at least {1 - region.alpha:g})"
-        )
-    claim = f"On {where}, the pruned model {same}"
-    if region.delta is not None:
-        claim += f"; inputs closer than {region.delta:.6g} to the decision are not in the region"
-    if undecided > 0 and exists is not False:
-        claim += (
-            f"; left out are inputs whose margin is within {undecided:.3g} of the decision "
-            "boundary, where rounding decides the original's class"
-        )
-    return claim + "."
-
-
-def _reason(found: SearchResult, proved: bool) -> str:
-    if found.pruned is not None:
-        return ""
-    if not proved:
-        why = {"time": "The time limit ran out", "interrupted": "The search was interrupted"}
-        return f"{why.get(found.stopped, found.stopped)} before a smaller model was proved."
-    return "No smaller model that keeps every decision was found; the original is returned."
-
-
-def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
-    """Compare the two native models on rows of X_fit; a difference is a bug, never shipped."""
-    if result.search.pruned is None:
-        return
-    n_rows = len(result.region.states(X_fit))
-    rows = np.arange(min(n_rows, _REPLAYED_ROWS))
-    table = take_rows(X_fit, rows)
-    certain = settled(game, result.region.states(table))
-    try:
-        before = predict_classes(result.original, table)
-        after = predict_classes(result.pruned, table)
-    except ImportError:  # no native library here: reading and proving need none
-        return
-    wrong = (before != after) & certain
-    if wrong.any():
-        raise PineBoostError(
-            f"Internal error: the native models differ on row {int(np.argmax(wrong))} of X_fit "
-            "although the proof says they cannot. Nothing was certified; please report this."
-        )

@@ -192,6 +192,16 @@ class Region:
         tables = replace(self.tables, tau=tau, score=score)
         return replace(self, alpha=float(alpha), tables=tables)
 
+    def is_narrowed(self) -> bool:
+        """Whether domain knowledge leaves out inputs that the model could be given."""
+        reachable = (axis.reachable for axis in self.space.axes)
+        allowed = zip(self.tables.allowed, reachable, strict=True)
+        return bool(
+            self.tables.forbidden
+            or self.tables.at_least_one
+            or any(r is not None and bool(np.any(r & ~a)) for a, r in allowed)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The region as plain JSON data; `from_json` gives an equal region back."""
         return storage.region_to_json(self)

@@ -1,0 +1,41 @@
+"""Tables for the native library: some rows of a user's, or our own matrix in its clothes.
+
+In come a table or a matrix of codes; out goes a table that the native ``predict`` accepts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import FloatArray
+from pine_boost.inputs import InputSchema
+
+
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Some rows of any table, as a table of the same kind."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "take") and type(X).__module__.partition(".")[0] == "pyarrow":
+        return X.take(rows)
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+
+
+def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
+    """The inverse of `to_matrix` for the native library: named columns, categories as such."""
+    if schema.feature_names is None and not any(schema.feature_categories):
+        return matrix
+    import pandas as pd
+
+    columns: dict[Any, Any] = {}
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        values = matrix[:, feature]
+        if known is not None:
+            inside = (values >= 0) & (values < len(known))
+            codes = np.where(inside, np.where(inside, values, 0), -1).astype(np.int64)
+            values = pd.Categorical.from_codes(codes, categories=list(known))
+        columns[schema.name_of(feature)] = values
+    return pd.DataFrame(columns)
