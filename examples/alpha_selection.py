@@ -23,15 +23,14 @@ def main() -> None:
 
     # rows and cuts found for one alpha are reused for the next
     swept = sweep(model, X_train, X_cal, alphas=ALPHAS, time_limit=6)
-    for row in swept.table:
-        print(row)
+    print(swept)
 
     for rule in ("empirical", "confidence"):
         chosen = select_alpha(
-            model, X_train, X_cal, X_sel, target_fidelity=0.97, rule=rule, alphas=ALPHAS,
+            model, X_train, X_cal, X_sel, target_fidelity=0.994, rule=rule, alphas=ALPHAS,
             time_limit=6,
         )  # fmt: skip
-        print(rule, chosen)
+        print(chosen)
 
 
 if __name__ == "__main__":

