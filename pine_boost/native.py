@@ -65,7 +65,7 @@ def predict_classes(model: Model, X: Any) -> IntArray:
     if thresholds:
         return _band(predicted, thresholds)
     if predicted.ndim == 2 and predicted.shape[1] > 1:
-        return np.argmax(predicted, axis=1)
+        return np.asarray(np.argmax(predicted, axis=1))
     if forest.n_outputs > 1:  # multi:softmax returns the class itself
         return predicted.astype(np.int64)
     cut = 0.0 if forest.objective in ("binary:logitraw", "binary:hinge") else 0.5
@@ -107,7 +107,7 @@ def _is_margin_threshold(model: Model) -> bool:
 
 
 def _band(scores: npt.NDArray[Any], thresholds: tuple[float, ...]) -> IntArray:
-    return np.sum([scores.reshape(-1) > cut for cut in thresholds], axis=0).astype(np.int64)
+    return np.asarray(np.sum([scores.reshape(-1) > cut for cut in thresholds], axis=0), np.int64)
 
 
 def _index_of(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> IntArray:

@@ -155,7 +155,7 @@ def encode_region(
     model = cp_model.CpModel()
     allowed = [a.copy() for a in region.allowed]
     bins = cheapest_bins(region)
-    if bins is not None and region.score is not None:
+    if bins is not None and region.score is not None and region.tau is not None:
         for feature, cost in enumerate(bins):
             allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
     if any(not a.any() for a in allowed):

@@ -114,10 +114,10 @@ def settled(game: Game, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Whether the original's class (and band) of each state row is certain."""
     decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
     if game.forest.n_outputs > 1:
-        return decided.any(axis=1)
+        return np.asarray(decided.any(axis=1))
     cuts = range(len(game.forest.decision.cuts))
     sides = [[q.index for q in game.questions if q.cut == cut] for cut in cuts]
-    return np.all([decided[:, own].any(axis=1) for own in sides], axis=0)
+    return np.asarray(np.all([decided[:, own].any(axis=1) for own in sides], axis=0))
 
 
 def margins_int(leaf_int: IntArray, leaves: npt.NDArray[Any]) -> IntArray:

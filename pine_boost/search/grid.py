@@ -118,7 +118,7 @@ def _constants(game: Game, weights: Weights) -> tuple[float | None, FloatArray] 
 def _weighted_leaves(game: Game, tree_weight: FloatArray) -> FloatArray:
     forest = game.forest
     bias = (forest.tree_bias * (forest.value.shape[1] == 1))[forest.node_tree]
-    value = (forest.value - bias[:, None]) * tree_weight[forest.node_tree][:, None]
+    value: FloatArray = (forest.value - bias[:, None]) * tree_weight[forest.node_tree][:, None]
     value[forest.kind != SplitKind.LEAF] = 0.0
     return value
 

@@ -100,7 +100,7 @@ class RowPool:
     ) -> npt.NDArray[np.bool_]:
         """Points where integer leaf values of a pruned model lose a question they belong to."""
         sides = pruned_sides(self.game, margins_int(pruned_int, self.leaves) + intercept)
-        return (self.decided & (sides < needed)).any(axis=1)
+        return np.asarray((self.decided & (sides < needed)).any(axis=1))
 
 
 def pruned_sides(game: Game, margins: IntArray) -> IntArray:
