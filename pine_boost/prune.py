@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.conclusion import conclude, replay
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.forest import Model
-from pine_boost.holdout import HoldoutWarning
 from pine_boost.inputs import schema_of, to_matrix
 from pine_boost.parsers import read_model
 from pine_boost.region.domain import Domain
