@@ -27,6 +27,8 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
     """The inverse of `to_matrix` for the native library: named columns, categories as such."""
     if schema.feature_names is None and not any(schema.feature_categories):
         return matrix
+    if schema.feature_names is None:  # fitted on a plain matrix: names would be a surprise
+        return _raw_matrix(matrix, schema)
     import pandas as pd
 
     columns: dict[Any, Any] = {}
@@ -39,3 +41,18 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
             values = pd.Categorical.from_codes(codes, categories=list(known))
         columns[schema.name_of(feature)] = values
     return pd.DataFrame(columns)
+
+
+def _raw_matrix(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
+    """Codes replaced by the raw categories; floats where all of those are numbers."""
+    table: npt.NDArray[Any] = matrix.astype(object)
+    numeric = True
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        if known is not None:
+            raw = [*known, float("nan")]
+            inside = (matrix[:, feature] >= 0) & (matrix[:, feature] < len(known))
+            codes = np.where(inside, np.where(inside, matrix[:, feature], 0), len(known))
+            table[:, feature] = [raw[int(code)] for code in codes]
+            numeric &= all(isinstance(value, (int, float, np.number)) for value in known)
+    return table.astype(np.float64) if numeric else table
