@@ -20,6 +20,7 @@ from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
     from pine_boost.certificate import Certificate, Status
+    from pine_boost.classifier import PineClassifier
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
@@ -36,6 +37,7 @@ __all__ = [
     "MalformedModelError",
     "MissingDependencyError",
     "PineBoostError",
+    "PineClassifier",
     "PruneResult",
     "Region",
     "RegionError",
@@ -55,6 +57,7 @@ _MODULE_OF = {
     "AlphaSelection": "selection",
     "Certificate": "certificate",
     "Evaluation": "result",
+    "PineClassifier": "classifier",
     "PruneResult": "result",
     "Status": "certificate",
     "SweepResult": "tradeoff",

@@ -11,7 +11,7 @@ import html
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
@@ -21,7 +21,7 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game
-from pine_boost.search.loop import Effort, Memory, Step, search
+from pine_boost.search.loop import Effort, Memory, SearchResult, Step, search
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
@@ -216,9 +216,11 @@ random_state
             callback=_told(callback, alpha), memory=memory,
         )  # fmt: skip
         memory = found.memory
+        interrupted = found.stopped == "interrupted"
+        found = _with_bound(found, results)
         results.append(conclude(parsed, region, game, found, objective=objective, unit=unit))
         replay(results[-1], game, X_fit)
-        if found.stopped == "interrupted":
+        if interrupted:
             break
     return SweepResult(tuple(reversed(results)), time.monotonic() - started)
 
@@ -243,6 +245,16 @@ def _has_room(region: Region, alpha: float) -> bool:
         except (InvalidInputError, RegionError):
             return False
     return True
+
+
+def _with_bound(found: SearchResult, results: list[PruneResult]) -> SearchResult:
+    """What the smaller regions need is needed here too."""
+    known = max([result.certificate.lower_bound for result in results], default=1)
+    if known <= found.lower_bound:
+        return found
+    bound = min(known, found.n_kept)
+    stopped = "optimal" if bound == found.n_kept else found.stopped
+    return replace(found, lower_bound=bound, stopped=stopped)
 
 
 def _share(time_limit: float | None, started: float, n_left: int) -> float | None:

@@ -1,0 +1,219 @@
+"""A scikit-learn classifier that trains, calibrates and prunes in one fit.
+
+In come an unfitted tree ensemble, X and y; out goes a fitted classifier whose predictions are those
+of the pruned model. Part of the rows is held out for calibration and trains nothing. Importing this
+module imports scikit-learn; nothing else of pine_boost does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.native import predict_classes
+from pine_boost.prune import prune_booster
+from pine_boost.region.domain import Domain
+from pine_boost.search.loop import Step
+
+
+class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
+    """Train a tree ensemble, prune it with a certificate, and predict with what is left.
+
+    ``fit`` trains a clone of ``estimator`` on a part of the rows, calibrates the region on the
+    rest and prunes. The certificate (``result_.certificate``) is about the clone that was trained:
+    on every input of the region the pruned model predicts its class.
+
+    Parameters
+    ----------
+    estimator : unfitted classifier, optional
+        XGBClassifier, LGBMClassifier or a scikit-learn tree ensemble; by default gradient boosting
+        with 30 trees of depth 2.
+    region_score
+        ``score`` of `prune_booster` (scikit-learn has a method of that name).
+    alpha, n_bins, indifference, objective, unit, domain, time_limit, n_jobs, callback
+        As in `prune_booster`.
+    threshold : float, optional
+        Your own decision threshold on the probability of the second class (two classes only).
+    calibration_size : float
+        Share of the rows that is held out to calibrate, between 0 and 1.
+    random_state : int, RandomState or None
+        Of the split and the search. The estimator has its own.
+
+    Attributes
+    ----------
+    classes_ : array
+        Labels as in y.
+    model_ : fitted classifier
+        The pruned native model. XGBoost needs labels 0, 1, ...: there it predicts positions in
+        ``classes_``.
+    original_ : fitted classifier
+        The trained model before pruning.
+    result_ : PruneResult
+    n_features_in_ : int
+    feature_names_in_ : array
+        Only if X has names of text.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from pine_boost.classifier import PineClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> classifier = PineClassifier(alpha=0.4, random_state=0).fit(X[:, :10], y)
+    >>> classifier.result_.status
+    'CERTIFIED'
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        alpha: float = 0.1,
+        region_score: Any = "chow-liu",
+        n_bins: int = 4,
+        indifference: float = 0.0,
+        objective: str = "l0",
+        unit: str = "round",
+        threshold: float | None = None,
+        domain: Domain | None = None,
+        time_limit: float | None = None,
+        calibration_size: float = 0.25,
+        n_jobs: int = 1,
+        random_state: Any = None,
+        callback: Callable[[Step], None] | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.alpha = alpha
+        self.region_score = region_score
+        self.n_bins = n_bins
+        self.indifference = indifference
+        self.objective = objective
+        self.unit = unit
+        self.threshold = threshold
+        self.domain = domain
+        self.time_limit = time_limit
+        self.calibration_size = calibration_size
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.callback = callback
+
+    def fit(self, X: Any, y: Any) -> PineClassifier:
+        """Train on a part of the rows, calibrate on the rest, prune.
+
+        Parameters
+        ----------
+        X : table
+            As the estimator accepts it.
+        y : labels
+        """
+        X = _validated(self, X, reset=True)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        self.classes_, index = np.unique(labels, return_inverse=True)
+        check_consistent_length(X, labels)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        train, held_out = self._split(index, seed)
+        estimator = _default_estimator() if self.estimator is None else clone(self.estimator)
+        self._encodes = type(estimator).__module__.partition(".")[0] == "xgboost"
+        target = index if self._encodes else labels
+        self.original_ = estimator.fit(_safe_indexing(X, train), target[train])
+        self.result_ = prune_booster(
+            self.original_,
+            _safe_indexing(X, train),
+            _safe_indexing(X, held_out),
+            alpha=self.alpha,
+            score=self.region_score,
+            n_bins=self.n_bins,
+            indifference=self.indifference,
+            objective=self.objective,
+            unit=self.unit,
+            threshold=self.threshold,
+            domain=self.domain,
+            time_limit=self.time_limit,
+            n_jobs=self.n_jobs,
+            random_state=seed,
+            callback=self.callback,
+        )
+        self.model_ = self.result_.model
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Labels by the pruned model (by your threshold if one was given)."""
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        if self.threshold is not None:
+            return self.classes_[predict_classes(self.result_.pruned, X)]  # type: ignore[no-any-return]
+        labels = np.asarray(self.model_.predict(X))
+        return self.classes_[labels] if self._encodes else labels
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probabilities by the pruned model; close to the original's, not equal."""
+        check_is_fitted(self)
+        X = _validated(self, X, reset=False)
+        return np.asarray(self.model_.predict_proba(X))
+
+    def covers(self, X: Any) -> npt.NDArray[np.bool_]:
+        """Whether the certificate speaks of each row."""
+        check_is_fitted(self)
+        return self.result_.region.contains(X, model=self.result_.original.forest)
+
+    def _split(
+        self, index: npt.NDArray[np.int64], seed: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows to train on and rows to calibrate on; no class may be missing from the first."""
+        size, n_rows = self.calibration_size, len(index)
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < 1:
+            raise InvalidInputError(
+                f"calibration_size={size!r}: a share strictly between 0 and 1 is accepted."
+            )
+        if len(self.classes_) < 2:
+            raise InvalidInputError("y holds one class only; a classifier needs at least two.")
+        n_held_out = int(np.ceil(size * n_rows))
+        if n_held_out < 2 or n_rows - n_held_out < 2:
+            raise InvalidInputError(
+                f"Found n_samples={n_rows}: too few to train on {n_rows - n_held_out} and "
+                f"calibrate on {n_held_out}; both need at least 2 rows."
+            )
+        order = np.random.RandomState(seed).permutation(n_rows)
+        # the first row of every class trains, so that a rare class is not lost
+        first = np.zeros(n_rows, dtype=bool)
+        first[order[np.unique(index[order], return_index=True)[1]]] = True
+        order = np.concatenate([order[first[order]], order[~first[order]]])
+        n_train = n_rows - n_held_out
+        return np.sort(order[:n_train]), np.sort(order[n_train:])
+
+    def __sklearn_tags__(self) -> Any:
+        """What the estimator inside accepts, this one accepts."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(_default_estimator() if self.estimator is None else self.estimator)
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.categorical = inner.input_tags.categorical
+        return tags
+
+
+def _validated(classifier: PineClassifier, X: Any, *, reset: bool) -> Any:
+    """Names and shape checked; frames stay frames, because categories live in their columns."""
+    if hasattr(X, "columns"):
+        validate_data(classifier, X, reset=reset, skip_check_array=True)
+        return X
+    return validate_data(
+        classifier, X, reset=reset, accept_sparse="csr", ensure_all_finite=False, dtype="numeric"
+    )
+
+
+def _default_estimator() -> Any:
+    return GradientBoostingClassifier(n_estimators=30, max_depth=2, random_state=0)
