@@ -255,15 +255,15 @@ def _least_sides(
     The native margin differs from the exact sum by at most `exact.summation_band`, the integers
     from 2**scale times the exact sum by ``rounding``. Beyond both, and the guard of the decision,
     the original's class is certain. A region with indifference starts at ``delta`` instead; there
-    everything that might be at delta or beyond is asked about, so ``rounding`` is subtracted.
+    everything whose native or real margin might be at delta or beyond is asked about, so both
+    roundings are subtracted.
     """
     n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
     unit = Fraction(2) ** scale
-    band = Fraction(0)
-    if not is_exact:
-        band = n_sums * Fraction(exact.summation_band(forest)) + Fraction(forest.decision.guard)
+    summation = n_sums * Fraction(exact.summation_band(forest))
+    band = Fraction(0) if is_exact else summation + Fraction(forest.decision.guard)
     needed = band * unit + n_sums * rounding
-    inside = Fraction(delta) * unit - n_sums * rounding - 1
+    inside = (Fraction(delta) - summation) * unit - n_sums * rounding - 1
     least = []
     for question in questions:
         cut = Fraction(0)
