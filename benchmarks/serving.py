@@ -71,7 +71,7 @@ def run_serving(dataset: str, model_name: str, options: argparse.Namespace) -> l
         for engine, one, two, size_one, size_two in engines(before, after, Path(folder)):
             for batch in options.batches:
                 X = repeat_rows(parts.X_test, batch)
-                speed = [rows_per_second(predict, X) for predict in (one, two)]
+                speed = rows_per_second((one, two), X)
                 rows.append(
                     {
                         "dataset": dataset,

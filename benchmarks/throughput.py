@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +77,24 @@ def input_type(model: Any) -> Any:
     return np.float32 if hasattr(model, "get_booster") else np.float64
 
 
-def rows_per_second(predict: Predict, X: npt.NDArray[Any]) -> float:
-    """Best of repeated calls within a time budget (at least three calls)."""
-    predict(X)
-    best, spent, calls = np.inf, 0.0, 0
-    while calls < 3 or spent < MEASURE_SECONDS:
-        started = time.perf_counter()
+def rows_per_second(predictors: Sequence[Predict], X: npt.NDArray[Any]) -> list[float]:
+    """Best of repeated calls for each predictor, taken in turns.
+
+    In turns, because a busy or throttled machine then slows all of them alike.
+    """
+    for predict in predictors:
         predict(X)
-        elapsed = time.perf_counter() - started
-        best, spent, calls = min(best, elapsed), spent + elapsed, calls + 1
-    return len(X) / best
+    best = [np.inf] * len(predictors)
+    spent, calls = 0.0, 0
+    while calls < 5 or spent < MEASURE_SECONDS * len(predictors):
+        for i, predict in enumerate(predictors):
+            started = time.perf_counter()
+            predict(X)
+            elapsed = time.perf_counter() - started
+            best[i] = min(best[i], elapsed)
+            spent += elapsed
+        calls += 1
+    return [len(X) / seconds for seconds in best]
 
 
 def repeat_rows(X: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +126,27 @@ def test_a_dead_worker_costs_its_own_cell_only(tmp_path, capfd):
     message = capfd.readouterr().err
     assert "FAILED 2: the worker died (exit code 3)" in message
     assert "FAILED 3: ValueError: three" in message
+
+
+def sleep_long(cell):
+    time.sleep(60)
+    return []
+
+
+def test_a_cell_over_the_hard_limit_is_ended_and_written_as_asked(tmp_path, capfd):
+    out = tmp_path / "rows.csv"
+    failures = runner.run_jobs(
+        sleep_long,
+        [runner.Job(("1",), 1)],
+        out,
+        ("cell", "why"),
+        ("cell",),
+        n_workers=1,
+        hard_limit=0.2,
+        on_failure=lambda cell, error: [{"cell": cell, "why": error}],
+    )
+    assert failures == 1
+    assert runner.read_rows(out) == [{"cell": "1", "why": "hard time limit"}]
 
 
 def test_encoder_scales_numbers_and_knows_its_groups(folder):
