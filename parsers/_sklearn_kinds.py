@@ -94,7 +94,6 @@ def read_gradient(
         intercept=_gradient_intercept(model, name),
         n_per_round=model.estimators_.shape[1],
         free_intercept=True,
-        accepts_missing=False,  # the native predict raises on NaN
     )
     return forest, SklearnDocument("gradient")
 
@@ -207,7 +206,6 @@ def read_votes(
         classes=classes,
         objective="SAMME",
         rounding=rounding,
-        accepts_missing=False,  # the native predict raises on NaN
     )
     return forest, SklearnDocument("votes")
 
@@ -266,7 +264,6 @@ def build_forest(
     rounding: Rounding | None = None,
     comparison: Comparison = Comparison.FLOAT32_VALUE_LESS_EQUAL,
     feature_categories: tuple[tuple[Any, ...] | None, ...] = (),
-    accepts_missing: bool = True,
 ) -> Forest:
     """A Forest with what all scikit-learn ensembles share.
 
@@ -296,5 +293,5 @@ def build_forest(
         slack=0.0 if rounding is None else rounding.slack,
         feature_names=feature_names(model),
         feature_categories=feature_categories,
-        accepts_missing=accepts_missing,
+        accepts_missing=accepts_missing(model),
     )
