@@ -1,0 +1,180 @@
+"""The closest inputs outside the region on which the two models differ, in the user's words.
+
+In come both models, the region and states to start from; out go a few inputs whose native classes
+differ, the most plausible first. A search by chance: finding none proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import Model
+from pine_boost.inputs import raw_values
+from pine_boost.native import predict_classes
+from pine_boost.region.region import Region
+from pine_boost.tables import as_table
+
+States = npt.NDArray[np.int32]
+_STARTS = 1500
+_VARIANTS = 8
+_ROWS_PER_ROUND = 4000
+_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class OutsideInput:
+    """An input outside the region on which the models differ.
+
+    Attributes
+    ----------
+    before, after : str
+        The two native classes (or score bands).
+    score, tau : int or None
+        How implausible it is, and how implausible the region goes.
+    reasons : tuple of str
+        What makes it implausible, most surprising first.
+    values : tuple of (str, str)
+        Feature names and values.
+    """
+
+    before: str
+    after: str
+    score: int | None
+    tau: int | None
+    reasons: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+
+
+def find_outside(
+    original: Model,
+    pruned: Model,
+    region: Region,
+    states: npt.NDArray[Any],
+    *,
+    limit: int = 4,
+    seed: int = 0,
+) -> tuple[OutsideInput, ...]:
+    """Look for inputs outside the region on which the native classes differ, nearest first."""
+    if len(states) == 0 or (region.tau is None and region.delta is None):
+        return ()
+    look = _Look(original, pruned, region)
+    random = np.random.default_rng(seed)
+    starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
+    found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
+    for _ in range(_ROUNDS):
+        best = look.nearest(found, 8)
+        changed = look.differing(_one_change(region, best, random))
+        improved = np.unique(np.concatenate([best, changed]), axis=0)
+        nearest = look.nearest(improved, 8)
+        if len(best) == 0 or np.array_equal(nearest, best):
+            break
+        found = np.unique(np.concatenate([found, improved]), axis=0)
+    return look.describe(look.nearest(found, 200), limit)
+
+
+@dataclass(frozen=True)
+class _Look:
+    original: Model
+    pruned: Model
+    region: Region
+
+    def table(self, states: States) -> Any:
+        return as_table(self.region.space.representative(states), self.region.schema)
+
+    def differing(self, states: States) -> States:
+        """Those outside the region with two different native classes."""
+        if len(states) == 0:
+            return states
+        states = np.unique(states, axis=0)
+        # what infinity alone reaches cannot be given to every native predict
+        states = states[np.isfinite(np.nan_to_num(self.region.space.representative(states),
+                                                  nan=0.0)).all(axis=1)]  # fmt: skip
+        if len(states) == 0:
+            return states
+        table = self.table(states)
+        differ = predict_classes(self.original, table) != predict_classes(self.pruned, table)
+        outside = ~self.region.contains(table, model=self.original.forest)
+        return states[differ & outside]
+
+    def nearest(self, states: States, limit: int) -> States:
+        if len(states) == 0 or self.region.score_tables is None:
+            return states[:limit]
+        order = np.argsort(self.region.score_tables.score(states), kind="stable")
+        return states[order[:limit]]
+
+    def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
+        """The first few that differ in what makes them implausible."""
+        chosen: list[OutsideInput] = []
+        seen: set[tuple[str, ...]] = set()
+        for row in states:
+            entry, key = self.words(row[None])
+            if key not in seen:
+                seen.add(key)
+                chosen.append(entry)
+            if len(chosen) == limit:
+                break
+        return tuple(chosen)
+
+    def words(self, state: States) -> tuple[OutsideInput, tuple[str, ...]]:
+        table, schema = self.table(state), self.region.schema
+        explained = self.region.explain(table, model=self.original.forest)
+        values = raw_values(self.region.space.representative(state), schema)[0]
+        before, after = (
+            _class_name(model, int(predict_classes(model, table)[0]))
+            for model in (self.original, self.pruned)
+        )
+        entry = OutsideInput(
+            before,
+            after,
+            explained.score,
+            explained.tau,
+            tuple(reason.text for reason in explained.reasons[:3]),
+            tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
+        )
+        return entry, explained.reasons[0].features if explained.reasons else ()
+
+
+def _class_name(model: Model, index: int) -> str:
+    if model.forest.decision.thresholds:
+        return f"score band {index}"
+    classes = model.forest.classes
+    return str(classes[index]) if index < len(classes) else str(index)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return "missing" if np.isnan(value) else f"{value:.6g}"
+    return str(value)
+
+
+def _choices(region: Region) -> list[npt.NDArray[np.int64]]:
+    return [np.flatnonzero(allowed) for allowed in region.tables.allowed]
+
+
+def _mutate(region: Region, starts: States, random: np.random.Generator) -> States:
+    """Copies with one to three features changed at random to states that the domain permits."""
+    choices = _choices(region)
+    free = np.array([j for j, states in enumerate(choices) if len(states) > 1], dtype=np.int64)
+    if len(free) == 0:
+        return starts[:0]
+    variants = np.repeat(starts, _VARIANTS, axis=0)
+    for step in range(3):
+        rows = np.flatnonzero(random.random(len(variants)) < 0.6**step)
+        for row, feature in zip(rows, random.choice(free, len(rows)), strict=True):
+            variants[row, feature] = random.choice(choices[feature])
+    return variants
+
+
+def _one_change(region: Region, states: States, random: np.random.Generator) -> States:
+    """All copies with one feature changed, a random part of them if there are too many."""
+    changed = [states]
+    for feature, choices in enumerate(_choices(region)):
+        copies = np.repeat(states, len(choices), axis=0)
+        copies[:, feature] = np.tile(choices, len(states))
+        changed.append(copies)
+    stacked = np.concatenate(changed)
+    return stacked[random.permutation(len(stacked))[:_ROWS_PER_ROUND]]
