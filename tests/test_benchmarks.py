@@ -56,7 +56,7 @@ def results(folder, tmp_path_factory):
     out = str(place / "paper_l0.csv")
     code = paper.main(
         ["--datasets", "Toy,Flowers", "--data", folder, "--seeds", "2", "--alphas", "faithful,0.2",
-         "--trees", "30", "--time-limit", "5", "--jobs", "2", "--out", out]
+         "--trees", "30", "--time-limit", "600", "--jobs", "2", "--out", out]
     )  # fmt: skip
     assert code == 0
     return place
@@ -83,7 +83,7 @@ def test_a_finished_cell_is_not_run_again(folder, results, tmp_path):
     out = tmp_path / "again.csv"
     out.write_bytes((results / "paper_l0.csv").read_bytes())
     options = ["--datasets", "Flowers", "--data", folder, "--seeds", "1", "--jobs", "0",
-               "--time-limit", "5", "--out", str(out)]  # fmt: skip
+               "--time-limit", "600", "--out", str(out)]  # fmt: skip
     before = out.read_bytes()
     assert paper.main([*options, "--alphas", "faithful,0.2"]) == 0
     assert out.read_bytes() == before
@@ -262,7 +262,7 @@ def test_search_prints_its_table(folder, monkeypatch, capsys):
 
 def test_selection_runs(folder, tmp_path):
     out = tmp_path / "selection.csv"
-    candidate = selection.Candidate("Toy", 0, "0.8", 5.0, folder)
+    candidate = selection.Candidate("Toy", 0, "0.8", 600.0, folder)
     job = runner.Job(("Toy", "0", "0.8"), candidate)
     runner.run_jobs(
         selection.run_candidate, [job], out, selection.COLUMNS, selection.KEY_COLUMNS, n_workers=0
@@ -277,7 +277,7 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
     pytest.importorskip("lightgbm")
     pytest.importorskip("tl2cgen")
     out = tmp_path / "large.csv"
-    arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "5"]
+    arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "600"]
     large.main([*arguments, "--jobs", "0", "--indifference", "0", "--out", str(out)])
     rows = runner.read_rows(out)
     assert [row["model"] for row in rows] == list(large.MODELS)
