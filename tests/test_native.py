@@ -46,8 +46,8 @@ def _xgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]
         X, y = _table(n_classes)
         types = ["q", "c", "q", "q"]
         model = xgboost.XGBClassifier(
-            n_estimators=12 if n_classes == 2 else 6, max_depth=3, n_jobs=1, enable_categorical=True, feature_types=types,
-            max_bin=8, **options,
+            n_estimators=12 if n_classes == 2 else 6, max_depth=3, max_bin=8, n_jobs=1,
+            enable_categorical=True, feature_types=types, **options,
         )  # fmt: skip
         return model.fit(X, y), X
 
@@ -69,8 +69,8 @@ def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]
     def build() -> tuple[Any, np.ndarray]:
         X, y = _table(n_classes)
         model = lightgbm.LGBMClassifier(
-            n_estimators=12 if n_classes == 2 else 6, num_leaves=7, n_jobs=1, verbose=-1, max_bin=8, min_child_samples=5,
-            cat_smooth=1, min_data_per_group=1, **options,
+            n_estimators=12 if n_classes == 2 else 6, num_leaves=7, max_bin=8, n_jobs=1,
+            verbose=-1, min_child_samples=5, cat_smooth=1, min_data_per_group=1, **options,
         )  # fmt: skip
         return model.fit(X, y, categorical_feature=[1]).booster_, X
 
