@@ -220,7 +220,9 @@ def _groups(
             on = _states_of_value(space, schema, second, 1.0)
             surely_on = on & ~_may_be_off(space, schema, second)
             forbidden.append(ForbiddenPair(first, second, np.outer(surely_off, surely_on)))
-    return forbidden, clauses
+    # columns that no split looks at have one state, which is on and off: they say nothing
+    forbidden = [pair for pair in forbidden if pair.forbidden.any()]
+    return forbidden, [c for c in clauses if not any(literal.all() for _, literal in c)]
 
 
 def _members(group: Sequence[Feature], schema: InputSchema, kind: str) -> list[int]:

@@ -190,8 +190,8 @@ class _Run:
         self.pruner = Pruner(self.pool) if memory is None else memory.pruner
         self.pool.move_to(game)
         self.oracle = Oracle(game, n_jobs)
-        distinct, counts = np.unique(fit_states, axis=0, return_counts=True)
-        self.fit_states = distinct.astype(np.int32)
+        distinct, counts = _distinct_rows(game, fit_states)
+        self.fit_states = distinct
         self.reference = build_reference(game, game.trees.leaves(distinct), counts)
         self.best = SearchResult(
             None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
@@ -210,7 +210,7 @@ class _Run:
             starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
             self.walk_from(starts)
             starts = inside[random.integers(0, len(inside), self.effort.n_walks)]
-            n_moves = 4 * self.game.space.n_features
+            n_moves = 4 * len(self.oracle.neighbourhood.varying)
             self.walk_from(wander(self.game, starts, self.seed, n_moves))
         self.tell("rows")
 
@@ -360,3 +360,13 @@ class _Run:
         )
         if self.callback is not None:
             self.callback(step)
+
+
+def _distinct_rows(
+    game: Game, states: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Distinct state rows and how often each occurs; only features with states are compared."""
+    used = np.flatnonzero(game.space.n_states > 1)
+    compact = states[:, used].astype(np.min_scalar_type(int(game.space.n_states.max())))
+    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
+    return states[first].astype(np.int32), counts
