@@ -23,7 +23,7 @@ from pine_boost.tables import as_table
 
 _NATIVE_ROWS = 10_000
 _TREELITE_ROWS = 2_000
-_REPEATS = 7
+REPEATS = 15
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def measure_speeds(original: Model, pruned: Model, matrix: FloatArray) -> tuple[
 def _rates(runs: list[Callable[[], Any]], n_rows: int) -> list[float]:
     """Rows per second of each run; in turns, so that a busy machine hits all of them."""
     seconds = [float("inf")] * len(runs)
-    for _ in range(_REPEATS):
+    for _ in range(REPEATS):
         for index, run in enumerate(runs):
             started = time.perf_counter()
             run()

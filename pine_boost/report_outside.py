@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import Model
-from pine_boost.inputs import raw_values
+from pine_boost.inputs import InputSchema, raw_values
 from pine_boost.native import predict_classes
+from pine_boost.region.explanation import Reason
 from pine_boost.region.region import Region
 from pine_boost.tables import as_table
 
@@ -132,10 +133,20 @@ class _Look:
             after,
             explained.score,
             explained.tau,
-            tuple(reason.text for reason in explained.reasons[:3]),
+            tuple(_unusual(reason, values, schema) for reason in explained.reasons[:3]),
             tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
         )
         return entry, explained.reasons[0].features if explained.reasons else ()
+
+
+def _unusual(reason: Reason, values: npt.NDArray[Any], schema: InputSchema) -> str:
+    """What is odd about the input, with its own values."""
+    if not reason.features or np.isinf(reason.excess):
+        return reason.text
+    position = {schema.name_of(feature): feature for feature in range(schema.n_features)}
+    pairs = [f"{name} = {_value(values[position[name]])}" for name in reason.features]
+    together = " together with ".join(pairs)
+    return f"{together} (adds {reason.excess:.2f} to the score)"
 
 
 def _class_name(model: Model, index: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pine_boost.certificate import Certificate
 from pine_boost.region.region import Coverage
-from pine_boost.report_measure import Size, Speed
+from pine_boost.report_measure import REPEATS, Size, Speed
 from pine_boost.report_outside import OutsideInput
 from pine_boost.report_plot import draw_tradeoff
 from pine_boost.report_style import STYLE
@@ -112,8 +112,7 @@ def _promise(facts: Facts) -> str:
 def _sizes(facts: Facts) -> str:
     cards = "".join(
         f'<div class="card"><div class="label">{escape(size.name)}</div>'
-        f'<div class="number">{_amount(size.before, size.is_bytes)}'
-        f'<span class="arrow"> → </span><strong>{_amount(size.after, size.is_bytes)}</strong></div>'
+        f'<div class="number">{_change(size)}</div>'
         f'<div class="bar"><i style="width:{100 * size.after / max(size.before, 1):.1f}%"></i>'
         "</div></div>"
         for size in facts.sizes
@@ -134,7 +133,7 @@ def _speeds(facts: Facts) -> str:
         (s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds
     ]
     batch = max(speed.n_rows for speed in facts.speeds)
-    note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of 7."
+    note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of {REPEATS}."
     head = ("Engine", "Before", "After", "Ratio")
     return _section("Speed", _table(head, rows) + f'<p class="note">{note}</p>')
 
@@ -250,11 +249,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
-def _amount(number: int, is_bytes: bool) -> str:
-    if not is_bytes:
-        return f"{number:,}"
-    for unit in ("B", "kB", "MB"):
-        if number < 1000 or unit == "MB":
-            break
-        number = number / 1000  # type: ignore[assignment]
-    return f"{number:.3g} {unit}" if unit != "B" else f"{number} B"
+def _change(size: Size) -> str:
+    """Before and after, bytes in the unit that suits the larger one."""
+    unit, divisor = "", 1
+    if size.is_bytes:
+        unit, divisor = " B", 1
+        for name, value in ((" kB", 1000), (" MB", 1_000_000)):
+            if max(size.before, size.after) >= value:
+                unit, divisor = name, value
+    before, after = (
+        f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after)
+    )
+    return f'{before}<span class="arrow"> → </span><strong>{after}{unit}</strong>'

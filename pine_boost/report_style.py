@@ -25,7 +25,7 @@ section { background:var(--card); border:1px solid var(--line); border-radius:12
 .cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(180px,1fr)); gap:14px }
 .card { border:1px solid var(--line); border-radius:10px; padding:12px 14px }
 .label { color:var(--soft); font-size:13px }
-.number { font-size:19px; font-variant-numeric:tabular-nums; white-space:nowrap }
+.number { font-size:18px; font-variant-numeric:tabular-nums; white-space:nowrap }
 .number strong { color:var(--accent) } .arrow { color:var(--soft) }
 .bar { height:6px; border-radius:3px; background:var(--line); margin-top:9px; overflow:hidden }
 .bar i { display:block; height:100%; background:var(--accent); border-radius:3px }

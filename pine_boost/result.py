@@ -11,7 +11,7 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,12 @@ class PruneResult:
 
         return to_treelite(self.pruned)
 
-    def save(self, folder: str | os.PathLike[str], X: Any = None) -> Path:
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        X: Any = None,
+        curve: Sequence[Mapping[str, Any]] = (),
+    ) -> Path:
         """Write the native model, certificate.json, region.json and report.html to a folder.
 
         A new folder appears complete or not at all; in an existing one every file is replaced in
@@ -188,6 +193,8 @@ class PruneResult:
         X : table, optional
             Rows on which the report measures coverage and speed; without it the rows are made
             from the points of the search, and no coverage is shown.
+        curve : sequence of mapping
+            ``SweepResult.table()``, for the trade-off plot of the report.
         """
         from pine_boost.report import render_report
 
@@ -195,7 +202,7 @@ class PruneResult:
         files = {
             name: contents,
             "region.json": canonical(self.region.to_json()).encode(),
-            "report.html": render_report(self, X).encode(),
+            "report.html": render_report(self, X, curve).encode(),
             "certificate.json": self.certificate.to_json().encode(),
         }
         return write_folder(Path(folder), files, last="certificate.json")

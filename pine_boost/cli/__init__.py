@@ -1,1 +1,99 @@
-"""The command line."""
+"""The command line: one file per command, dispatched here.
+
+In come arguments; out go text on stdout, notes on stderr and an exit code: 0 certified (or done),
+2 not certified within the budget, 1 an error, said in one line. Tracebacks only with --debug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from pine_boost._version import __version__
+
+COMMANDS = {
+    "prune": "prune a model with a certificate",
+    "sweep": "prune a model for many alphas",
+    "verify": "prove a certificate anew from files",
+    "inspect": "what is in a model, and whether it is supported",
+    "check-inputs": "which rows of a table a certificate covers, and why not the others",
+    "report": "write the HTML report of a saved result anew",
+    "demo": "train, prune and report on data that scikit-learn ships",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is an error (1): 2 means "not certified in time"."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(1, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = _Parser(
+        prog="pine-boost",
+        description="Smaller tree ensembles that provably predict the same class.",
+        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 1 error.",
+    )
+    parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        _module(name).format_parser(command)
+        command.add_argument("--debug", action="store_true", help="show tracebacks")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = _show_warning
+            return int(_module(parsed.command).main(parsed))
+    except BrokenPipeError:  # the reader of our output went away, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        if parsed.debug:
+            raise
+        return _fail("interrupted; nothing was written")
+    except Exception as error:
+        if parsed.debug:
+            raise
+        return _fail(_one_line(error))
+
+
+def _module(command: str) -> Any:
+    return import_module(f"pine_boost.cli.{command.replace('-', '_')}")
+
+
+def _fail(text: str) -> int:
+    print(f"pine-boost: error: {text}", file=sys.stderr)
+    return 1
+
+
+def _one_line(error: Exception) -> str:
+    from pine_boost.errors import PineBoostError
+
+    text = " ".join(str(error).split())
+    if isinstance(error, PineBoostError):
+        return text
+    if isinstance(error, OSError):
+        return f"{error.strerror or text}: {error.filename}" if error.filename else text
+    return f"{type(error).__name__}: {text} (run again with --debug for the traceback)"
+
+
+def _show_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:
+    if issubclass(category, UserWarning):
+        print(f"pine-boost: warning: {' '.join(str(message).split())}", file=sys.stderr)

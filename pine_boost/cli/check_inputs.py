@@ -1,0 +1,79 @@
+"""``pine-boost check-inputs``: which rows of a table a certificate covers, and why not the others.
+
+In come a region file and a table; out go the coverage and the reasons of the rows outside. Needs
+neither the solver nor the training library. A region with indifference needs the original model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+import numpy as np
+
+from pine_boost.cli import options
+
+EXAMPLES = """examples:
+  pine-boost check-inputs pruned/region.json today.csv
+  pine-boost check-inputs pruned/region.json today.parquet --model model.json --limit 3 --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("region", metavar="REGION", help="region.json that prune wrote")
+    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
+    parser.add_argument("--model", help="the original; needed where indifference was used")
+    parser.add_argument("--limit", type=int, default=10, metavar="N",
+                        help="rows outside to explain (10)")  # fmt: skip
+    options.add_reading_options(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Coverage, then the rows outside and why."""
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.parsers import read_model
+    from pine_boost.region.region import Region
+    from pine_boost.tables import take_rows
+    from pine_boost.tables_io import read_table
+
+    region = Region.load(arguments.region)
+    X = read_table(arguments.data, region.schema).X
+    model = None
+    if arguments.model is not None:
+        model = read_model(arguments.model, trust_pickle=arguments.trust_pickle).forest
+    if region.delta is not None and model is None:
+        raise InvalidInputError(
+            f"{arguments.region} leaves out inputs on which the original is undecided; name the "
+            "original with --model."
+        )
+    coverage = region.coverage(X, model=model)
+    inside = region.contains(X, model=model)
+    outside = np.flatnonzero(~inside)
+    explained = [
+        (int(row), region.explain(take_rows(X, np.array([row])), model=model))
+        for row in outside[: max(arguments.limit, 0)]
+    ]
+    if arguments.json:
+        options.print_json({
+            **asdict(coverage),
+            "share": coverage.share,
+            "alpha": region.alpha,
+            "rows_outside": [int(row) for row in outside],
+            "explained": [
+                {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]}
+                for row, e in explained
+            ],
+        })  # fmt: skip
+        return 0
+    print(
+        f"{coverage.n_inside} of {coverage.n_rows} rows ({coverage.share:.2%}) lie in the region "
+        f"(true share {coverage.low:.2%} to {coverage.high:.2%}; at least {1 - region.alpha:.2%} "
+        "was calibrated)."
+    )
+    for row, explanation in explained:
+        print(f"row {row}: {explanation}")
+    if len(outside) > len(explained):
+        print(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
+    return 0

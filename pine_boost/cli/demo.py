@@ -1,0 +1,94 @@
+"""``pine-boost demo``: train, prune and report in a few seconds.
+
+In comes nothing but what is installed: scikit-learn's breast-cancer table and XGBoost, LightGBM or
+scikit-learn's own boosting. Out go the original, the pruned model and the report in one folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.cli import options
+from pine_boost.errors import MissingDependencyError
+from pine_boost.tables import take_rows
+
+_FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = "examples:\n  pine-boost demo\n  pine-boost demo -o /tmp/demo --alpha 0.2"
+    parser.add_argument("-o", "--output", metavar="DIR", default="pine-demo")
+    parser.add_argument("--alpha", type=float, default=0.1)
+    parser.add_argument("--indifference", type=float, default=0.05)
+    parser.add_argument("--time-limit", type=float, default=10.0, metavar="SECONDS")
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Train on half of the rows, calibrate on a third, test on the rest."""
+    if find_spec("sklearn") is None:
+        raise MissingDependencyError(
+            "The demo needs scikit-learn for its data; install pine-boost[all]."
+        )
+    from sklearn.datasets import load_breast_cancer
+
+    from pine_boost.cli.progress import Progress
+    from pine_boost.cli.prune import describe, evaluated, exit_code
+    from pine_boost.prune import prune_booster
+    from pine_boost.result import model_file, write_file
+
+    data = load_breast_cancer(as_frame=find_spec("pandas") is not None)
+    columns = np.arange(_FEATURES)
+    X = data.data.iloc[:, columns] if hasattr(data.data, "iloc") else data.data[:, columns]
+    (X_fit, y_fit), (X_cal, _), (X_test, y_test) = _split(X, np.asarray(data.target))
+    library, model = _train(X_fit, y_fit)
+    if not arguments.json:
+        print(f"Trained {type(model).__name__} ({library}) on {len(X_fit)} rows.")
+    progress = Progress()
+    try:
+        result = prune_booster(
+            model, X_fit, X_cal, alpha=arguments.alpha, indifference=arguments.indifference,
+            time_limit=arguments.time_limit, callback=progress,
+        )  # fmt: skip
+    finally:
+        progress.close()
+    folder = result.save(arguments.output, X_test)
+    name, contents = model_file(model, library)
+    write_file(folder / f"original{Path(name).suffix}", contents)
+    evaluation = result.evaluate(X_test, y_test)
+    if arguments.json:
+        options.print_json(describe(result, folder, evaluation))
+    else:
+        print(result.summary())
+        print(evaluated(evaluation))
+        print(f"Open {folder / 'report.html'} in a browser.")
+    return exit_code(result)
+
+
+def _split(X: Any, y: Any) -> list[tuple[Any, Any]]:
+    order = np.random.default_rng(0).permutation(len(X))
+    bounds = np.cumsum([len(X) // 2, len(X) // 3])
+    return [(take_rows(X, rows), y[rows]) for rows in np.split(order, bounds)]
+
+
+def _train(X: Any, y: Any) -> tuple[str, Any]:
+    if find_spec("xgboost") is not None:
+        from xgboost import XGBClassifier
+
+        model = XGBClassifier(n_estimators=30, max_depth=2, n_jobs=1, random_state=0)
+        return "xgboost", model.fit(X, y)
+    if find_spec("lightgbm") is not None:
+        from lightgbm import LGBMClassifier
+
+        model = LGBMClassifier(n_estimators=30, num_leaves=4, n_jobs=1, random_state=0, verbose=-1)
+        return "lightgbm", model.fit(X, y)
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    model = GradientBoostingClassifier(n_estimators=30, max_depth=2, random_state=0)
+    return "sklearn", model.fit(X, y)

@@ -1,0 +1,88 @@
+"""``pine-boost inspect``: what is in a model file, and whether it can be proved exactly.
+
+In comes a model file; out go counts and the decision it makes. A model that is not supported is an
+error that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.cli import options
+
+EXAMPLES = """examples:
+  pine-boost inspect model.json
+  pine-boost inspect model.txt --threshold 0.3 --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    options.add_threshold(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Read the model and describe it."""
+    _, parsed = options.read_given_model(arguments)
+    facts = describe(parsed, Path(arguments.model).stat().st_size)
+    if arguments.json:
+        options.print_json(facts)
+    else:
+        width = max(len(name) for name in facts)
+        for name, value in facts.items():
+            print(f"{name.replace('_', ' '):<{width}}  {_words(value)}")
+    return 0
+
+
+def describe(parsed: Any, size: int) -> dict[str, Any]:
+    """Facts of a parsed model."""
+    from pine_boost.forest import SplitKind
+    from pine_boost.states import build_space
+
+    forest = parsed.forest
+    used = np.unique(forest.feature[forest.kind != SplitKind.LEAF])
+    space = build_space(forest)
+    categorical = np.unique(forest.feature[forest.kind == SplitKind.CATEGORICAL])
+    return {
+        "kind": parsed.kind,
+        "objective": forest.objective,
+        "supported": True,
+        "trees": forest.n_trees,
+        "rounds": int(forest.tree_round.max()) + 1,
+        "leaves": forest.n_leaves,
+        "most_leaves_of_a_tree": _most_leaves(forest),
+        "features": forest.n_features,
+        "features_used": len(used),
+        "categorical_features": len(categorical),
+        "feature_names": None if forest.feature_names is None else list(forest.feature_names),
+        "classes": [label.item() if hasattr(label, "item") else label for label in forest.classes],
+        "thresholds": list(forest.decision.thresholds),
+        "accepts_missing": forest.accepts_missing,
+        "distinct_inputs_log10": float(np.sum(np.log10(space.n_states))),
+        "file_bytes": size,
+    }
+
+
+def _most_leaves(forest: Any) -> int:
+    from pine_boost.forest import SplitKind
+
+    return int(np.bincount(forest.node_tree[forest.kind == SplitKind.LEAF]).max())
+
+
+def _words(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, list):
+        shown = ", ".join(str(entry) for entry in value[:8])
+        return (shown + (f", ... ({len(value)} in all)" if len(value) > 8 else "")) or "none"
+    return str(value)

@@ -1,0 +1,142 @@
+"""Options that several commands share, and how they become arguments of the library.
+
+In come parsed arguments; out go keyword arguments, models, tables and domains. Refuses JSON that
+does not say what a domain can say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import InvalidInputError
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """The model file and how to read it."""
+    parser.add_argument("model", metavar="MODEL", help="XGBoost .json/.ubj, LightGBM .txt, pickle")
+    add_reading_options(parser)
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """How model files may be read."""
+    parser.add_argument(
+        "--trust-pickle", action="store_true",
+        help="load pickle and joblib files (this runs code from the file: only for your own)",
+    )  # fmt: skip
+
+
+def add_threshold(parser: argparse.ArgumentParser) -> None:
+    """The user's own decision threshold(s)."""
+    parser.add_argument(
+        "--threshold", type=float, action="append", metavar="P",
+        help="decision threshold on the probability of class 1; repeat it for score bands",
+    )  # fmt: skip
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """The tables."""
+    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    data.add_argument("--fit", required=True, metavar="FILE", help="rows to fit the score on")
+    data.add_argument(
+        "--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)"
+    )
+    data.add_argument("--test", metavar="FILE", help="further rows for coverage and fidelity")
+    data.add_argument(
+        "--label", metavar="COLUMN", help="column of the labels, for accuracy on --test"
+    )
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """What `prune_booster` and `sweep` take."""
+    search = parser.add_argument_group("search")
+    search.add_argument("--score", default="chow-liu",
+                        choices=("chow-liu", "leaf-support", "isolation-forest"))  # fmt: skip
+    search.add_argument("--bins", type=int, default=4, metavar="N", help="bins per number (4)")
+    search.add_argument("--indifference", type=float, default=0.0, metavar="SHARE",
+                        help="share of inputs nearest to the decision to give up (0)")  # fmt: skip
+    search.add_argument("--objective", default="l0", choices=("l0", "l1"),
+                        help="fewest trees, or smallest weights (faster)")  # fmt: skip
+    search.add_argument("--unit", default="round", choices=("round", "tree"))
+    search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
+    search.add_argument("--time-limit", type=float, metavar="SECONDS")
+    search.add_argument("--jobs", type=int, default=1, metavar="N")
+    search.add_argument("--seed", type=int, default=0, metavar="N")
+    add_threshold(parser)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Output for machines."""
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
+
+
+def search_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of `prune_booster` and `sweep`."""
+    return {
+        "score": arguments.score,
+        "n_bins": arguments.bins,
+        "indifference": arguments.indifference,
+        "objective": arguments.objective,
+        "unit": arguments.unit,
+        "threshold": thresholds(arguments),
+        "domain": None if arguments.domain is None else read_domain(arguments.domain),
+        "time_limit": arguments.time_limit,
+        "n_jobs": arguments.jobs,
+        "random_state": arguments.seed,
+    }
+
+
+def thresholds(arguments: argparse.Namespace) -> Any:
+    """One threshold as a number, several as a tuple, none as None."""
+    given = arguments.threshold
+    if not given:
+        return None
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def read_given_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """What to hand to the library, and the parsed model."""
+    from pine_boost.parsers import read_model
+
+    parsed = read_model(
+        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle
+    )
+    return (arguments.model if parsed.native is None else parsed.native), parsed
+
+
+def read_domain(path: str) -> Any:
+    """A Domain from JSON with the same field names; conditions are objects.
+
+    ``{"lower": {"age": 18}, "integer": ["age"], "never_missing": true,
+    "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "grandchildren", "lower": 1}]]}``
+    """
+    from pine_boost.region.domain import Condition, Domain
+
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"The domain file {path} cannot be read: {error}.") from error
+    known = set(Domain.__dataclass_fields__)
+    if not isinstance(document, dict) or not set(document) <= known:
+        odd = sorted(set(document) - known) if isinstance(document, dict) else [document]
+        raise InvalidInputError(
+            f"{path} says {odd!r}; a domain is an object with {', '.join(sorted(known))}."
+        )
+    try:
+        document["forbidden"] = [
+            tuple(Condition(**condition) for condition in pair)
+            for pair in document.get("forbidden", ())
+        ]
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or "
+            f"categories ({error})."
+        ) from error
+    return Domain(**document)
+
+
+def print_json(document: Any) -> None:
+    """Strict JSON on stdout."""
+    print(json.dumps(document, indent=1, allow_nan=False))

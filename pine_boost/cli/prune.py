@@ -1,0 +1,111 @@
+"""``pine-boost prune``: a model file and tables in, a folder with the pruned model out.
+
+The folder holds the native model, certificate.json, region.json and report.html. Ctrl-C keeps the
+best model certified so far. Refuses tables that do not fit the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from pine_boost.cli import options
+
+EXAMPLES = """examples:
+  pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
+  pine-boost prune model.txt --fit train.parquet --cal cal.parquet --alpha 0.2 --time-limit 60
+  pine-boost prune forest.joblib --trust-pickle --fit train.csv --cal cal.csv --test test.csv \\
+      --label target --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    options.add_data_options(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", default="pruned", help="folder to write (pruned)"
+    )
+    parser.add_argument(
+        "--alpha", type=float, default=0.1,
+        help="share of inputs that may lie outside the region (0.1; 0: none)",
+    )  # fmt: skip
+    options.add_search_options(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Prune, save, say what was promised."""
+    from pine_boost.cli.progress import Progress
+    from pine_boost.inputs import schema_of
+    from pine_boost.prune import prune_booster
+    from pine_boost.tables_io import read_table
+
+    model, parsed = options.read_given_model(arguments)
+    schema = schema_of(parsed.forest)
+    keywords = options.search_arguments(arguments)
+    fit = read_table(arguments.fit, schema)
+    cal = None if arguments.cal is None else read_table(arguments.cal, schema).X
+    test = None if arguments.test is None else read_table(arguments.test, schema, arguments.label)
+    progress = Progress(unit=arguments.unit)
+    try:
+        result = prune_booster(
+            model, fit.X, cal, alpha=arguments.alpha, callback=progress, **keywords
+        )
+    finally:
+        progress.close()
+    evaluation = None if test is None else result.evaluate(test.X, test.y)
+    folder = result.save(arguments.output, None if test is None else test.X)
+    if arguments.json:
+        options.print_json(describe(result, folder, evaluation))
+    else:
+        print(result.summary())
+        if evaluation is not None:
+            print(evaluated(evaluation))
+        print(f"Written to {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    return exit_code(result)
+
+
+def exit_code(result: Any) -> int:
+    """0 certified, 2 not certified within the budget."""
+    return 0 if result.status == "CERTIFIED" else 2
+
+
+def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]:
+    """A result for machines."""
+    c = result.certificate
+    document = {
+        "status": c.status,
+        "claim": c.claim,
+        "reason": c.reason,
+        "alpha": c.alpha,
+        "trees_before": c.trees_before,
+        "trees_after": c.trees_after,
+        "leaves_before": c.leaves_before,
+        "leaves_after": c.leaves_after,
+        "pruning_rate": result.pruning_rate,
+        "lower_bound": c.lower_bound,
+        "optimal": c.optimal,
+        "seconds": result.search.seconds,
+        "folder": str(folder),
+        "model": result.model_file()[0],
+    }
+    if evaluation is not None:
+        measured = asdict(evaluation)
+        share = measured["fidelity_in_region"]
+        measured["fidelity_in_region"] = None if share != share else share
+        document["test"] = measured
+    return document
+
+
+def evaluated(evaluation: Any) -> str:
+    """An evaluation in one sentence."""
+    e, cover = evaluation, evaluation.coverage
+    text = (
+        f"On {e.n_rows} test rows: {e.fidelity:.2%} keep their class, {cover.share:.2%} lie in the "
+        f"region ({cover.low:.2%} to {cover.high:.2%})"
+    )
+    if e.accuracy_before is not None:
+        text += f", accuracy {e.accuracy_before:.2%} before and {e.accuracy_after:.2%} after"
+    return text + "."
