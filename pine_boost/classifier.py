@@ -155,7 +155,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
         if self.threshold is not None:
-            return self.classes_[predict_classes(self.result_.pruned, X)]  # type: ignore[no-any-return]
+            return np.asarray(self.classes_[predict_classes(self.result_.pruned, X)])
         labels = np.asarray(self.model_.predict(X))
         return self.classes_[labels] if self._encodes else labels
 

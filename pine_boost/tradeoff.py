@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pine_boost.conclusion import conclude, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.parsers import read_model
-from pine_boost.prune import check_options, conclude, replay, split_tables
+from pine_boost.prune import check_options, split_tables
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult

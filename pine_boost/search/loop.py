@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def search(
             run.ascend()
             if not run.is_optimal():
                 for order in range(run.effort.n_eliminations):
-                    run.certify(lambda seed=order: run.pruner.eliminate(seed or None))
+                    run.certify(partial(run.pruner.eliminate, order or None))
                 run.search_exactly()
     except OutOfTime:
         stopped = "time"
@@ -327,7 +328,7 @@ class _Run:
             )
             if support is None:
                 self.lower_bound = self.best.n_kept
-            if support is None or support is False:
+            if support is None or isinstance(support, bool):
                 return
             verdict = self.stands(support)
             if verdict is None:

@@ -63,10 +63,10 @@ def wander(game: Game, starts: npt.NDArray[Any], seed: int, n_moves: int) -> npt
         states[feature, : counts[feature]] = np.flatnonzero(allowed)
     varying = np.flatnonzero(counts > 1)
     for _ in range(n_moves if len(varying) else 0):
-        feature = random.choice(varying, len(rows))
+        moved = random.choice(varying, len(rows))
         trial = rows.copy()
-        picked = (random.random(len(rows)) * counts[feature]).astype(np.int64)
-        trial[np.arange(len(rows)), feature] = states[feature, picked]
+        picked = (random.random(len(rows)) * counts[moved]).astype(np.int64)
+        trial[np.arange(len(rows)), moved] = states[moved, picked]
         inside = game.region.contains(trial)
         rows[inside] = trial[inside]
     return rows
@@ -163,7 +163,7 @@ def _distance(game: Game, margins: IntArray) -> IntArray:
     """How far from its nearest cut, or the gap of the two best classes."""
     if game.forest.n_outputs == 1:
         cuts = [round(cut * 2.0**game.scale) for cut in game.forest.decision.cuts]
-        return np.min([np.abs(margins[..., 0] - cut) for cut in cuts], axis=0)
+        return np.asarray(np.min([np.abs(margins[..., 0] - cut) for cut in cuts], axis=0))
     top = np.partition(margins, -2, axis=-1)
     return np.asarray(top[..., -1] - top[..., -2])
 
@@ -171,5 +171,5 @@ def _distance(game: Game, margins: IntArray) -> IntArray:
 def _winner(game: Game, margins: IntArray) -> IntArray:
     if game.forest.n_outputs == 1:
         cuts = [round(cut * 2.0**game.scale) for cut in game.forest.decision.cuts]
-        return np.sum([margins[..., 0] > cut for cut in cuts], axis=0)
-    return np.argmax(margins, axis=-1)
+        return np.asarray(np.sum([margins[..., 0] > cut for cut in cuts], axis=0))
+    return np.asarray(np.argmax(margins, axis=-1))
