@@ -18,6 +18,8 @@ from pine_boost.search.game import Game, required_int
 from pine_boost.search.weights import Weights
 
 _SCALE_STEPS = 40
+_MOST_PARTS = 4096  # denominators tried for weights in whole ratios
+_RATIO_NOISE = 1e-6  # a proposal only: every row is checked again on integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +78,16 @@ def to_grid(
     if scale is None:
         scale = _closest_scale(game, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    tree_weight = tree_weight * scale
+    tree_weight, intercept = tree_weight * scale, scale * intercept
     value = _weighted_leaves(game, tree_weight)
-    left_over = _fold_intercept(game, value, scale * intercept + cut, kept)
+    left_over = _fold_intercept(game, value, intercept + cut, kept)
     grid = _choose_grid(game, value, left_over)
+    if not game.strict.all():
+        # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
+        finest = 2.0 ** (game.scale - grid)
+        tree_weight, intercept = _keep_ratios(tree_weight, intercept, finest)
+        value = _weighted_leaves(game, tree_weight)
+        left_over = _fold_intercept(game, value, intercept + cut, kept)
     # A weight so small that all its leaves round to the same constant is still a kept tree.
     value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
     return PrunedForest(
@@ -113,6 +121,30 @@ def _constants(game: Game, weights: Weights) -> tuple[float | None, FloatArray] 
         return None, weights.free
     distance = weights.free[1] / (forest.decision.cuts[-1] - forest.decision.cuts[0])
     return (1.0 / distance, weights.free[:1]) if distance > 0 else None
+
+
+def _keep_ratios(
+    tree_weight: FloatArray, intercept: FloatArray, finest: float
+) -> tuple[FloatArray, FloatArray]:
+    """Weights in small whole ratios, in multiples of ``finest``, if that is what they nearly are.
+
+    A tie that the pruned model must keep is an equation between weights, and rounding each by
+    itself breaks it. Solutions on such equations are fractions with small denominators; whole
+    multiples of the original's dyadic leaves are on the grid without any rounding.
+    """
+    numbers = np.concatenate([tree_weight, intercept])
+    largest = np.abs(numbers).max()
+    parts = np.arange(1, _MOST_PARTS + 1)[:, None]
+    scaled = parts * (numbers / largest)
+    whole = np.rint(scaled)
+    fits = (np.abs(scaled - whole) < _RATIO_NOISE).all(axis=1)
+    fits &= ((whole != 0) | (numbers == 0))[:, : len(tree_weight)].all(axis=1)
+    first = int(np.argmax(fits))
+    part = largest / parts[first, 0]
+    unit = finest * np.rint(part / finest)
+    if not fits.any() or not 0 < unit <= 1.5 * part:  # _choose_grid leaves room for a factor of 2
+        return tree_weight, intercept
+    return whole[first, : len(tree_weight)] * unit, whole[first, len(tree_weight) :] * unit
 
 
 def _weighted_leaves(game: Game, tree_weight: FloatArray) -> FloatArray:
