@@ -105,7 +105,13 @@ def _category_sets(
         # eight 32-bit words per split, bit c of the little-endian row = category code c
         words = np.ascontiguousarray(predictor.raw_left_cat_bitsets, dtype="<u4")
         for node in np.flatnonzero(is_category[start:stop]):
-            row = words[predictor.nodes["bitset_idx"][node]].view(np.uint8)
+            index = int(predictor.nodes["bitset_idx"][node])
+            if not index < len(words):
+                raise MalformedModelError(
+                    "A categorical split of the HistGradientBoosting model has no category set; "
+                    "the model was damaged after fit. Fit it again."
+                )
+            row = words[index].view(np.uint8)
             codes = np.flatnonzero(np.unpackbits(row, bitorder="little"))
             sets[start + node] = codes.astype(np.int32)
         start = stop

@@ -1,7 +1,7 @@
 """Bytes of an XGBoost model file, written from a checked document and from nothing else.
 
 In comes an `XGBoostDocument`; out go JSON or UBJSON bytes that XGBoost 1.7 to 3.x and Treelite
-read. Always gbtree, with a scalar base_score; refuses dart weights and base_score vectors.
+read (a base_score per class: from 3.1 on). Always gbtree; refuses dart weights that are not folded.
 """
 
 from __future__ import annotations
@@ -42,11 +42,15 @@ def scalar_text(score: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
+def _score_text(scores: tuple[float, ...]) -> str:
+    """One number as every version reads it, several as 3.1 and later do: ``[1E0,2E0]``."""
+    texts = [scalar_text(score) for score in scores]
+    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
+
+
 def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
-    if document.weight_drop is not None or len(document.base_score) != 1:
-        raise InvalidInputError(
-            "Only documents with folded dart weights and a scalar base_score are written."
-        )
+    if document.weight_drop is not None:
+        raise InvalidInputError("Only documents with folded dart weights are written.")
     model: dict[str, Any] = {
         "gbtree_model_param": {
             "num_parallel_tree": str(document.n_parallel),
@@ -67,7 +71,7 @@ def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
             "feature_types": list(document.feature_types),
             "gradient_booster": {"model": model, "name": "gbtree"},
             "learner_model_param": {
-                "base_score": scalar_text(document.base_score[0]),
+                "base_score": _score_text(document.base_score),
                 "boost_from_average": document.boost_from_average,
                 "num_class": str(document.n_classes),
                 "num_feature": str(document.n_features),

@@ -1,0 +1,106 @@
+"""Runs a fuzz target: a few examples inside pytest, or by the clock from a shell.
+
+In comes a `Target`; out goes a count of refused and accepted documents. Anything but a
+PineBoostError or a correct model is a finding and is raised with the shrunk example.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import random
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from pine_boost.errors import PineBoostError
+
+LAST_INPUT = Path("/tmp/pine_boost_fuzz_last_input")  # what a dead process leaves behind
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is fuzzed.
+
+    ``damage(draw, healthy)`` gives a damaged document; ``check(document)`` returns normally for a
+    document that was read and behaves, and raises PineBoostError for one that was refused.
+    """
+
+    name: str
+    healthy: Callable[[], list[Any]]
+    damage: Callable[[Any, Any], Any]
+    check: Callable[[Any], None]
+
+
+@dataclass
+class Tally:
+    """What became of the documents."""
+
+    refused: int = 0
+    accepted: int = 0
+    messages: set[str] = field(default_factory=set)
+
+
+def run(target: Target, n_examples: int, first_seed: int, tally: Tally | None = None) -> Tally:
+    """Fuzz with a fixed seed: the same examples each time."""
+    tally = tally or Tally()
+    healthy = target.healthy()
+    for document in healthy:
+        target.check(document)
+
+    @seed(first_seed)
+    @settings(
+        max_examples=n_examples,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def one(data: Any) -> None:
+        document = healthy[data.draw(st.integers(0, len(healthy) - 1))]
+        damaged = target.damage(data.draw, document)
+        try:
+            target.check(damaged)
+        except PineBoostError as error:
+            message = str(error)
+            assert len(message) > 15, message
+            assert len(message) < 2000, "a hostile document must not fill the screen"
+            tally.refused += 1
+            tally.messages.add(message[:40])
+        else:
+            tally.accepted += 1
+
+    one()
+    return tally
+
+
+def remember(contents: bytes) -> None:
+    """Keep a document where it is found should the native library take the process down."""
+    LAST_INPUT.write_bytes(contents)
+
+
+def main(target: Target) -> None:
+    """``python -m tests.fuzz.<name> --seconds N [--seed S]``."""
+    parser = argparse.ArgumentParser(description=f"Fuzz {target.name} by the clock.")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**31))
+    options = parser.parse_args()
+    faulthandler.enable()
+    warnings.simplefilter("error")
+    started, tally, batch = time.monotonic(), Tally(), 0
+    while time.monotonic() - started < options.seconds:
+        run(target, 200, options.seed + batch, tally)
+        batch += 1
+    seconds = time.monotonic() - started
+    print(
+        f"{target.name}: {tally.refused + tally.accepted} documents in {seconds:.0f} s "
+        f"(seed {options.seed}): {tally.refused} refused with {len(tally.messages)} kinds of "
+        f"message, {tally.accepted} read and right, 0 findings"
+    )

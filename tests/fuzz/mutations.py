@@ -1,0 +1,145 @@
+"""Ways to damage a document, each drawn by Hypothesis so that a finding shrinks.
+
+In come healthy bytes, JSON data or lines; out come the same with one to four faults. Nothing here
+knows what the document means.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, -1, 0, 1, 2, 7, 255, 2**24, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63,
+    -(2**31), -(2**63), 10**400, 0.0, -0.0, 0.5, 1.5, 1e-320, 1e-45, 3.4e38, 3.5e38, 1e308, -1e308,
+    float("nan"), float("inf"), float("-inf"), "", " ", "0", "1", "-1", "x", "nan", "inf", "1e400",
+    "\x00", "\ud800", "é" * 20, "a" * 5000, [], {}, [[]], [None], [0], [0.0], ["x"], [0] * 3000,
+    {"": 0}, {"name": "x"},
+)  # fmt: skip
+ODD_TOKENS = (
+    "", " ", "-1", "0", "1", "2", "-2", "3", "nan", "inf", "-inf", "1e400", "1e-400", "0x10",
+    "1_0", "٣", "2147483647", "2147483648", "-2147483648", "9" * 30, "9" * 5000, "1.5", "1,5", "=",
+    "a b", "\t", "\x00", "é", "0 0", "none", "v4", "+1", "1e5", "-0", "null", "true",
+)  # fmt: skip
+ODD_BYTES = (
+    b"", b"\x00", b"\xff", b"{", b"}", b"[", b"]", b"[$d#L",
+    b"[$l#L\x00\x00\x00\x00\x7f\xff\xff\xff", b"L\x7f\xff\xff\xff\xff\xff\xff\xff",
+    b"L\xff\xff\xff\xff\xff\xff\xff\xff", b"U\xff", b"Z", b"T",
+    b"[#U\x05", b"SL\x00\x00\x00\x00\x00\x00\x00\x01x", b"[" * 40, b"{" * 40, b"\r\n", b"\n\n",
+    b"Tree=0\n", b"=", b" ", b"-", b"9" * 20, b"\xef\xbb\xbf", b"\xc3", b"NaN", b"1e999",
+)  # fmt: skip
+
+
+def damage_bytes(draw: Draw, contents: bytes) -> bytes:
+    """Flip, cut, repeat, insert or overwrite bytes."""
+    data = bytearray(contents)
+    for _ in range(draw(st.integers(1, 4))):
+        position = draw(st.integers(0, max(len(data) - 1, 0)))
+        length = draw(st.integers(0, 64))
+        action = draw(st.sampled_from(("flip", "set", "odd", "over", "cut", "drop", "repeat")))
+        if action == "flip" and data:
+            data[position] ^= 1 << draw(st.integers(0, 7))
+        elif action == "set" and data:
+            data[position] = draw(st.integers(0, 255))
+        elif action == "odd":
+            data[position:position] = draw(st.sampled_from(ODD_BYTES))
+        elif action == "over":
+            odd = draw(st.sampled_from(ODD_BYTES))
+            data[position : position + len(odd)] = odd
+        elif action == "cut":
+            del data[position:]
+        elif action == "drop":
+            del data[position : position + length]
+        else:
+            data[position:position] = data[position : position + length]
+    return bytes(data)
+
+
+def damage_json(draw: Draw, document: Any) -> Any:
+    """Replace, remove, add, copy or nudge values anywhere in JSON data."""
+    document = copy.deepcopy(document)
+    for _ in range(draw(st.integers(1, 3))):
+        places = _places(document)
+        if not places:
+            return document
+        # first a key by name, so that one long array does not take all the attention
+        names = sorted({place[2] for place in places})
+        name = draw(st.sampled_from(names))
+        own = [place for place in places if place[2] == name]
+        parent, key, _ = own[draw(st.integers(0, len(own) - 1))]
+        _damage_place(draw, parent, key, places)
+    return document
+
+
+def _places(document: Any) -> list[tuple[Any, Any, str]]:
+    """Every (container, key, name) of a document; list entries bear the name of their list."""
+    places, stack = [], [(document, "")]
+    while stack:
+        value, name = stack.pop()
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, child in entries:
+            own = f"{key}" if isinstance(value, dict) else f"{name}[]"
+            places.append((value, key, own))
+            if isinstance(child, (dict, list)):
+                stack.append((child, own))
+    return places
+
+
+def _damage_place(draw: Draw, parent: Any, key: Any, places: list[tuple[Any, Any, str]]) -> None:
+    action = draw(st.sampled_from(("odd", "nudge", "remove", "copy", "add", "text")))
+    value = parent[key]
+    if action == "nudge" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        parent[key] = value + draw(
+            st.sampled_from((1, -1, 2, 0.5, 1e-9, 2**31, -value, -2 * value))
+        )
+    elif action == "remove":
+        del parent[key]
+    elif action == "copy":
+        other, other_key, _ = places[draw(st.integers(0, len(places) - 1))]
+        if other_key in other if isinstance(other, dict) else other_key < len(other):
+            parent[key] = copy.deepcopy(other[other_key])
+    elif action == "add" and isinstance(parent, list):
+        parent.insert(key, draw(st.sampled_from(ODD_VALUES)))
+    elif action == "add":
+        parent[draw(st.sampled_from(("", "x", "name", "format")))] = value
+    elif action == "text" and isinstance(value, str):
+        parent[key] = draw(st.sampled_from(ODD_TOKENS)) + value
+    else:
+        parent[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
+
+
+def damage_lines(draw: Draw, lines: list[str]) -> list[str]:
+    """Replace a token, or remove, repeat or exchange lines of ``key=a b c`` text."""
+    lines = list(lines)
+    for _ in range(draw(st.integers(1, 3))):
+        position = draw(st.integers(0, len(lines) - 1))
+        action = draw(st.sampled_from(("token", "token", "token", "drop", "repeat", "swap", "cut")))
+        key, equals, value = lines[position].partition("=")
+        if action == "token" and equals:
+            tokens = value.split(" ")
+            place = draw(st.integers(0, len(tokens) - 1))
+            how = draw(st.sampled_from(("odd", "drop", "repeat", "other")))
+            if how == "odd":
+                tokens[place] = draw(st.sampled_from(ODD_TOKENS))
+            elif how == "drop":
+                del tokens[place]
+            elif how == "repeat":
+                tokens.insert(place, tokens[place])
+            else:
+                tokens[place] = tokens[draw(st.integers(0, len(tokens) - 1))]
+            lines[position] = f"{key}={' '.join(tokens)}"
+        elif action == "drop" and len(lines) > 1:
+            del lines[position]
+        elif action == "repeat":
+            lines.insert(position, lines[position])
+        elif action == "swap":
+            other = draw(st.integers(0, len(lines) - 1))
+            lines[position], lines[other] = lines[other], lines[position]
+        else:
+            lines[position] = lines[position][: draw(st.integers(0, 40))]
+    return lines

@@ -1,0 +1,69 @@
+"""What an accepted model file must satisfy: written again it is the same, natively too.
+
+In comes a parsed model; nothing comes out. Raises AssertionError where the native library reads or
+adds up something else than the parser says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pine_boost.certificate import forest_digest
+from pine_boost.forest import Model, native_margins
+from pine_boost.native import load_native, original_bytes
+from pine_boost.parsers import read_model
+from tests.fuzz.driver import remember
+
+_MOST_CELLS = 20_000  # a file may claim 16 million features; nobody predicts with those
+
+
+def check_model(model: Model, threshold: Any = None) -> None:
+    """Write, read back, load natively, compare margins on rows of all kinds."""
+    forest = model.forest
+    contents = original_bytes(model)
+    again = read_model(contents, threshold=threshold)
+    assert forest_digest(again.forest) == forest_digest(forest)
+    if forest.n_features * 12 > _MOST_CELLS or forest.n_outputs * forest.n_nodes > _MOST_CELLS:
+        return
+    remember(contents)
+    X = probe_rows(model)
+    ours = native_margins(forest, X).astype(np.float64)
+    theirs = _native_margins(model, X).reshape(ours.shape).astype(np.float64)
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    with np.errstate(invalid="ignore"):
+        close = np.abs(ours - theirs) <= forest.slack
+    same = np.where(finite, close, _text(ours) == _text(theirs))
+    assert same.all(), f"native {theirs[~same][:3]} but read {ours[~same][:3]}"
+
+
+def probe_rows(model: Model) -> Any:
+    """Thresholds and codes of the model itself, zero, NaN and far values, in float32."""
+    forest = model.forest
+    random = np.random.default_rng(0)
+    usable = forest.threshold[np.isfinite(forest.threshold)]
+    values = np.concatenate([usable[:20], [0.0, 1.0, 2.0, 5.0, -3.0, 1e6, np.nan]])
+    with np.errstate(over="ignore"):
+        X = random.choice(values, (12, forest.n_features)).astype(np.float32).astype(np.float64)
+    for feature, known in enumerate(forest.feature_categories):
+        if known is not None:
+            X[:, feature] = random.integers(0, len(known), 12)
+    return np.where(np.isinf(X), 7.0, X)
+
+
+def _native_margins(model: Model, X: Any) -> Any:
+    native = load_native(model)
+    if model.forest.library == "lightgbm":
+        return np.asarray(native.predict(X, raw_score=True, num_threads=1))
+    import xgboost
+
+    data = xgboost.DMatrix(
+        X, feature_names=native.feature_names, feature_types=native.feature_types,
+        enable_categorical=True, nthread=1,
+    )  # fmt: skip
+    return native.predict(data, output_margin=True)
+
+
+def _text(numbers: Any) -> Any:
+    return np.nan_to_num(np.sign(numbers), nan=9.0)

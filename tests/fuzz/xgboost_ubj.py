@@ -1,0 +1,56 @@
+"""Fuzz target: XGBoost .ubj files, damaged as bytes and as data that is written again."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pine_boost.parsers import read_model
+from pine_boost.parsers._ubjson import read_ubjson, write_ubjson
+from tests.fuzz.driver import Target, main
+from tests.fuzz.mutations import damage_bytes
+from tests.fuzz.native_check import check_model
+
+
+@cache
+def healthy() -> list[bytes]:
+    """The model with categories, as XGBoost writes it."""
+    from tests.malformed_xgboost import healthy_files
+
+    return [contents for name, contents in healthy_files().items() if name.endswith(".ubj")]
+
+
+def damage(draw: Any, contents: bytes) -> bytes:
+    """Bytes anywhere, or one number of one array of a tree."""
+    if draw(st.booleans()):
+        return damage_bytes(draw, contents)
+    document = read_ubjson(contents)
+    trees = document["learner"]["gradient_booster"]["model"]["trees"]
+    for _ in range(draw(st.integers(1, 3))):
+        tree = trees[draw(st.integers(0, len(trees) - 1))]
+        arrays = sorted(key for key, value in tree.items() if isinstance(value, np.ndarray))
+        key = draw(st.sampled_from(arrays))
+        array = tree[key].copy()
+        if draw(st.integers(0, 3)) == 0:
+            tree[key] = array[: draw(st.integers(0, len(array)))]
+        elif len(array):
+            place = draw(st.integers(0, len(array) - 1))
+            odd = (-1, 0, 1, 2, 5, 100) if array.dtype.kind in "iu" else (
+                0.0, -0.0, 1e-45, 3e38, np.nan, np.inf, 0.5)  # fmt: skip
+            array[place] = np.array(draw(st.sampled_from(odd))).astype(array.dtype)
+            tree[key] = array
+    return write_ubjson(document)
+
+
+def check(contents: bytes) -> None:
+    """Refused, or the model that XGBoost itself sees."""
+    check_model(read_model(contents))
+
+
+TARGET = Target("XGBoost UBJSON", healthy, damage, check)
+
+if __name__ == "__main__":
+    main(TARGET)
