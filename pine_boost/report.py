@@ -152,7 +152,7 @@ def _gather(
             fidelity = float(np.mean(same))
         if is_pruned:
             speeds = measure_speeds(original, pruned, matrix)
-            outside = find_outside(original, pruned, region, states)
+            outside = find_outside(original, pruned, region, states, matrix if given else None)
     except ImportError:  # reading and proving need no native library, predicting does
         pass
     return Facts(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import Model
+from pine_boost.forest import FloatArray, Model
 from pine_boost.inputs import InputSchema, raw_values
 from pine_boost.native import predict_classes
 from pine_boost.region.explanation import Reason
@@ -55,14 +55,18 @@ def find_outside(
     pruned: Model,
     region: Region,
     states: npt.NDArray[Any],
+    matrix: FloatArray | None = None,
     *,
     limit: int = 4,
     seed: int = 0,
 ) -> tuple[OutsideInput, ...]:
-    """Look for inputs outside the region on which the native classes differ, nearest first."""
+    """Look for inputs outside the region on which the native classes differ, nearest first.
+
+    Values are taken from the rows of ``matrix`` where one of them has the state in question.
+    """
     if len(states) == 0 or (region.tau is None and region.delta is None):
         return ()
-    look = _Look(original, pruned, region)
+    look = _Look(original, pruned, region, _typical_values(region, matrix))
     random = np.random.default_rng(seed)
     starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
     found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
@@ -82,9 +86,14 @@ class _Look:
     original: Model
     pruned: Model
     region: Region
+    values: tuple[FloatArray, ...]
+
+    def matrix(self, states: States) -> FloatArray:
+        columns = [values[states[:, feature]] for feature, values in enumerate(self.values)]
+        return np.stack(columns, axis=1)
 
     def table(self, states: States) -> Any:
-        return as_table(self.region.space.representative(states), self.region.schema)
+        return as_table(self.matrix(states), self.region.schema)
 
     def differing(self, states: States) -> States:
         """Those outside the region with two different native classes."""
@@ -92,14 +101,15 @@ class _Look:
             return states
         states = np.unique(states, axis=0)
         # what infinity alone reaches cannot be given to every native predict
-        states = states[np.isfinite(np.nan_to_num(self.region.space.representative(states),
-                                                  nan=0.0)).all(axis=1)]  # fmt: skip
+        finite = np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0))
+        states = states[finite.all(axis=1)]
         if len(states) == 0:
             return states
         table = self.table(states)
         differ = predict_classes(self.original, table) != predict_classes(self.pruned, table)
         outside = ~self.region.contains(table, model=self.original.forest)
-        return states[differ & outside]
+        found: States = states[differ & outside]
+        return found
 
     def nearest(self, states: States, limit: int) -> States:
         if len(states) == 0 or self.region.score_tables is None:
@@ -123,20 +133,42 @@ class _Look:
     def words(self, state: States) -> tuple[OutsideInput, tuple[str, ...]]:
         table, schema = self.table(state), self.region.schema
         explained = self.region.explain(table, model=self.original.forest)
-        values = raw_values(self.region.space.representative(state), schema)[0]
+        values = raw_values(self.matrix(state), schema)[0]
         before, after = (
             _class_name(model, int(predict_classes(model, table)[0]))
             for model in (self.original, self.pruned)
         )
+        # where the score alone would let it in, only the decision keeps it out
+        reasons = explained.reasons[:3]
+        score, tau = explained.score, explained.tau
+        if tau is None or (score is not None and score <= tau):
+            reasons = tuple(r for r in reasons if np.isinf(r.excess))
+        named = [reason.features for reason in explained.reasons if reason.features]
         entry = OutsideInput(
             before,
             after,
             explained.score,
             explained.tau,
-            tuple(_unusual(reason, values, schema) for reason in explained.reasons[:3]),
+            tuple(_unusual(reason, values, schema) for reason in reasons),
             tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
         )
-        return entry, explained.reasons[0].features if explained.reasons else ()
+        return entry, named[0] if named else ()
+
+
+def _typical_values(region: Region, matrix: FloatArray | None) -> tuple[FloatArray, ...]:
+    """A value for every state of every feature: the middle one of the rows, else the plainest."""
+    space = region.space
+    width = int(space.n_states.max())
+    grid = np.minimum(np.arange(width)[:, None], space.n_states[None] - 1).astype(np.int32)
+    plain = space.representative(grid)
+    values = [plain[:count, feature].copy() for feature, count in enumerate(space.n_states)]
+    if matrix is not None and len(matrix):
+        states = space.states(matrix)
+        for feature, known in enumerate(values):
+            for state in np.unique(states[:, feature]):
+                own = np.sort(matrix[states[:, feature] == state, feature])
+                known[state] = own[len(own) // 2]
+    return tuple(values)
 
 
 def _unusual(reason: Reason, values: npt.NDArray[Any], schema: InputSchema) -> str:

@@ -16,6 +16,7 @@ main { max-width:860px; margin:0 auto; padding:40px 20px 64px }
 h1 { font-size:27px; line-height:1.3; margin:6px 0 18px; font-weight:650; text-wrap:balance }
 h2 { font-size:18px; margin:0 0 14px }
 p { margin:0 0 12px } .kind,.note { color:var(--soft); font-size:14px } .note { margin:12px 0 0 }
+section > :last-child { margin-bottom:0 }
 section { background:var(--card); border:1px solid var(--line); border-radius:12px;
   padding:22px 24px; margin-top:20px }
 .badge { display:inline-block; padding:1px 10px; border-radius:99px; font-size:13px;

@@ -1,0 +1,136 @@
+"""A sweep gives for every alpha what a single run gives, and goes from small regions to large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier
+
+from pine_boost import InvalidInputError, RegionError, prune_booster, sweep
+from pine_boost.native import predict_classes
+from pine_boost.tradeoff import ALPHAS
+
+GRID = (0.0, 0.1, 0.3, 0.6)
+
+
+@pytest.fixture(scope="module")
+def parts() -> Any:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :5]
+    model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
+    return model.fit(X[:250], y[:250]), X[:250], X[250:450], X[450:]
+
+
+@pytest.fixture(scope="module")
+def swept(parts: Any) -> Any:
+    model, X_fit, X_cal, _ = parts
+    return sweep(model, X_fit, X_cal, alphas=GRID)
+
+
+@pytest.mark.parametrize("alpha", GRID)
+def test_agrees_with_a_single_run(parts: Any, swept: Any, alpha: float) -> None:
+    model, X_fit, X_cal, _ = parts
+    single = prune_booster(model, X_fit, X_cal, alpha=alpha)
+    assert single.search.stopped == "optimal"
+    assert swept[alpha].search.stopped == "optimal"
+    assert swept[alpha].certificate.units_kept == single.certificate.units_kept
+    assert swept[alpha].region == single.region
+
+
+def test_every_result_keeps_its_promise_natively(parts: Any, swept: Any) -> None:
+    _, X_fit, X_cal, X_test = parts
+    rows = np.vstack([X_fit, X_cal, X_test])
+    for result in swept:
+        inside = result.region.contains(rows)
+        before, after = predict_classes(result.original, rows), predict_classes(result.pruned, rows)
+        np.testing.assert_array_equal(before[inside], after[inside])
+        np.testing.assert_array_equal(before[: len(X_fit)], after[: len(X_fit)])
+
+
+def test_more_alpha_never_needs_more_trees(swept: Any) -> None:
+    kept = [result.certificate.units_kept for result in swept]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[-1] < kept[0]
+
+
+def test_alphas_are_searched_from_the_largest_down(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    told: list[float] = []
+    sweep(model, X_fit, X_cal, alphas=[0.3, 0.6, 0.0], callback=lambda a, step: told.append(a))
+    assert list(dict.fromkeys(told)) == [0.6, 0.3, 0.0]
+
+
+def test_the_rows_of_one_alpha_serve_the_next(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    rows: dict[float, list[int]] = {}
+    sweep(
+        model, X_fit, X_cal, alphas=[0.3, 0.6],
+        callback=lambda alpha, step: rows.setdefault(alpha, []).append(step.rows),
+    )  # fmt: skip
+    assert rows[0.3][0] >= rows[0.6][-1]
+
+
+def test_bounds_found_for_a_smaller_region_hold_for_the_larger(swept: Any) -> None:
+    bounds = [result.certificate.lower_bound for result in swept]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_the_table_and_the_plot(swept: Any) -> None:
+    rows = swept.table()
+    assert [row["alpha"] for row in rows] == sorted(GRID)
+    assert all(row["trees"] == len(swept[row["alpha"]].kept) for row in rows)
+    frame = pytest.importorskip("pandas").DataFrame(rows)
+    assert swept.to_pandas().equals(frame)
+    pytest.importorskip("matplotlib")
+    axes = swept.plot()
+    drawn = axes.lines[0].get_xydata()
+    np.testing.assert_array_equal(drawn[:, 0], [row["alpha"] for row in rows])
+    np.testing.assert_array_equal(drawn[:, 1], [100 * row["removed"] for row in rows])
+    assert str(swept).count("\n") == len(GRID)
+    assert swept._repr_html_().count("<tr>") == len(GRID) + 1
+    with pytest.raises(KeyError, match="was not swept"):
+        swept[0.5]
+
+
+def test_the_default_grid_leaves_out_what_indifference_has_no_room_for(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    swept = sweep(model, X_fit, X_cal, indifference=0.1, objective="l1")
+    assert 0.0 not in swept.alphas
+    assert set(swept.alphas) < set(ALPHAS)
+    with pytest.raises((InvalidInputError, RegionError)):
+        sweep(model, X_fit, X_cal, indifference=0.1, alphas=[0.0, 0.6])
+
+
+def test_no_time_gives_the_original_and_says_so(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.6], time_limit=1e-6)
+    for result in swept:
+        if result.search.pruned is None and result.search.stopped != "optimal":
+            assert result.status == "NOT_CERTIFIED"
+            assert result.model is model
+        else:
+            assert result.status == "CERTIFIED"
+
+
+def test_an_interrupt_keeps_what_was_certified(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+
+    def stop_in_the_second(alpha: float, step: Any) -> None:
+        if alpha == 0.3 and step.phase != "walks":
+            raise KeyboardInterrupt
+
+    swept = sweep(model, X_fit, X_cal, alphas=[0.1, 0.3, 0.6], callback=stop_in_the_second)
+    assert swept.alphas == (0.3, 0.6)
+    assert swept[0.6].status == "CERTIFIED"
+
+
+@pytest.mark.parametrize("alphas", [[], [1.0], [-0.1], ["many"], 0.1])
+def test_refuses_grids_that_are_none(parts: Any, alphas: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    with pytest.raises(InvalidInputError):
+        sweep(model, X_fit, X_cal, alphas=alphas)
