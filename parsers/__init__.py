@@ -13,8 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.forest import Model
+from pine_boost.reading import MODEL_LIMIT, read_limited, require_size
 
 __all__ = ["read_model"]
 
@@ -96,18 +97,14 @@ def _refuse_pipeline(model: Any) -> None:
 
 
 def _read_path(path: Path, threshold: Any, trust_pickle: bool) -> Model:
-    try:
-        contents = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); pass the path of a model file."
-        ) from error
+    contents = read_limited(path, MODEL_LIMIT, "model file")
     return _read_bytes(contents, threshold, trust_pickle, path)
 
 
 def _read_bytes(
     contents: bytes, threshold: Any, trust_pickle: bool, path: Path | None = None
 ) -> Model:
+    require_size(len(contents), MODEL_LIMIT, "This", "model file")
     library = _sniff(contents, path)
     if library == "pickle":
         return read_model(_unpickle(contents, path, trust_pickle), threshold=threshold)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from pine_boost.forest import (
 from pine_boost.parsers._lightgbm_decision import decide, read_objective
 from pine_boost.parsers._lightgbm_document import LightgbmDocument, read_document
 from pine_boost.parsers._lightgbm_tree import DEFAULT_LEFT_BIT, TreeBlock
+from pine_boost.reading import MODEL_LIMIT, read_limited
 
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
@@ -77,19 +77,10 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     3
     """
     if isinstance(model, (str, os.PathLike)):
-        return _read_bytes(_read_file(Path(model)), threshold)
+        return _read_bytes(read_limited(model, MODEL_LIMIT, "model file"), threshold)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _read_bytes(bytes(model), threshold)
     return _read_live(model, threshold)
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); pass a LightGBM .txt file."
-        ) from error
 
 
 def _read_bytes(contents: bytes, threshold: Any) -> Model:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from pine_boost.parsers._xgboost_decision import find_decision
 from pine_boost.parsers._xgboost_document import XGBoostDocument, read_document
 from pine_boost.parsers._xgboost_intercept import LINKS, fold_weights, read_intercept
 from pine_boost.parsers._xgboost_trees import take_trees
+from pine_boost.reading import MODEL_LIMIT, read_limited
 
 FILE_KIND = "xgboost file"
 _WRAPPERS = (
@@ -60,7 +60,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     2
     """
     if isinstance(model, (str, os.PathLike)):
-        model = _read_file(Path(model))
+        model = read_limited(model, MODEL_LIMIT, "model file")
     if isinstance(model, (bytes, bytearray, memoryview)):
         document = read_document(bytes(model))
         by_wrapper = "scikit_learn" in document.attributes
@@ -75,15 +75,6 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
             "'margin above the threshold or not', or train an XGBClassifier."
         )
     return _build(_save(booster), f"xgboost.{name}", model, True, threshold)
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(
-            f"{path} cannot be read ({error.strerror or error}); pass the path of a model file."
-        ) from error
 
 
 def _class_name(model: Any) -> str:

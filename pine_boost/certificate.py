@@ -21,10 +21,10 @@ import numpy as np
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
 from pine_boost.forest import Forest
+from pine_boost.reading import CERTIFICATE_LIMIT, read_limited
 
 FORMAT = "pine_boost certificate"
 FORMAT_VERSION = 1
-_SIZE_LIMIT = 64 * 2**20
 
 
 class Status(Enum):
@@ -141,10 +141,9 @@ class Certificate:
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
         """Read a certificate file."""
-        path = Path(path)
-        if path.stat().st_size > _SIZE_LIMIT:
-            raise CertificateMismatch(f"{path} is larger than any certificate (64 MiB).")
-        return cls.from_json(path.read_bytes())
+        return cls.from_json(
+            read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch)
+        )
 
 
 def _checked(document: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.forest import CategoryRule, Comparison
 from pine_boost.inputs import InputSchema
+from pine_boost.reading import REGION_LIMIT, read_limited
 from pine_boost.region import fields as f
 from pine_boost.region.fields import require
 from pine_boost.region.scores import check_tables
@@ -60,12 +61,9 @@ def write_text(path: Path, text: str) -> None:
 
 def read_text(path: Path) -> str:
     """Read a file; says which one when it is not there or no text."""
+    contents = read_limited(path, REGION_LIMIT, "region file")
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError(
-            f"The region file {str(path)!r} cannot be read: {error}."
-        ) from error
+        return contents.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MalformedModelError(f"{str(path)!r} is no region file: not UTF-8 text.") from error
 
