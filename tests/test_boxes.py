@@ -12,7 +12,7 @@ from pine_boost.forest import PrunedForest
 from pine_boost.search import boxes
 from pine_boost.search.boxes import BoxSearch, prove_boxes
 from pine_boost.search.oracle import FIRST, Answer, Oracle
-from tests.naive import Case, broken_rows, random_case, random_pruned
+from tests.naive import Case, broken_rows, in_region, random_case, random_pruned
 
 pytest.importorskip("sklearn")  # isolation forests
 KINDS = ("same", "reweighted", "planted")
@@ -66,7 +66,7 @@ def _larger(seed: int = 3) -> tuple[Case, PrunedForest]:
         case = random_case(seed)
         pruned = random_pruned(np.random.default_rng(seed), case.game, "reweighted")
         search = BoxSearch(case.game, pruned, case.game.questions[0])
-        answer, _, _ = search.run(search.whole(), 10**6, FOREVER)
+        answer, _, _ = search.run(search.tables.whole(), 10**6, FOREVER)
         if answer is Answer.PROVED and search.n_boxes > 40:
             return case, pruned
         seed += 1
@@ -94,11 +94,11 @@ def test_parts_of_the_region_can_be_searched_apart(monkeypatch: pytest.MonkeyPat
     case, pruned = _larger()
     monkeypatch.setattr(boxes, "_BATCH", 4)
     search = BoxSearch(case.game, pruned, case.game.questions[0])
-    answer, _, left = search.run(search.whole(), 12, FOREVER)
+    answer, _, left = search.run(search.tables.whole(), 12, FOREVER)
     assert answer is Answer.UNKNOWN
     for part in left:
         other = BoxSearch(case.game, pruned, case.game.questions[0])
-        again = other.boxes(part.low, part.high)
+        again = other.tables.boxes(part.low, part.high)
         assert np.array_equal(again.mask, part.mask)
         assert np.array_equal(again.bound, part.bound)
         assert other.run([again], 10**6, FOREVER)[0] is Answer.PROVED
@@ -138,24 +138,26 @@ def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
     game = case.game
     pruned = random_pruned(rng, game, "reweighted")
     search = BoxSearch(game, pruned, game.questions[0])
-    if search.empty:
+    if search.tables.empty:
         return
-    low = rng.integers(0, search.lengths[:, None], (len(search.lengths), 30)).astype(np.int32)
-    high = rng.integers(low, search.lengths[:, None]).astype(np.int32)
-    bound = search.boxes(low, high).bound
-    cheapest = search.region.cheapest(low, high)
+    low = rng.integers(0, search.tables.lengths[:, None], (len(search.tables.lengths), 30)).astype(
+        np.int32
+    )
+    high = rng.integers(low, search.tables.lengths[:, None]).astype(np.int32)
+    bound = search.tables.boxes(low, high).bound
+    cheapest = search.tables.region.cheapest(low, high)
     for k in range(30):
         inside = np.ones(len(case.rows), dtype=bool)
-        for j, order in enumerate(search.order):
+        for j, order in enumerate(search.tables.order):
             inside &= np.isin(case.rows[:, j], order[low[j, k] : high[j, k] + 1])
         points = case.rows[inside]
         position = np.stack(
             [np.argsort(o)[np.searchsorted(np.sort(o), points[:, j])]
-             for j, o in enumerate(search.order)]
+             for j, o in enumerate(search.tables.order)]
         ).astype(np.int32)  # fmt: skip
-        exact = search.boxes(position, position)
+        exact = search.tables.boxes(position, position)
         assert np.all(exact.bound.max(axis=1) <= bound[:, k])
-        assert search.region.cheapest(position, position).min() >= cheapest[k]
+        assert search.tables.region.cheapest(position, position).min() >= cheapest[k]
 
 
 def test_large_numbers_are_rounded_up_and_stay_sound() -> None:
@@ -169,6 +171,25 @@ def test_large_numbers_are_rounded_up_and_stay_sound() -> None:
             proof = prove_boxes(game, pruned, question, max_boxes=10**6, deadline=FOREVER)
             found = proof.answer is Answer.FOUND
             assert found == broken[:, question.index].any()
+
+
+def test_costs_too_large_for_32_bits_keep_every_point() -> None:
+    """A user's own score may be huge; its sum is shifted, and the room must not shrink by that."""
+    n_found = 0
+    for seed in range(24, 600, 12):
+        case = random_case(seed)
+        score, tau = case.game.region.score, case.game.region.tau
+        if score is None or score.trees is None or tau is None:
+            continue
+        trees = replace(score.trees, cost=score.trees.cost * 2**15 + 1)
+        unary = tuple(cost + np.arange(len(cost)) * 2**20 for cost in score.unary)
+        own = replace(score, trees=trees, unary=unary)
+        tables = replace(case.game.region, score=own, tau=tau * 2**15 + trees.trees.n_trees)
+        case = replace(case, game=replace(case.game, region=tables))
+        case = replace(case, inside=in_region(tables, case.rows))
+        pruned = random_pruned(np.random.default_rng(seed), case.game, "reweighted")
+        n_found += _agrees(case, pruned)
+    assert n_found > 10
 
 
 def test_an_empty_region_is_proved_at_once() -> None:

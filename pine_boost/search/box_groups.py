@@ -78,6 +78,7 @@ def build_groups(
     *,
     guide: int,
     limit: int,
+    n_merged: int,
 ) -> Groups:
     """Merge trees and tabulate them.
 
@@ -89,20 +90,24 @@ def build_groups(
         The sum whose bound decides which trees are merged.
     limit : int
         Most combinations of leaves in a group (trees that are larger stay alone).
+    n_merged : int
+        Trees that may be merged, those of the model; those of a score that follow stay alone.
     """
     inside: BoolArray = np.ones(len(member), dtype=bool)
     for start, stop in pairwise(position_offset):
         inside &= member[:, start:stop].any(axis=1)
     trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
     groups = [_Group(leaves[inside[leaves]][:, None]) for leaves in trees]
-    alive = sum(len(group.leaves) for group in groups)
-    if alive <= _MERGE_LEAVES:
-        compatible = _compatible(member, position_offset)
+    groups, alone = groups[:n_merged], groups[n_merged:]
+    n_leaves = int(leaf_offset[n_merged])
+    if n_leaves <= _MERGE_LEAVES:
+        compatible = _compatible(member[:n_leaves], position_offset)
         for _ in range(_MERGE_ROUNDS):
             merged = _merge_round(groups, compatible, value[guide], limit)
             if len(merged) == len(groups):
                 break
             groups = merged
+    groups += alone
     return _tabulate(groups, member, value, position_offset)
 
 

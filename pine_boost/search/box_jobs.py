@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
-from pine_boost.search.boxes import METHOD, BoxSearch, Range
+from pine_boost.search.box_tables import Range
+from pine_boost.search.boxes import METHOD, BoxSearch
 from pine_boost.search.game import Game, Question
 from pine_boost.search.oracle import Answer, Proof
 
@@ -48,7 +49,7 @@ def _prove_question(
     started = time.monotonic()
     search = BoxSearch(game, pruned, question)
     first = min(max_boxes, _ALONE) if n_jobs > 1 else max_boxes
-    answer, states, boxes = search.run(search.whole(), first, deadline)
+    answer, states, boxes = search.run(search.tables.whole(), first, deadline)
     left = [part.range for part in boxes]
     if answer is Answer.UNKNOWN and first < max_boxes and time.monotonic() < deadline:
         parts = _split(left, n_jobs * _PARTS)
@@ -61,7 +62,7 @@ def _prove_question(
             answer, states = Answer.FOUND, found[0]
         elif left:
             answer = Answer.UNKNOWN
-    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.volume(left)
+    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.tables.volume(left)
     return Proof(question, METHOD, answer, time.monotonic() - started, states, covered)
 
 
@@ -98,5 +99,5 @@ def _run_part_until(part: _Part, end: float) -> _Outcome:
 def _run_part(part: _Part, deadline: float) -> _Outcome:
     game, pruned, question, low, high, budget = part
     search = BoxSearch(game, pruned, question)
-    answer, states, left = search.run([search.boxes(low, high)], budget, deadline)
+    answer, states, left = search.run([search.tables.boxes(low, high)], budget, deadline)
     return answer, states, [boxes.range for boxes in left]

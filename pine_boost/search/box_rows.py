@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.forest import IntArray, PrunedForest
 from pine_boost.routing import StateTrees
@@ -54,10 +55,16 @@ class Sums:
     ----------
     value : int32 (n_sums, n_leaves)
     constant : int32 (n_sums,)
+    shift : int64 (n_sums,)
+        Bits that were rounded away.
+    has_score : bool (n_sums,)
+        Which of them weigh the costs of leaves.
     """
 
-    value: np.ndarray
-    constant: np.ndarray
+    value: npt.NDArray[np.int32]
+    constant: npt.NDArray[np.int32]
+    shift: IntArray
+    has_score: npt.NDArray[np.bool_]
 
 
 def question_rows(
@@ -102,7 +109,7 @@ def question_rows(
 def weigh(rows: Rows) -> Sums:
     """Each row by itself, and sums around the balance of original and pruned model."""
     multipliers = _multipliers(rows)
-    values, constants = [], []
+    values, constants, shifts = [], [], []
     for weights in multipliers:
         value = np.zeros(rows.value.shape[1], dtype=np.int64)
         constant = 0
@@ -112,9 +119,15 @@ def weigh(rows: Rows) -> Sums:
         largest = np.maximum.reduceat(np.abs(value), rows.leaf_offset[:-1])
         total = sum(int(x) for x in largest) + abs(constant) + len(largest) + 1
         shift = max(0, total.bit_length() - _TABLE_LIMIT.bit_length() + 1)
+        shifts.append(shift)
         values.append(-((-value) >> shift))
         constants.append(-((-constant) >> shift))
-    return Sums(np.stack(values).astype(np.int32), np.array(constants, dtype=np.int32))
+    return Sums(
+        np.stack(values).astype(np.int32),
+        np.array(constants, dtype=np.int32),
+        np.array(shifts, dtype=np.int64),
+        np.array([any(weights[rows.n_original + 1 :]) for weights in multipliers]),
+    )
 
 
 def _multipliers(rows: Rows) -> list[list[int]]:
