@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+)
 from pine_boost.forest import IntArray, Model
 
 
@@ -36,6 +41,14 @@ def load_native(model: Model) -> Any:
         library = model.forest.library
         raise MissingDependencyError(
             f"Predicting natively needs {library}; install it with pip install {library}."
+        ) from error
+    except PineBoostError:
+        raise
+    except Exception as error:  # LightGBM's own error is nothing more special
+        # for example a parameter of a LightGBM text that only its own loader looks at
+        raise UnsupportedModelError(
+            f"{model.forest.library} itself refuses this file: {str(error).strip()[:300]}. "
+            "Save the model again."
         ) from error
 
 
