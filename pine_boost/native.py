@@ -31,7 +31,9 @@ def load_native(model: Model) -> Any:
 
             from pine_boost.parsers._xgboost_write import write_document
 
-            return xgboost.Booster(model_file=bytearray(write_document(model.document, "ubj")))
+            contents = bytearray(write_document(model.document, "ubj"))
+            # one thread: the pool of a busy machine costs more than it gains on a few rows
+            return xgboost.Booster(params={"nthread": 1}, model_file=contents)
         import lightgbm
 
         from pine_boost.exporters.lightgbm import serialise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pine_boost.certificate import Certificate, forest_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.forest import Model
 from pine_boost.inputs import to_matrix
-from pine_boost.native import predict_classes
+from pine_boost.native import load_native, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.report_measure import Size, Speed, measure_sizes, measure_speeds
@@ -147,12 +148,13 @@ def _gather(
     outside: tuple[OutsideInput, ...] | None = None
     fidelity: float | None = None
     try:
+        # loaded once: a file would be loaded anew for every question
+        before, after = (replace(model, native=load_native(model)) for model in (original, pruned))
         if given:
-            same = predict_classes(original, X) == predict_classes(pruned, X)
-            fidelity = float(np.mean(same))
+            fidelity = float(np.mean(predict_classes(before, X) == predict_classes(after, X)))
         if is_pruned:
-            speeds = measure_speeds(original, pruned, matrix)
-            outside = find_outside(original, pruned, region, states, matrix if given else None)
+            speeds = measure_speeds(before, after, matrix)
+            outside = find_outside(before, after, region, states, matrix if given else None)
     except ImportError:  # reading and proving need no native library, predicting does
         pass
     return Facts(
