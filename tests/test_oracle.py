@@ -130,6 +130,21 @@ def test_oracle_agrees_with_brute_force(
         _agrees(problem, _pruned(problem.game, rng))
 
 
+@pytest.mark.slow
+def test_oracle_agrees_with_brute_force_many_times() -> None:
+    n_lost = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        n_outputs, votes = [(1, False), (3, False), (2, True), (3, True)][seed % 4]
+        problem = small_problem(
+            seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, votes=votes,
+            score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
+            with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
+        )  # fmt: skip
+        n_lost += _agrees(problem, _pruned(problem.game, rng))
+    assert n_lost > 100
+
+
 @pytest.mark.parametrize("score", SCORES)
 def test_both_answers_occur(score: str | None) -> None:
     """The comparison above is not one-sided: the drawn models win and lose questions."""

@@ -74,6 +74,29 @@ def test_optimum_is_the_brute_force_minimum(
             assert result.n_kept == smallest
 
 
+@pytest.mark.slow
+def test_many_small_games() -> None:
+    """The same comparison on hundreds of games, votes and single trees included."""
+    compared = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        n_outputs, n_trees, votes = [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)][
+            seed % 4
+        ]
+        problem = small_problem(
+            seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
+            score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
+            with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
+        )  # fmt: skip
+        result = search(problem.game, problem.fit_states, seed=seed)
+        _check(problem, result)
+        smallest = minimum_columns(problem.game, _all_rows(problem))
+        if smallest is not None:
+            assert result.lower_bound <= smallest <= result.n_kept
+            compared += result.stopped == "optimal"
+    assert compared > 300
+
+
 @pytest.mark.parametrize("unit", ["round", "tree"])
 @pytest.mark.parametrize("score", SCORES)
 def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None:
@@ -105,8 +128,33 @@ def test_ties_are_kept(votes: bool) -> None:
         )  # fmt: skip
         result = search(problem.game, problem.fit_states)
         _check(problem, result)
+        # weights in whole ratios keep ties without rounding, so nothing stops the exact search
+        assert result.stopped == "optimal"
+        assert minimum_columns(problem.game, _all_rows(problem)) in (None, result.n_kept)
         n_pruned += result.pruned is not None
     assert n_pruned > 0
+
+
+def test_one_class_keeps_one_tree() -> None:
+    """A region and fit rows of one class: one tree is enough, and needed to predict natively."""
+    problem = small_problem(17, XGBOOST, score=None, leaf_grid=None)
+    game = problem.game
+    margins = game.original_margins_int(game.trees.leaves(problem.everything))
+    above = problem.everything[game.decided(margins)[:, 0]]
+    one = [np.arange(n) == state for n, state in zip(game.space.n_states, above[0], strict=True)]
+    region = replace(game.region, allowed=tuple(one))
+    narrow = replace(
+        problem,
+        game=replace(game, region=region),
+        inside=region.contains(problem.everything),
+        fit_states=above[:5],
+    )
+    assert narrow.inside.sum() == 1
+    for objective in ("l0", "l1"):
+        result = search(narrow.game, narrow.fit_states, objective=objective)
+        _check(narrow, result)
+        assert result.pruned is not None
+        assert (result.n_kept, result.lower_bound, result.stopped) == (1, 1, "optimal")
 
 
 def test_l1_is_certified_too() -> None:
