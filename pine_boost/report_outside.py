@@ -36,6 +36,8 @@ class OutsideInput:
         The two native classes (or score bands).
     score, tau : int or None
         How implausible it is, and how implausible the region goes.
+    scale : int
+        Units of score and tau in one of what the reasons add.
     reasons : tuple of str
         What makes it implausible, most surprising first.
     values : tuple of (str, str)
@@ -46,6 +48,7 @@ class OutsideInput:
     after: str
     score: int | None
     tau: int | None
+    scale: int
     reasons: tuple[str, ...]
     values: tuple[tuple[str, str], ...]
 
@@ -149,6 +152,7 @@ class _Look:
             after,
             explained.score,
             explained.tau,
+            1 if self.region.score_tables is None else self.region.score_tables.scale,
             tuple(_unusual(reason, values, schema) for reason in reasons),
             tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
         )

@@ -197,7 +197,8 @@ def _outside_input(entry: OutsideInput) -> str:
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in entry.reasons)
     score = ""
     if entry.score is not None and entry.tau is not None:
-        score = f" · score {entry.score:,}, the region ends at {entry.tau:,}"
+        shown, end = entry.score / entry.scale, entry.tau / entry.scale
+        score = f" · score {shown:.2f}, the region ends at {end:.2f}"
     values = _table(("Feature", "Value"), entry.values)
     return (
         f'<div class="outside"><p><strong>{escape(entry.before)}</strong> before, '

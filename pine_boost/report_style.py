@@ -33,8 +33,8 @@ section { background:var(--card); border:1px solid var(--line); border-radius:12
 .scroll { overflow-x:auto }
 table { border-collapse:collapse; width:100%; font-size:14px; font-variant-numeric:tabular-nums }
 th { text-align:left; color:var(--soft); font-weight:550 }
-th,td { padding:6px 14px 6px 0; border-bottom:1px solid var(--line); vertical-align:top;
-  overflow-wrap:anywhere }
+th,td { padding:6px 14px 6px 0; border-bottom:1px solid var(--line); vertical-align:top }
+details td { overflow-wrap:anywhere }
 tbody tr:last-child td { border-bottom:0 }
 details { margin-top:10px } summary { cursor:pointer; color:var(--soft); font-size:14px }
 details p { margin-top:8px; font-size:15px }

@@ -8,6 +8,7 @@ left out by name only; a table that cannot be matched is refused, never guessed.
 from __future__ import annotations
 
 import csv
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,15 @@ def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> A
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
         header = 0 if _is_header(first.iloc[0].tolist()) else None
-        # the fast parser of pandas is off by an ulp at times, which is the other side of a split
-        return pandas.read_csv(
-            path, sep=separator, header=header, float_precision="round_trip",
-            dtype=texts if header == 0 else None, low_memory=False,
-        )  # fmt: skip
+        # the fast parser of older pandas is off by an ulp at times, which is the other side of a
+        # split; from 3.1 on the exact one is the default and naming it a warning
+        exact: dict[str, Any] = {"float_precision": "round_trip"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pandas.read_csv(
+                path, sep=separator, header=header, dtype=texts if header == 0 else None,
+                low_memory=False, **(exact if int(pandas.__version__.split(".")[0]) < 4 else {}),
+            )  # fmt: skip
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
 
