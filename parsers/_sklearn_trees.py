@@ -75,7 +75,13 @@ def stack_histogram(predictors: Sequence[Any], columns: IntArray) -> dict[str, A
     is_leaf = nodes["is_leaf"].astype(bool)
     is_category = nodes["is_categorical"].astype(bool) & ~is_leaf
     feature = np.full(len(nodes), -1, dtype=np.int32)
-    feature[~is_leaf] = columns[nodes["feature_idx"][~is_leaf]]
+    split = nodes["feature_idx"][~is_leaf]
+    if np.any((split < 0) | (split >= len(columns))):
+        raise MalformedModelError(
+            f"A split of the model names a feature outside 0..{len(columns) - 1}"
+            "; the model was damaged after fit. Fit it again."
+        )
+    feature[~is_leaf] = columns[split]
     sets = _category_sets(predictors, is_category)
     kind = np.where(is_category, SplitKind.CATEGORICAL, SplitKind.NUMERIC)
     return {

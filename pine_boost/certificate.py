@@ -128,6 +128,10 @@ class Certificate:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise CertificateMismatch(f"The certificate is not JSON: {error}.") from error
+        except TypeError as error:
+            raise CertificateMismatch(
+                f"A certificate is read from text or bytes, not from {type(text).__name__}."
+            ) from error
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
             raise CertificateMismatch("This file is not a pine_boost certificate.")
         version = document.pop("format_version", None)
@@ -162,7 +166,9 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
     for proof in document["proofs"]:
         if not isinstance(proof, dict) or set(proof) != {"question", "method", "answer"}:
             raise CertificateMismatch("A proof of the certificate lacks or adds fields.")
-        proofs.append(QuestionProof(**{key: str(value) for key, value in proof.items()}))
+        if not all(isinstance(value, str) for value in proof.values()):
+            raise CertificateMismatch("A proof of the certificate holds something else than text.")
+        proofs.append(QuestionProof(**proof))
     document["proofs"] = tuple(proofs)
     for name in ("kept", "weights", "thresholds"):
         document[name] = tuple(document[name])
@@ -170,23 +176,29 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind.startswith("tuple[int"):
         return isinstance(value, list) and all(type(entry) is int for entry in value)
     if kind.startswith("tuple[float"):
-        return isinstance(value, list) and all(type(e) in (int, float) for e in value)
+        return isinstance(value, list) and all(_is_number(entry) for entry in value)
     if kind.startswith("tuple"):
         return isinstance(value, list)
+    if kind == "Mapping[str, float]":
+        return isinstance(value, dict) and all(_is_number(entry) for entry in value.values())
     if kind.startswith("Mapping"):
-        return isinstance(value, dict)
+        return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
     accepted = {
         "str": isinstance(value, str),
         "int": type(value) is int,
-        "float": is_number,
+        "float": _is_number(value),
         "bool": isinstance(value, bool),
         "None": value is None,
     }
     return any(accepted[part] for part in kind.split(" | "))
+
+
+def _is_number(value: Any) -> bool:
+    """A finite JSON number: NaN, Infinity and what overflows (1e999) would not be written again."""
+    return type(value) in (int, float) and abs(value) < 1e308
 
 
 _DIGESTED = (

@@ -111,7 +111,7 @@ def prune_booster(
     >>> result.model.n_estimators_ < 20
     True
     """
-    check_options(alpha, objective, unit, time_limit, n_jobs)
+    check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
     started = time.monotonic()
     parsed = read_model(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
@@ -133,19 +133,41 @@ def prune_booster(
 
 
 def check_options(
-    alpha: float, objective: str, unit: str, time_limit: float | None, n_jobs: int
+    alpha: float,
+    objective: str,
+    unit: str,
+    time_limit: float | None,
+    n_jobs: int,
+    random_state: int = 0,
+    callback: Any = None,
 ) -> None:
     """Refuse options that mean nothing, before any work."""
-    if not isinstance(alpha, (int, float)) or isinstance(alpha, bool) or not 0 <= alpha < 1:
+    if not _is_real(alpha) or not 0 <= alpha < 1:
         raise InvalidInputError(f"alpha={alpha!r}: a number in [0, 1) is accepted.")
     if objective not in ("l0", "l1"):
         raise InvalidInputError(f"objective={objective!r}: 'l0' and 'l1' are accepted.")
     if unit not in ("round", "tree"):
         raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.")
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
         raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
-    if not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
+    if not _is_whole(n_jobs) or n_jobs < 1:
         raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")
+    if not _is_whole(random_state) or not 0 <= random_state < 2**32:
+        raise InvalidInputError(
+            f"random_state={random_state!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
+            "that the same call gives the same result."
+        )
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(f"callback={callback!r}: something that can be called, or None.")
+
+
+def _is_real(value: Any) -> bool:
+    is_bool = isinstance(value, (bool, np.bool_))
+    return isinstance(value, (int, float, np.integer, np.floating)) and not is_bool
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, Any]:

@@ -194,7 +194,7 @@ random_state
     started = time.monotonic()
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     for alpha in grid:
-        check_options(alpha, objective, unit, time_limit, n_jobs)
+        check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
     parsed = read_model(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
     largest = fit_region(

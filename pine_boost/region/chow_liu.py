@@ -18,6 +18,7 @@ from pine_boost.region.tables import PairTable, ScoreTables
 from pine_boost.states import Axis, StateSpace
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
 
 
 def fit_chow_liu(
@@ -51,8 +52,14 @@ def fit_chow_liu(
     """
     if not beta > 0:
         raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    if not isinstance(n_bins, (int, np.integer)) or isinstance(n_bins, bool) or n_bins < 1:
-        raise InvalidInputError(f"n_bins is {n_bins!r}; a whole number from 1 is accepted.")
+    if (
+        not isinstance(n_bins, (int, np.integer))
+        or isinstance(n_bins, bool)
+        or not (1 <= n_bins <= MAX_BINS)
+    ):
+        raise InvalidInputError(
+            f"n_bins is {n_bins!r}; a whole number from 1 to {MAX_BINS} is accepted."
+        )
     bins = tuple(
         bins_of_axis(space, axis, X[:, feature], n_bins) for feature, axis in enumerate(space.axes)
     )

@@ -26,8 +26,13 @@ def require(condition: bool, found: str) -> None:
     """Refuse the document unless a condition holds."""
     if not condition:
         raise MalformedModelError(
-            f"This is no valid region file: {found}. Write it again with Region.save."
+            f"This is no valid region file: {_short(found)}. Write it again with Region.save."
         )
+
+
+def _short(found: str) -> str:
+    """A stranger's value may be megabytes long."""
+    return found if len(found) <= 300 else f"{found[:297]}..."
 
 
 def parse(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
