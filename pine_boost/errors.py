@@ -36,5 +36,9 @@ class MissingDependencyError(PineBoostError, ImportError):
     """An optional library is needed for this call and is not installed."""
 
 
+class OutputError(PineBoostError, OSError):
+    """A file could not be written: no space, no permission, no such place."""
+
+
 class HoldoutWarning(UserWarning):
     """Rows that must be unseen were evidently, or may have been, used before."""

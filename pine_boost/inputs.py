@@ -134,8 +134,7 @@ def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
     """
     module = type(X).__module__.partition(".")[0]
     if module in ("polars", "pyarrow"):
-        X = _through_pandas(X, name)
-        module = "pandas"
+        X, module = _through_pandas(X, name), "pandas"
     if module == "pandas":
         matrix = _from_frame(X, schema, name)
     elif module == "scipy":
@@ -175,6 +174,9 @@ def _from_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
         array = np.asarray(X)
     except ValueError as error:
         raise InvalidInputError(f"{name} is not a table of equally long rows: {error}.") from error
+    if array.ndim == 0:
+        found = "missing" if X is None else f"a {type(X).__name__}, no table"
+        raise InvalidInputError(f"{name} is {found}; pass an array, a DataFrame or a list of rows.")
     _check_shape(array.shape, schema, name)
     if isinstance(X, np.ma.MaskedArray):
         raise InvalidInputError(f"{name} is a masked array; fill it with NaN where it is masked.")

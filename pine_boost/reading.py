@@ -40,8 +40,8 @@ def read_limited(
     InvalidInputError
         There is no such regular file, or it may not be read.
     """
-    path = Path(path)
     try:
+        path = Path(path)
         # without O_NONBLOCK opening a pipe waits for a writer that may never come
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
@@ -51,7 +51,7 @@ def read_limited(
                     f"a {what}."
                 )
             contents = file.read(limit + 1)  # the file may grow while it is read
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         if isinstance(error, PineBoostError):
             raise
         reason = getattr(error, "strerror", None) or error

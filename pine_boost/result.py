@@ -9,8 +9,6 @@ from __future__ import annotations
 import html
 import os
 import pickle
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +20,14 @@ import numpy.typing as npt
 from pine_boost.certificate import Certificate
 from pine_boost.errors import InvalidInputError
 from pine_boost.forest import FloatArray, IntArray, Model
+from pine_boost.inputs import to_matrix
 from pine_boost.native import predict_classes
 from pine_boost.region.region import Coverage, Region
 from pine_boost.region.storage import canonical
 from pine_boost.search.loop import SearchResult
-
-MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
+from pine_boost.writing import MODEL_SUFFIXES as MODEL_SUFFIXES
+from pine_boost.writing import write_file as write_file
+from pine_boost.writing import write_folder as write_folder
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,8 @@ class PruneResult:
         y : labels, optional
             As the native ``predict`` returns them (class indices for boosters and files).
         """
+        if len(to_matrix(X, self.region.schema)) == 0:
+            raise InvalidInputError("X has no rows; an evaluation needs at least one.")
         before, after = predict_classes(self.original, X), predict_classes(self.pruned, X)
         needs_margin = self.region.delta is not None
         given = self.original.forest if needs_margin else None
@@ -160,6 +162,7 @@ class PruneResult:
             if len(labels) != len(before):
                 raise InvalidInputError(f"X has {len(before)} rows and y {len(labels)}.")
             classes = np.asarray(self.original.forest.classes)
+            _require_known(labels, classes)
             accuracy = [float(np.mean(classes[c] == labels)) for c in (before, after)]
         return Evaluation(
             n_rows=len(before),
@@ -184,8 +187,9 @@ class PruneResult:
     ) -> Path:
         """Write the native model, certificate.json, region.json and report.html to a folder.
 
-        A new folder appears complete or not at all; in an existing one every file is replaced in
-        one step, the certificate last, so that a folder with a certificate is complete.
+        A new folder appears complete or not at all; one that holds nothing but an earlier result
+        is exchanged for the new one in one step. Beside files of your own every file is replaced
+        by itself, the certificate last, so that a folder with a certificate is complete.
 
         Parameters
         ----------
@@ -205,11 +209,23 @@ class PruneResult:
             "report.html": render_report(self, X, curve).encode(),
             "certificate.json": self.certificate.to_json().encode(),
         }
-        return write_folder(Path(folder), files, last="certificate.json")
+        return write_folder(folder, files, last="certificate.json")
 
     def model_file(self) -> tuple[str, bytes]:
         """Name and contents of the native model file."""
         return model_file(self.model, self.original.forest.library)
+
+
+def _require_known(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
+    """Labels of another kind (text for indices, 1 and 2 for 0 and 1) would all count as wrong."""
+    known = {label.item() if isinstance(label, np.generic) else label for label in classes}
+    unknown = [label for label in labels.tolist() if label not in known]
+    if unknown:
+        raise InvalidInputError(
+            f"y holds {unknown[0]!r}, a label the model does not have; its predict returns "
+            f"{', '.join(repr(label) for label in list(classes.tolist())[:8])}. Pass y in these "
+            "labels (boosters and files know class indices only)."
+        )
 
 
 def model_file(native: Any, library: str) -> tuple[str, bytes]:
@@ -225,50 +241,3 @@ def model_file(native: Any, library: str) -> tuple[str, bytes]:
         booster = getattr(native, "booster_", native)
         return "model.txt", booster.model_to_string(num_iteration=-1).encode()
     return "model.pkl", pickle.dumps(native)
-
-
-def write_folder(folder: Path, files: Mapping[str, bytes], last: str | None = None) -> Path:
-    """Write files so that a new folder appears complete, and an old one never looks complete.
-
-    In an existing folder the file ``last`` is removed first and written last; model files of
-    another format that an earlier run left are removed.
-    """
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if not folder.exists():
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        try:
-            temporary.chmod(0o755)
-            for name, contents in files.items():
-                write_file(temporary / name, contents)
-            os.rename(temporary, folder)
-            return folder
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-    if last is not None:
-        (folder / last).unlink(missing_ok=True)
-    if any(name.startswith("model.") for name in files):
-        for suffix in MODEL_SUFFIXES:
-            if f"model.{suffix}" not in files:
-                (folder / f"model.{suffix}").unlink(missing_ok=True)
-    for name in sorted(files, key=lambda name: name == last):
-        write_file(folder / name, files[name])
-    return folder
-
-
-def write_file(path: Path, contents: bytes) -> None:
-    """Write under a temporary name in the same folder, then replace in one step."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner reads
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -154,7 +154,8 @@ def verify(
         A file was changed or belongs to something else; or the certificate carries no claim.
     """
     started = time.monotonic()
-    if time_limit is not None and not time_limit > 0:
+    is_number = isinstance(time_limit, (int, float, np.number)) and time_limit is not True
+    if time_limit is not None and not (is_number and time_limit > 0):
         raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
     if not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
         raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")

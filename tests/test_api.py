@@ -133,7 +133,8 @@ def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path: Path) -> N
     (tmp_path / "old" / "certificate.json").write_text("{}")
     with pytest.raises(TypeError):
         write_folder(tmp_path / "old", files, last="certificate.json")
-    assert not (tmp_path / "old" / "certificate.json").exists()
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["certificate.json"]
+    assert (tmp_path / "old" / "certificate.json").read_text() == "{}"  # untouched
 
 
 def test_a_file_is_no_folder(result: Any, tmp_path: Path) -> None:

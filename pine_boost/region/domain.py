@@ -89,8 +89,7 @@ def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema
     InvalidInputError
         Unknown features, bounds in the wrong order, or a feature left without any value.
     """
-    if domain is None:
-        domain = Domain()
+    domain = _checked_kinds(domain)
     present, missing_ok = _present_and_missing(domain, space, schema)
     allowed = []
     for feature, axis in enumerate(space.axes):
@@ -113,6 +112,33 @@ def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema
     for pair in domain.forbidden:
         forbidden.append(_forbidden_pair(pair, space, schema, whole))
     return RegionTables(tuple(allowed), tuple(forbidden), tuple(clauses))
+
+
+def _checked_kinds(domain: Domain | None) -> Domain:
+    """The parts of a domain are what they should be; ``integer="age"`` would mean a, g and e."""
+    if domain is None:
+        return Domain()
+    if not isinstance(domain, Domain):
+        raise InvalidInputError(
+            f"domain is a {type(domain).__name__}; pass a pine_boost.Domain, for example "
+            "Domain(lower={'age': 18})."
+        )
+    for name in ("lower", "upper"):
+        if not isinstance(getattr(domain, name), Mapping):
+            raise InvalidInputError(f"Domain.{name} maps features to numbers, like {{'age': 18}}.")
+    lists = {name: getattr(domain, name) for name in ("one_hot", "ordinal", "integer", "forbidden")}
+    if not isinstance(domain.never_missing, bool):
+        lists["never_missing"] = domain.never_missing
+    for name, given in lists.items():
+        grouped = name in ("one_hot", "ordinal")
+        if not _is_list(given) or (grouped and not all(_is_list(group) for group in given)):
+            wanted = "a list of groups of features" if grouped else "a list"
+            raise InvalidInputError(f"Domain.{name} is {wanted}, found {given!r}.")
+    return domain
+
+
+def _is_list(value: Any) -> bool:
+    return not isinstance(value, (str, bytes)) and hasattr(value, "__iter__")
 
 
 def _present_and_missing(

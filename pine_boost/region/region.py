@@ -153,6 +153,10 @@ class Region:
         """Share of rows inside, with the exact binomial interval of the underlying probability."""
         from scipy.stats import binomtest
 
+        if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
+            raise InvalidInputError(
+                f"confidence={confidence!r}: a number strictly between 0 and 1 is accepted."
+            )
         inside = self.contains(X, model=model, margins=margins)
         if len(inside) == 0:
             raise InvalidInputError("X has no rows; coverage needs at least one.")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +24,7 @@ from pine_boost.region.scores import check_tables
 from pine_boost.region.tables import ForbiddenPair, PairTable, RegionTables, ScoreTables, TreeCost
 from pine_boost.routing import StateTrees, number_leaves
 from pine_boost.states import Axis, StateSpace
+from pine_boost.writing import clear_errors, write_file
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region
@@ -47,16 +46,8 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write under a temporary name in the same folder, then replace in one step."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with clear_errors(path):
+        write_file(path, text.encode("utf-8"))
 
 
 def read_text(path: Path) -> str:
