@@ -49,9 +49,9 @@ $(VENV)/.made:
 
 # xgboost-cpu is the same library without the GPU packages, a tenth of the download
 $(VENV)/.demo: $(VENV)/.made setup.cfg
-	$(BIN)/python -m pip install --quiet -e ".[sklearn]" xgboost-cpu
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -e ".[sklearn]" xgboost-cpu
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made setup.cfg pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[test,docs]"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -e ".[test,docs]"
 	touch $@
