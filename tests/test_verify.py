@@ -163,7 +163,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     forest = result.original.forest
     X, _ = _table(2)
     n = len(X) // 2
-    region = fit_region(forest, X[:n], X[n:], alpha=0.2, score="isolation-forest")
+    region = fit_region(forest, X[:20], X[n:], alpha=0.2, score="isolation-forest")
     assert region.space.n_states.sum() > 2 * build_space(forest).n_states.sum()
     game = build_game(forest, region.space, region.tables)
     moved = conclude(
