@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,7 @@ class Certificate:
         return cls(**_checked(document))
 
     @classmethod
-    def load(cls, path: str | Path) -> Certificate:
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a certificate file."""
         return cls.from_json(
             read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch)

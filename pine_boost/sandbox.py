@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import PineBoostError, UnsupportedModelError
+from pine_boost.errors import MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.forest import FloatArray, IntArray, Model
 from pine_boost.inputs import schema_of, to_matrix
 from pine_boost.native import original_bytes, predict_classes
@@ -22,7 +22,7 @@ from pine_boost.tables import as_table
 
 TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
-_REFUSED = 3  # exit status of a child that raised an error of ours
+_REFUSED, _NOT_INSTALLED = 3, 4  # exit statuses of a child that raised an error of ours
 
 
 def predict_in_child(
@@ -64,8 +64,9 @@ def predict_in_child(
             f"{model.forest.library} did not finish with this file in {time_limit:g} s and was "
             "stopped; the file is damaged or far too large."
         ) from error
-    if done.returncode == _REFUSED:
-        raise PineBoostError(done.stderr.decode(errors="replace").strip()[-2000:])
+    if done.returncode in (_REFUSED, _NOT_INSTALLED):
+        kind = PineBoostError if done.returncode == _REFUSED else MissingDependencyError
+        raise kind(done.stderr.decode(errors="replace").strip()[-2000:])
     if done.returncode != 0:
         raise UnsupportedModelError(_obituary(model, done.returncode, done.stderr))
     classes = np.load(io.BytesIO(done.stdout), allow_pickle=False)
@@ -99,7 +100,7 @@ def answer() -> None:
         classes = predict_classes(model, _table(model, np.load(io.BytesIO(saved))))
     except PineBoostError as error:
         print(error, file=sys.stderr)
-        sys.exit(_REFUSED)
+        sys.exit(_NOT_INSTALLED if isinstance(error, MissingDependencyError) else _REFUSED)
     sys.stdout.buffer.write(_save(np.asarray(classes, dtype=np.int64)))
     sys.stdout.flush()
 

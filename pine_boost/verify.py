@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,7 +162,7 @@ def verify(
     if not isinstance(region, Region):
         region = Region.load(region)
     if not isinstance(certificate, Certificate):
-        certificate = Certificate.load(Path(certificate))
+        certificate = Certificate.load(certificate)
     thresholds = certificate.thresholds or None
     before, after = (
         model
@@ -351,13 +350,16 @@ def _conclude(
 def _replay(
     game: Game, pruned: PrunedForest, before: Model, after: Model, proof: Proof
 ) -> Counterexample:
-    """Both classes at the found point: natively where the libraries are, else by exact sums."""
-    from pine_boost.native import predict_classes
+    """Both classes at the found point: natively where the libraries are, else by exact sums.
+
+    Files, which may come from anybody, are loaded natively in a child process only.
+    """
+    from pine_boost.sandbox import predict_in_child
 
     assert proof.states is not None
     row = game.space.representative(proof.states[None])
     try:
-        classes: Sequence[int] = [int(predict_classes(model, row)[0]) for model in (before, after)]
+        classes: Sequence[int] = [int(predict_in_child(model, row)[0]) for model in (before, after)]
         native = True
     except ImportError:
         leaves = game.trees.leaves(proof.states[None])

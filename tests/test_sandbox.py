@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+)
 from pine_boost.native import load_native, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.sandbox import predict_in_child, rehearse
@@ -95,3 +100,11 @@ def test_what_only_the_library_refuses_is_an_error_of_ours():
         load_native(model)
     with pytest.raises(PineBoostError, match="lightgbm itself refuses"):
         predict_in_child(model, _rows())
+
+
+def test_a_library_that_is_not_installed_is_said(monkeypatch):
+    hidden = "import sys; sys.path[:] = {path!r}; sys.modules['lightgbm'] = None; "
+    child = hidden + "from pine_boost.sandbox import answer; answer()"
+    monkeypatch.setattr("pine_boost.sandbox._CHILD", child)
+    with pytest.raises(MissingDependencyError, match="pip install lightgbm"):
+        predict_in_child(read_model(_lightgbm_file()), _rows())

@@ -222,7 +222,7 @@ class Region:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Region:
         """Read a file that `save` wrote."""
-        return cls.from_json(storage.read_text(Path(path)))
+        return cls.from_json(storage.read_text(path))
 
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: two regions are equal iff these are."""

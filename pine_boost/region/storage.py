@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ def write_text(path: Path, text: str) -> None:
         write_file(path, text.encode("utf-8"))
 
 
-def read_text(path: Path) -> str:
+def read_text(path: str | os.PathLike[str]) -> str:
     """Read a file; says which one when it is not there or no text."""
     contents = read_limited(path, REGION_LIMIT, "region file")
     try:

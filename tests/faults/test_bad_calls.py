@@ -1,0 +1,75 @@
+"""Every bad call of the table gives its own error, in words that say what to do."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import pine_boost
+from tests.faults.bad_calls import BAD_CALLS, World
+
+NAMES = [name for name, *_ in BAD_CALLS]
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 3))
+    y = (X[:, 0] + X[:, 1] > 0).astype(int)
+    model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
+    model.fit(X, y)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    values = pandas.Categorical(np.where(X[:, 2] > 0, "u", "v"))
+    category_frame = frame.assign(c=values)
+    small = {"n_estimators": 3, "max_depth": 2, "n_jobs": 1}
+    named = xgboost.XGBClassifier(**small).fit(frame, y)
+    result = pine_boost.prune_booster(model, X[:120], X[120:], alpha=0.2)
+    data = lightgbm.Dataset(X, y)
+    options = {"objective": "binary", "verbose": -1, "num_threads": 1, "num_leaves": 4}
+    return World(
+        model=model,
+        named=named,
+        categorical=xgboost.XGBClassifier(**small, enable_categorical=True).fit(category_frame, y),
+        regressor=xgboost.XGBRegressor(**small).fit(X, X[:, 0]),
+        frame=frame,
+        category_frame=category_frame,
+        X=X,
+        y=y,
+        result=result,
+        saved=result.save(tmp_path_factory.mktemp("saved") / "out"),
+        xgboost_file=bytes(named.get_booster().save_raw("json")),
+        lightgbm_file=lightgbm.train(options, data, 3).model_to_string().encode(),
+    )
+
+
+def test_the_table_is_long_and_has_no_name_twice():
+    assert len(NAMES) >= 60
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize(("name", "call", "error", "words"), BAD_CALLS, ids=NAMES)
+def test_bad_call(world, name, call, error, words):
+    with warnings.catch_warnings():
+        # what a bad call warns of on its way is not what is tested here
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(error) as caught:
+            call(world)
+    message = str(caught.value)
+    assert isinstance(caught.value, pine_boost.PineBoostError)
+    assert re.search(words, message, re.DOTALL), f"{name}: {message}"
+    assert message.endswith((".", "]", ")")), message
+    assert len(message) < 1200
+
+
+def test_bad_calls_leave_the_model_as_it_was(world):
+    before = pine_boost.certificate.forest_digest(world.result.original.forest)
+    again = pine_boost.parsers.read_model(world.model).forest
+    assert pine_boost.certificate.forest_digest(again) == before
