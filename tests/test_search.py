@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.forest import Decision
-from pine_boost.search import loop
+from pine_boost.search import run
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import SearchResult, Step, search
 from pine_boost.search.oracle import Answer, Setting
@@ -312,10 +312,10 @@ def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> 
     The optimum with that input is larger than without it, so a solver that misses it would
     certify a smaller model; walks and climbs are switched off, so that only the solver can see it.
     """
-    monkeypatch.setattr(loop, "FIRST", setting)
-    monkeypatch.setattr(loop, "SECOND", replace(setting, name="again", random_seed=99))
-    monkeypatch.setattr(loop.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
-    monkeypatch.setattr(loop._Run, "walk_from", lambda self, starts: 0)
+    monkeypatch.setattr(run, "FIRST", setting)
+    monkeypatch.setattr(run, "SECOND", replace(setting, name="again", random_seed=99))
+    monkeypatch.setattr(run.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
+    monkeypatch.setattr(run.Run, "walk_from", lambda self, starts: 0)
     n_canaries = 0
     for problem, with_it in _canaries():
         result = search(problem.game, problem.fit_states)

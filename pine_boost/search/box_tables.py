@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import IntArray, PrunedForest
+from pine_boost.region.tables import RegionTables
 from pine_boost.routing import leaf_masks
 from pine_boost.search.box_groups import best_value, build_groups, leaf_members, range_tables
 from pine_boost.search.box_region import BoxRegion
 from pine_boost.search.box_rows import question_rows, weigh
 from pine_boost.search.game import Game, Question
-from pine_boost.search.minsum import cheapest_bins
 
 _GROUP_LIMIT = 64
 
@@ -208,19 +208,36 @@ def _borders(member: npt.NDArray[np.bool_]) -> IntArray:
 
 def _orders(game: Game) -> list[IntArray]:
     """States worth looking at, per feature; categories in the order of the original's margin."""
-    region = game.region
-    allowed = [states.copy() for states in region.allowed]
-    bins = cheapest_bins(region)
-    if bins is not None and region.score is not None and region.tau is not None:
-        for feature, cost in enumerate(bins):
-            allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
     orders = []
-    for feature, states in enumerate(allowed):
-        order = np.flatnonzero(states)
+    for feature, states in enumerate(_affordable(game.region)):
+        order = np.asarray(states, dtype=np.int64)
         if game.space.axes[feature].codes is not None and len(order) > 2:
             order = order[np.argsort(_mean_margin(game, feature, order), kind="stable")]
-        orders.append(order.astype(np.int64))
+        orders.append(order)
     return orders
+
+
+def _affordable(region: RegionTables) -> list[IntArray]:
+    """Allowed states whose cheapest completion is within tau: boxes of one state against all.
+
+    The solver's encoding drops states by another computation; they must not share an error.
+    """
+    allowed = [np.flatnonzero(states) for states in region.allowed]
+    lengths = np.array([len(states) for states in allowed])
+    if region.tau is None or region.score is None or (lengths == 0).any():
+        return allowed
+    owner = np.repeat(np.arange(len(allowed)), lengths)
+    position = np.concatenate([np.arange(length) for length in lengths])
+    column = np.arange(len(owner))
+    low = np.zeros((len(allowed), len(owner)), dtype=np.int64)
+    high = np.tile(lengths[:, None] - 1, (1, len(owner)))
+    low[owner, column] = high[owner, column] = position
+    floor = 0
+    if region.score.trees is not None:
+        starts = region.score.trees.trees.leaf_offset[:-1]
+        floor = int(np.minimum.reduceat(region.score.trees.cost, starts).sum())
+    stays = BoxRegion(region, allowed).cheapest(low, high) + floor <= region.tau
+    return [states[stays[owner == j]] for j, states in enumerate(allowed)]
 
 
 def _mean_margin(game: Game, feature: int, states: IntArray) -> npt.NDArray[np.float64]:

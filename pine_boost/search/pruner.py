@@ -6,6 +6,7 @@ lower bound on the size of any such set. Cuts are kept for the whole run: rows o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -33,16 +34,21 @@ class Pruner:
         # No native library predicts without a tree, even where a constant would do.
         self.cuts: list[frozenset[int]] = [frozenset(range(self.n_columns))]
         self._known: set[frozenset[int]] = set(self.cuts)
+        self.before_program: Callable[[], None] = _go_on  # a run checks its time here
 
     def solve(self, support: Support) -> Weights | None:
         """Weights on a support, or None after recording the cut that excludes it."""
         if not support.any():
             return None
-        result = self.pool.program.solve(support)
+        result = self._solve(support)
         if isinstance(result, Weights):
             return result if result.weights.any() else _with_one_column(result, support)
         self._record(result)
         return None
+
+    def _solve(self, support: Support) -> Weights | Cut:
+        self.before_program()
+        return self.pool.program.solve(support)
 
     def lightest(self) -> Weights | None:
         """The L1 answer: the sparse vertex of the linear program over all columns."""
@@ -79,7 +85,7 @@ class Pruner:
         When no single column is enough, the first of the cut is added: it is needed or not, and
         elimination tells later. None when no column is left.
         """
-        result = self.pool.program.solve(support)
+        result = self._solve(support)
         if isinstance(result, Weights):
             return support
         self._record(result)
@@ -89,7 +95,7 @@ class Pruner:
         for column in result.columns:
             trial = support.copy()
             trial[column] = True
-            grown = self.pool.program.solve(trial)
+            grown = self._solve(trial)
             value = grown.value if isinstance(grown, Weights) else 0.0
             if value > best_value:
                 best, best_value = int(column), value
@@ -112,7 +118,7 @@ class Pruner:
         columns of the cut are tried, in two random orders.
         """
         random = np.random.default_rng(seed)
-        first = self.pool.program.solve(support)
+        first = self._solve(support)
         if isinstance(first, Weights):
             return
         for _ in range(2):
@@ -123,7 +129,7 @@ class Pruner:
                 trial = np.ones(self.n_columns, dtype=bool)
                 trial[cut.columns] = False
                 trial[column] = True
-                grown = self.pool.program.solve(trial)
+                grown = self._solve(trial)
                 if isinstance(grown, Cut):
                     cut = grown
             self._record(cut)
@@ -164,6 +170,10 @@ class Pruner:
         if key not in self._known:
             self._known.add(key)
             self.cuts.append(key)
+
+
+def _go_on() -> None:
+    pass
 
 
 def minimal_cuts(cuts: list[frozenset[int]]) -> list[frozenset[int]]:

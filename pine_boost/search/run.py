@@ -1,0 +1,336 @@
+"""One run of the search: what Pruner and Oracle do in turns, and what they hold between turns.
+
+In come a game and the fit rows; the steps of algorithm 1 are methods that `loop.search` calls in
+order. The best certified model is always in ``best``; a step that runs out raises.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.forest import PrunedForest
+from pine_boost.search.boxes import prove_boxes
+from pine_boost.search.game import Game, margins_int, pruned_leaves_int
+from pine_boost.search.grid import Reference, build_reference, needed_sides, to_grid
+from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
+from pine_boost.search.pruner import Pruner, Support
+from pine_boost.search.rows import RowPool, pruned_sides
+from pine_boost.search.walks import boundary_walks, wander
+
+_LOGGER = logging.getLogger("pine_boost")
+_MOST_FIT_ROWS = 20_000  # distinct fit rows that become rows at once; the others when violated
+_FIT_ROWS_PER_ROUND = 500
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try, in counts and not in seconds, so that runs repeat exactly.
+
+    Attributes
+    ----------
+    n_walks : int
+        Walks to the boundary before the first proposal, from fit rows and from all over.
+    n_eliminations : int
+        Orders of backward elimination that are tried.
+    exact_rounds, exact_programs : int
+        Rounds and linear programs of the exact search.
+    master_effort, proof_effort : float
+        Deterministic time of CP-SAT per hitting set and per proof.
+    box_limit : int
+        Boxes per proof before the second opinion is asked of CP-SAT instead.
+    """
+
+    n_walks: int = 400
+    n_eliminations: int = 3
+    exact_rounds: int = 400
+    exact_programs: int = 8000
+    master_effort: float = 2.0
+    proof_effort: float = 100.0
+    box_limit: int = 3000
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a callback is told."""
+
+    step: int
+    phase: str
+    trees: int
+    lower_bound: int
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Rows and cuts of a finished search; still true for any larger region of the same model."""
+
+    pool: RowPool
+    pruner: Pruner
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """The best certified model.
+
+    Attributes
+    ----------
+    pruned : PrunedForest or None
+        None: the original itself is the answer.
+    proofs : tuple of Proof
+        Two for every question.
+    n_kept : int
+        Columns (rounds or trees) kept.
+    lower_bound : int
+        No model of this form that keeps all rows found has fewer columns.
+    rounds : int
+        Times the Oracle was asked.
+    stopped : str
+        Why the search ended: ``"optimal"``, ``"effort"``, ``"time"`` or ``"interrupted"``.
+    """
+
+    pruned: PrunedForest | None
+    proofs: tuple[Proof, ...]
+    n_kept: int
+    lower_bound: int
+    rounds: int
+    rows: int
+    stopped: str
+    seconds: float = 0.0
+    reference: Reference | None = field(default=None, repr=False)
+    memory: Memory | None = field(default=None, repr=False)
+
+
+class OutOfTime(Exception):
+    """Raised inside the search only; the best certified model is kept."""
+
+
+class OutOfEffort(Exception):
+    """A proof took more than its deterministic share; raised inside the search only."""
+
+
+class Run:
+    """What one search holds between its steps."""
+
+    def __init__(
+        self,
+        game: Game,
+        fit_states: npt.NDArray[Any],
+        time_limit: float | None,
+        n_jobs: int,
+        seed: int,
+        effort: Effort,
+        callback: Callable[[Step], None] | None,
+        memory: Memory | None,
+    ) -> None:
+        self.started = time.monotonic()
+        self.deadline = self.started + (time_limit if time_limit is not None else 1e9)
+        self.game, self.seed, self.effort, self.callback = game, seed, effort, callback
+        self.pool = RowPool(game) if memory is None else memory.pool
+        self.pruner = Pruner(self.pool) if memory is None else memory.pruner
+        self.pool.move_to(game)
+        self.pruner.before_program = self.check_time
+        self.oracle = Oracle(game, n_jobs)
+        distinct, counts = _distinct_rows(game, fit_states)
+        self.fit_states = distinct
+        self.reference = build_reference(game, game.trees.leaves(distinct), counts)
+        self.best = SearchResult(
+            None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
+        )
+        self.lower_bound = 1
+        self.rounds = 0
+        self.steps = 0
+
+    def warm_start(self) -> None:
+        """Rows before the oracle: distinct fit rows, and walks to the boundary from them."""
+        distance = np.abs(self.reference.margins).min(axis=1)
+        self.pool.add(self.fit_states[np.argsort(distance, kind="stable")[:_MOST_FIT_ROWS]])
+        self.tell("walks")
+        inside = self.fit_states[self.game.region.contains(self.fit_states)]
+        random = np.random.default_rng(self.seed)
+        if len(inside):
+            starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
+            self.walk_from(starts)
+            starts = inside[random.integers(0, len(inside), self.effort.n_walks)]
+            n_moves = 4 * len(self.oracle.neighbourhood.varying)
+            self.walk_from(wander(self.game, starts, self.seed, n_moves))
+        self.tell("rows")
+
+    def walk_from(self, starts: npt.NDArray[Any]) -> int:
+        """Add what walks to the boundary pass."""
+        return self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
+
+    def ascend(self) -> None:
+        """A first certified model soon: a small support, and one more column per refutation."""
+        weights = self.pruner.eliminate()
+        support = None if weights is None else weights.weights > 0
+        while support is not None and np.count_nonzero(support) < self.best.n_kept:
+            if self.stands(support) is not False:
+                return
+            support = self.pruner.repair(support)
+
+    def certify(self, propose: Callable[[], Any]) -> bool:
+        """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
+        while True:
+            weights = propose()
+            if weights is None or np.count_nonzero(weights.weights) >= self.best.n_kept:
+                return False
+            if self.stands(weights.weights > 0) is not False:
+                return True
+
+    def stands(self, support: Support) -> bool | None:
+        """Whether a support can be certified: True, False (excluded by rows), None (cannot tell).
+
+        Rows found on the way stay; the weights follow them until the Oracle is silent or no
+        weights on this support keep all rows.
+        """
+        while True:
+            self.check_time()
+            weights = self.pruner.solve(support)
+            if weights is None:
+                return False
+            pruned = to_grid(self.game, weights, self.pool.column_scale, self.reference)
+            if pruned is None or self.breaks_rows(pruned):
+                return None
+            self.rounds += 1
+            self.tell("climb")
+            if self.add_lost_fit_rows(pruned):
+                continue
+            if self.pool.add(self.oracle.climb(pruned, self.pool)):
+                continue
+            proofs = self.prove_twice(pruned)
+            if proofs is not None:
+                n_kept = int(np.count_nonzero(weights.weights))
+                if n_kept < self.best.n_kept:
+                    self.best = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
+                self.tell("certified")
+                return True
+
+    def prove_twice(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
+        """Two different proofs of every question; None after adding what spoke against one.
+
+        The first is CP-SAT's; the second is made by boxes where a short run is enough, and by
+        CP-SAT in another configuration otherwise.
+        """
+        questions = list(self.game.questions)
+        limits = (self.deadline, self.effort.proof_effort)
+        self.tell("prove")
+        first = self.oracle.prove(pruned, questions, FIRST, *limits)
+        if self.objections(pruned, first):
+            return None
+        self.tell("prove again")
+        boxes = [
+            prove_boxes(
+                self.game, pruned, q, max_boxes=self.effort.box_limit, deadline=self.deadline
+            )
+            for q in questions
+        ]
+        proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
+        open_questions = [p.question for p in boxes if p.answer is Answer.UNKNOWN]
+        second = self.oracle.prove(pruned, open_questions, SECOND, *limits)
+        if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
+            return None
+        return (*first, *proved, *second)
+
+    def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
+        """Add counterexamples and what lies around them; stop where a proof did not end."""
+        against = [proof.states for proof in proofs if proof.states is not None]
+        if against:
+            if self.pool.add(np.stack(against)) == 0:
+                raise ArithmeticError("A proof ended with a point that the rows exclude.")
+            self.pool.add(self.oracle.climb(pruned, self.pool))
+            self.walk_from(np.stack(against))
+            return True
+        answers = {proof.answer for proof in proofs}
+        if Answer.INTERRUPTED in answers:
+            raise KeyboardInterrupt
+        if Answer.UNKNOWN in answers:
+            raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
+        return False
+
+    def is_optimal(self) -> bool:
+        """Whether the columns that nothing can do without already make up the best model."""
+        kept = np.ones(self.game.n_units, dtype=bool)
+        if self.best.pruned is not None:
+            kept = np.bincount(self.game.unit[self.best.pruned.kept], minlength=len(kept)) > 0
+        self.pruner.find_essential(kept)
+        essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
+        self.lower_bound = max(self.lower_bound, essential)
+        return self.lower_bound >= self.best.n_kept
+
+    def search_exactly(self) -> None:
+        """Ask the cuts for a set one smaller than the best, until they prove there is none."""
+        last_program = self.pool.program.n_solved + self.effort.exact_programs
+        for round_number in range(self.effort.exact_rounds):
+            self.check_time()
+            if self.pool.program.n_solved > last_program:
+                return
+            self.tell("exact")
+            support = self.pruner.hitting_set(
+                self.best.n_kept - 1, self.deadline - time.monotonic(), self.effort.master_effort
+            )
+            if support is None:
+                self.lower_bound = self.best.n_kept
+            if support is None or isinstance(support, bool):
+                return
+            verdict = self.stands(support)
+            if verdict is None:
+                return
+            if verdict is False:
+                self.pruner.strengthen(support, self.seed + round_number)
+
+    def add_lost_fit_rows(self, pruned: PrunedForest) -> int:
+        """Fit rows that are no rows yet (a large X_fit) and that the pruned model would lose."""
+        if len(self.fit_states) <= _MOST_FIT_ROWS:
+            return 0
+        leaves = self.reference.leaves
+        decided = self.game.decided(self.game.original_margins_int(leaves))
+        margins = margins_int(pruned_leaves_int(self.game, pruned), leaves) + pruned.intercept_int
+        sides = pruned_sides(self.game, margins)
+        lost = (decided & (sides < needed_sides(self.game, pruned.grid))).any(axis=1)
+        return self.pool.add(self.fit_states[np.flatnonzero(lost)[:_FIT_ROWS_PER_ROUND]])
+
+    def breaks_rows(self, pruned: PrunedForest) -> bool:
+        """Whether rounding to the grid lost a row (then these weights cannot be written)."""
+        leaf_int = pruned_leaves_int(self.game, pruned)
+        needed = needed_sides(self.game, pruned.grid)
+        return bool(self.pool.violated(leaf_int, needed, pruned.intercept_int).any())
+
+    def check_time(self) -> None:
+        """Stop the run when its time is over."""
+        if time.monotonic() >= self.deadline:
+            raise OutOfTime
+
+    def tell(self, phase: str) -> None:
+        """Log the step and call the user's callback."""
+        self.steps += 1
+        step = Step(
+            self.steps,
+            phase,
+            self.best.n_kept,
+            min(self.lower_bound, self.best.n_kept),
+            len(self.pool),
+            time.monotonic() - self.started,
+        )
+        _LOGGER.debug(
+            "%s: %d trees, at least %d, %d rows", phase, step.trees, step.lower_bound, step.rows
+        )
+        if self.callback is not None:
+            self.callback(step)
+
+
+def _distinct_rows(
+    game: Game, states: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """Distinct state rows and how often each occurs; only features with states are compared."""
+    used = np.flatnonzero(game.space.n_states > 1)
+    compact = states[:, used].astype(np.min_scalar_type(int(game.space.n_states.max())))
+    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
+    return states[first].astype(np.int32), counts
