@@ -39,7 +39,6 @@ def search(
     effort: Effort | None = None,
     callback: Callable[[Step], None] | None = None,
     memory: Memory | None = None,
-    start: SearchResult | None = None,
 ) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
@@ -51,10 +50,11 @@ def search(
     run = Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory)
     stopped = "effort"
     try:
-        run.warm_start()
+        if not run.is_settled():
+            run.warm_start()
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
-        else:
+        elif not run.is_settled():
             run.ascend()
             if not run.is_optimal():
                 for order in range(run.effort.n_eliminations):
@@ -69,7 +69,10 @@ def search(
     result = run.best
     if run.lower_bound < result.n_kept:
         seconds = 1e8 if stopped == "effort" else 0.5
-        run.lower_bound = run.pruner.lower_bound(seconds, run.effort.master_effort)
+        try:
+            run.lower_bound = run.pruner.lower_bound(seconds, run.effort.master_effort)
+        except KeyboardInterrupt:
+            stopped = "interrupted"  # the model is certified, only a better bound is lost
     if result.n_kept <= run.lower_bound:
         stopped = "optimal"
     bound = min(run.lower_bound, result.n_kept)
@@ -80,5 +83,5 @@ def search(
         rows=len(run.pool),
         stopped=stopped,
         seconds=time.monotonic() - run.started,
-        memory=Memory(run.pool, run.pruner),
+        memory=Memory(run.pool, run.pruner, bound),
     )

@@ -70,10 +70,11 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Rows and cuts of a finished search; still true for any larger region of the same model."""
+    """Rows, cuts and bound of a finished search; true for any larger region of the same model."""
 
     pool: RowPool
     pruner: Pruner
+    lower_bound: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class Run:
         self.best = SearchResult(
             None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
         )
-        self.lower_bound = 1
+        self.lower_bound = 1 if memory is None else memory.lower_bound
         self.rounds = 0
         self.steps = 0
 
@@ -255,8 +256,14 @@ class Run:
             raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
         return False
 
+    def is_settled(self) -> bool:
+        """Whether the best model meets a bound that is known already."""
+        return self.lower_bound >= self.best.n_kept
+
     def is_optimal(self) -> bool:
         """Whether the columns that nothing can do without already make up the best model."""
+        if self.is_settled():
+            return True
         kept = np.ones(self.game.n_units, dtype=bool)
         if self.best.pruned is not None:
             kept = np.bincount(self.game.unit[self.best.pruned.kept], minlength=len(kept)) > 0
