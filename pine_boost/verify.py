@@ -159,8 +159,10 @@ def verify(
     if not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
         raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")
     deadline = float("inf") if time_limit is None else started + time_limit
-    if not isinstance(region, Region):
-        region = Region.load(region)
+    # what is proved is what the fingerprint covers, not what a live object may hold besides
+    region = (
+        Region.from_json(region.to_json()) if isinstance(region, Region) else Region.load(region)
+    )
     if not isinstance(certificate, Certificate):
         certificate = Certificate.load(certificate)
     thresholds = certificate.thresholds or None
@@ -206,6 +208,7 @@ def require_belonging(
         "trees_before": original.n_trees,
         "leaves_before": original.n_leaves,
         "trees_after": len(certificate.kept),
+        "claim": _expected_claim(region, certificate),
     }
     subject = {
         "original_digest": "The original model is not the one",
@@ -220,7 +223,18 @@ def require_belonging(
                 f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
                 "a file was changed or belongs to another run."
             )
+    if certificate.unit not in ("round", "tree"):
+        raise CertificateMismatch(f"The certificate's unit is {certificate.unit!r}.")
     _require_region_of(original, region)
+
+
+def _expected_claim(region: Region, certificate: Certificate) -> str:
+    """The sentence that follows from the fields; these are checked one by one."""
+    from pine_boost.conclusion import _claim
+
+    return _claim(
+        region, certificate.undecided, certificate.undecided_exists, certificate.thresholds
+    )
 
 
 def _require_region_of(original: Forest, region: Region) -> None:
@@ -288,6 +302,8 @@ def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
             "The certificate says that no input of the region lies within the rounding band, but "
             "there is one."
         )
+    if certificate.undecided_exists is False and exists is None:
+        return ("Whether the rounding band of the original is empty could not be settled anew.",)
     if exists is False:
         return ("No input of the region lies within the original's rounding band.",)
     return (

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from pine_boost.certificate import Certificate, forest_digest
+from pine_boost.conclusion import conclude
 from pine_boost.correspondence import correspond, require_decisive
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
 from pine_boost.forest import SplitKind, find_leaves, spread
 from pine_boost.native import predict_classes
 from pine_boost.parsers import read_model
-from pine_boost.prune import conclude, prune_booster
+from pine_boost.prune import prune_booster
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search import box_jobs
@@ -383,6 +384,8 @@ CERTIFICATE_EDITS: dict[str, Any] = {
     "leaves_before": 1,
     "thresholds": (0.4,),
     "status": "NOT_CERTIFIED",
+    "claim": "The two models agree everywhere.",
+    "unit": "forest",
 }
 
 
