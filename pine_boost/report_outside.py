@@ -81,7 +81,7 @@ def find_outside(
         if len(best) == 0 or np.array_equal(nearest, best):
             break
         found = np.unique(np.concatenate([found, improved]), axis=0)
-    return look.describe(look.nearest(found, 200), limit)
+    return look.describe(look.nearest(found, 300), limit)
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,15 @@ class _Look:
         return states[order[:limit]]
 
     def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
-        """The first few that differ in what makes them implausible."""
+        """The first few that differ in what makes them implausible, few of them toss-ups."""
         chosen: list[OutsideInput] = []
+        toss_ups = 0
         seen: set[tuple[str, ...]] = set()
         for row in states:
             entry, key = self.words(row[None])
-            if key not in seen:
+            is_toss_up = entry.tau is None or (entry.score is not None and entry.score <= entry.tau)
+            toss_ups += is_toss_up
+            if key not in seen and not (is_toss_up and toss_ups > (limit + 1) // 2):
                 seen.add(key)
                 chosen.append(entry)
             if len(chosen) == limit:
