@@ -26,6 +26,7 @@ from pine_boost.parsers._xgboost_trees import Trees, read_trees
 MAX_CLASSES = 2**16
 MAX_FEATURES = 2**24
 _OLDEST, _NEWEST = (1, 7), (3, 2**31)
+_FORBIDDEN_IN_NAMES = set("[]<")  # XGBoost neither trains nor predicts with such names
 _FEATURE_TYPES = {"float", "int", "i", "q", "c"}
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 
@@ -267,6 +268,8 @@ def _read_features(
             raise fault(where, f"has {len(texts)} entries, expected {n_features} or none")
     if len(set(names)) != len(names):
         raise fault("feature_names", "holds a name twice")
+    if any(set(name) & _FORBIDDEN_IN_NAMES for name in names):
+        raise fault("feature_names", "holds one of the characters [, ] and <")
     if not set(types) <= _FEATURE_TYPES:
         raise fault("feature_types", f"holds a type other than {sorted(_FEATURE_TYPES)}")
     return names, types

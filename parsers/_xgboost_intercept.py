@@ -65,11 +65,15 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
     except ImportError:
         return None
     document = constant_document(json.loads(objective), score)
-    booster = xgboost.Booster(
-        {"nthread": 1}, model_file=bytearray(write_document(document, "json"))
-    )
     row = xgboost.DMatrix(np.zeros((1, 1), dtype=np.float32), nthread=1)
-    return float(booster.predict(row, output_margin=True)[0]), 0.0
+    try:
+        booster = xgboost.Booster(
+            {"nthread": 1}, model_file=bytearray(write_document(document, "json"))
+        )
+        return float(booster.predict(row, output_margin=True)[0]), 0.0
+    except ValueError as error:  # XGBoostError: its parameters are XGBoost's own business
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise fault("objective", f"is refused by XGBoost ({reason})") from error
 
 
 def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Step, search
+from pine_boost.search.solving import finishing
 from pine_boost.tables import take_rows
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -127,8 +128,9 @@ def prune_booster(
         game, region.states(X_fit), objective=objective, time_limit=remaining, n_jobs=n_jobs,
         seed=random_state, effort=Effort(), callback=callback,
     )  # fmt: skip
-    result = conclude(parsed, region, game, found, objective=objective, unit=unit)
-    replay(result, game, X_fit)
+    with finishing():  # Ctrl-C ends the search, not what makes its result
+        result = conclude(parsed, region, game, found, objective=objective, unit=unit)
+        replay(result, game, X_fit)
     return result
 
 

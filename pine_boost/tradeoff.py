@@ -23,6 +23,7 @@ from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Memory, SearchResult, Step, search
+from pine_boost.search.solving import finishing
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
@@ -219,8 +220,9 @@ random_state
         memory = found.memory
         interrupted = found.stopped == "interrupted"
         found = _with_bound(found, results)
-        results.append(conclude(parsed, region, game, found, objective=objective, unit=unit))
-        replay(results[-1], game, X_fit)
+        with finishing():  # Ctrl-C ends the search, not what makes its result
+            results.append(conclude(parsed, region, game, found, objective=objective, unit=unit))
+            replay(results[-1], game, X_fit)
         if interrupted:
             break
     return SweepResult(tuple(reversed(results)), time.monotonic() - started)

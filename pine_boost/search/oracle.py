@@ -8,7 +8,6 @@ different proof of every question.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -25,6 +24,7 @@ from pine_boost.search.game import Game, Question, pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.neighbours import Neighbourhood
 from pine_boost.search.rows import RowPool, pruned_sides
+from pine_boost.search.solving import Stop, solve_each
 from pine_boost.search.walks import climb
 
 _CLIMB_STARTS = 48
@@ -36,7 +36,6 @@ class Answer(Enum):
     PROVED = "no counterexample exists"
     FOUND = "counterexample"
     UNKNOWN = "budget ran out"
-    INTERRUPTED = "Ctrl-C"
 
 
 STATUS_MAP = {
@@ -126,10 +125,7 @@ class Oracle:
         """
         encoding = self.encoding  # built before any thread asks for it
         ask = partial(self._ask, encoding, pruned, setting, deadline, effort)
-        if self.n_jobs == 1 or len(questions) == 1:
-            return [ask(question) for question in questions]
-        with ThreadPoolExecutor(self.n_jobs) as pool:
-            return list(pool.map(ask, questions))
+        return solve_each(ask, questions, self.n_jobs)
 
     def _ask(
         self,
@@ -138,6 +134,7 @@ class Oracle:
         setting: Setting,
         deadline: float,
         effort: float,
+        stop: Stop,
         question: Question,
     ) -> Proof:
         started = time.monotonic()
@@ -147,9 +144,7 @@ class Oracle:
         self._add_question(model, encoding, pruned, question)
         solver = cp_model.CpSolver()
         _configure(solver, setting, deadline - started, effort)
-        answer = STATUS_MAP[solver.solve(model)]
-        if answer is Answer.UNKNOWN and _was_interrupted(solver, deadline, effort):
-            answer = Answer.INTERRUPTED
+        answer = STATUS_MAP[stop.solve(solver, model)]
         states = encoding.states_of(solver) if answer is Answer.FOUND else None
         return Proof(question, setting.name, answer, time.monotonic() - started, states)
 
@@ -196,12 +191,6 @@ def margin_row(encoding: Encoding, values: IntArray) -> Any:
         raise ArithmeticError("A margin row passes the solver's safe range; this is a bug.")
     leaves = [leaf for leaf, _ in terms]
     return cp_model.LinearExpr.weighted_sum(leaves, [value for _, value in terms])
-
-
-def _was_interrupted(solver: cp_model.CpSolver, deadline: float, effort: float) -> bool:
-    """CP-SAT catches Ctrl-C itself and stops early: neither limit was reached."""
-    used = float(solver.response_proto.deterministic_time)
-    return time.monotonic() < deadline - 0.5 and used < 0.9 * effort
 
 
 def _configure(solver: cp_model.CpSolver, setting: Setting, seconds: float, effort: float) -> None:

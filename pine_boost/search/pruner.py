@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from pine_boost.search.rows import RowPool
+from pine_boost.search.solving import solve
 from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]
@@ -142,7 +143,7 @@ class Pruner:
         model, keep = self._master()
         model.add(sum(keep) <= n_columns)
         solver = _master_solver(seconds, effort, seed=len(self.cuts))
-        status = solver.solve(model)
+        status = solve(solver, model)
         if status == cp_model.INFEASIBLE:
             return None
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -154,7 +155,7 @@ class Pruner:
         model, keep = self._master()
         model.minimize(sum(keep))
         solver = _master_solver(seconds, effort, seed=0)
-        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        if solve(solver, model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return 1
         return max(1, int(np.ceil(solver.best_objective_bound - 1e-6)))
 

@@ -250,8 +250,6 @@ class Run:
             self.walk_from(np.stack(against))
             return True
         answers = {proof.answer for proof in proofs}
-        if Answer.INTERRUPTED in answers:
-            raise KeyboardInterrupt
         if Answer.UNKNOWN in answers:
             raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
         return False

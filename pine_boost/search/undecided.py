@@ -13,6 +13,7 @@ from ortools.sat.python import cp_model
 from pine_boost.search.encoding import Encoding, encode_region
 from pine_boost.search.game import Game, Question
 from pine_boost.search.oracle import margin_row, side_of, side_values
+from pine_boost.search.solving import solve
 
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
 
@@ -37,7 +38,7 @@ def find_undecided(game: Game) -> bool | None:
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 0
         solver.parameters.max_deterministic_time = _EFFORT
-        status = solver.solve(model)
+        status = solve(solver, model)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return True
         unsettled |= status != cp_model.INFEASIBLE
