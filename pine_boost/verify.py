@@ -220,6 +220,8 @@ def _prove(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> li
     now = time.monotonic()
     half = now + (deadline - now) / 2
     proofs = prove_in_boxes(game, pruned, _MAX_BOXES, half, n_jobs)
+    if time.monotonic() >= deadline:
+        return proofs + [Proof(q, THIRD.name, Answer.UNKNOWN, 0.0) for q in game.questions]
     oracle = Oracle(game, n_jobs)
     return proofs + oracle.prove(pruned, list(game.questions), THIRD, deadline)
 

@@ -430,12 +430,15 @@ def test_leaves_off_the_grid_are_not_decisive(booster: tuple[Any, PruneResult]) 
         require_decisive(game, smaller, matched)
 
 
-def test_a_budget_that_runs_out_settles_nothing() -> None:
-    model, result = _pruned("xgboost", indifference=0.0)
+def test_a_budget_that_runs_out_settles_nothing(booster: tuple[Any, PruneResult]) -> None:
+    model, result = booster
     found = verify(model, result.model, result.region, result.certificate, time_limit=1e-6)
-    assert found.agrees is None or result.certificate.grid < 0
-    assert 0.0 <= found.covered <= 1.0
-    assert result.certificate.grid < 0 or "NOT SETTLED" in found.summary()
+    assert found.agrees is None
+    assert not found.proved_twice
+    assert found.counterexample is None
+    assert found.covered == 0.0
+    assert "NOT SETTLED" in found.summary()
+    assert all(proof.answer is Answer.UNKNOWN for proof in found.proofs)
 
 
 def test_more_jobs_give_the_same_answers(
