@@ -81,7 +81,7 @@ def find_outside(
         if len(best) == 0 or np.array_equal(nearest, best):
             break
         found = np.unique(np.concatenate([found, improved]), axis=0)
-    return look.describe(look.nearest(found, 300), limit)
+    return look.describe(found, limit)
 
 
 @dataclass(frozen=True)
@@ -121,19 +121,23 @@ class _Look:
         return states[order[:limit]]
 
     def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
-        """The first few that differ in what makes them implausible, few of them toss-ups."""
+        """The nearest that differ in what makes them implausible, at most half of them toss-ups."""
+        plausible = self.region.tables.contains(states)
+        toss_ups = self.distinct(self.nearest(states[plausible], 100), (limit + 1) // 2)
+        return toss_ups + self.distinct(
+            self.nearest(states[~plausible], 100), limit - len(toss_ups)
+        )
+
+    def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         chosen: list[OutsideInput] = []
-        toss_ups = 0
         seen: set[tuple[str, ...]] = set()
         for row in states:
-            entry, key = self.words(row[None])
-            is_toss_up = entry.tau is None or (entry.score is not None and entry.score <= entry.tau)
-            toss_ups += is_toss_up
-            if key not in seen and not (is_toss_up and toss_ups > (limit + 1) // 2):
-                seen.add(key)
-                chosen.append(entry)
             if len(chosen) == limit:
                 break
+            entry, key = self.words(row[None])
+            if key not in seen:
+                seen.add(key)
+                chosen.append(entry)
         return tuple(chosen)
 
     def words(self, state: States) -> tuple[OutsideInput, tuple[str, ...]]:
