@@ -113,6 +113,6 @@ def test_no_native_sample_breaks_a_certificate() -> None:
 
 @pytest.mark.slow
 def test_no_million_native_samples_break_a_certificate() -> None:
-    tried, smaller = np.sum([_attack(seed, 100_000) for seed in range(4, 44)], axis=0)
+    tried, smaller = np.sum([_attack(seed, 100_000) for seed in range(4, 24)], axis=0)
     assert tried > 10**6
-    assert smaller >= 80
+    assert smaller >= 60
