@@ -50,6 +50,7 @@ def read_limited(
                     f"{path} is a folder, pipe or device and cannot be read; pass the path of "
                     f"a {what}."
                 )
+            require_size(os.fstat(descriptor).st_size, limit, str(path), what, too_large)
             contents = file.read(limit + 1)  # the file may grow while it is read
     except (OSError, ValueError, TypeError) as error:
         if isinstance(error, PineBoostError):

@@ -1,0 +1,224 @@
+"""Ctrl-C and the end of time, at every step: what comes back is certified or the original."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from pine_boost import prune_booster, sweep
+from pine_boost.native import predict_classes
+from pine_boost.search.solving import Stop, finishing, solve, solve_each
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+
+@pytest.fixture(scope="module")
+def data():
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
+    return model.fit(X, y), X
+
+
+@pytest.fixture(scope="module")
+def n_steps(data):
+    model, X = data
+    steps = []
+    result = prune_booster(model, X[:250], X[250:], alpha=0.2, callback=steps.append)
+    assert result.certificate.trees_after < 10  # there is something to lose
+    return len(steps)
+
+
+def _check(result, model, X):
+    """Certified and the same in the region, or the original itself and no claim."""
+    if result.certificate.grid < 0:
+        assert result.model is model
+        assert result.certificate.trees_after == 10
+    else:
+        assert result.status == "CERTIFIED"
+        inside = result.region.contains(X)
+        same = predict_classes(result.original, X) == predict_classes(result.pruned, X)
+        assert same[inside].all()
+    assert bool(result.certificate.claim) == (result.status == "CERTIFIED")
+
+
+def test_ctrl_c_at_every_step_returns_the_best_certified_model(data, n_steps):
+    model, X = data
+    trees = []
+    for number in sorted({*range(1, 12), *range(12, n_steps + 1, max(1, n_steps // 12))}):
+
+        def press(step, number=number):
+            if step.step == number:
+                raise KeyboardInterrupt
+
+        result = prune_booster(model, X[:250], X[250:], alpha=0.2, callback=press)
+        _check(result, model, X)
+        assert result.search.stopped in ("interrupted", "optimal")
+        trees.append(result.certificate.trees_after)
+    assert trees[0] == 10
+    assert trees == sorted(trees, reverse=True)  # whoever waits longer gets no larger model
+    assert trees[-1] < 10
+
+
+def test_out_of_time_at_every_step_returns_a_certified_model_or_the_original(data, n_steps):
+    model, X = data
+    limit = 30.0
+    seen = set()
+    for number in sorted({*range(1, 8), *range(8, n_steps + 1, max(1, n_steps // 8))}):
+        clock = _Clock()
+
+        def wait(step, number=number, clock=clock):
+            if step.step == number:
+                clock.ahead = limit + 1
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "monotonic", clock)
+            result = prune_booster(
+                model, X[:250], X[250:], alpha=0.2, time_limit=limit, callback=wait
+            )
+        _check(result, model, X)
+        seen.add(result.search.stopped)
+    assert "time" in seen
+
+
+class _Clock:
+    """The monotonic clock, which can be put forward."""
+
+    def __init__(self):
+        self.ahead, self.real = 0.0, time.monotonic
+
+    def __call__(self):
+        return self.real() + self.ahead
+
+
+@pytest.mark.parametrize("limit", [1e-9, 1e-3, 0.05])
+def test_hardly_any_time(data, limit):
+    model, X = data
+    result = prune_booster(model, X[:250], X[250:], alpha=0.2, time_limit=limit)
+    _check(result, model, X)
+
+
+def test_ctrl_c_in_a_sweep_keeps_what_was_done(data):
+    model, X = data
+    seen = []
+
+    def press(alpha, step):
+        seen.append(alpha)
+        if len(set(seen)) == 2:
+            raise KeyboardInterrupt
+
+    swept = sweep(model, X[:250], X[250:], alphas=[0.1, 0.2, 0.4], callback=press)
+    assert 1 <= len(swept.alphas) <= 2
+    for result in swept:
+        _check(result, model, X)
+
+
+def _hard_model():
+    """A pigeonhole problem that CP-SAT does not finish in any time a test has."""
+    model = cp_model.CpModel()
+    n = 14
+    sits = [[model.new_bool_var("") for _ in range(n)] for _ in range(n + 1)]
+    for row in sits:
+        model.add_bool_or(row)
+    for hole in range(n):
+        for one in range(n + 1):
+            for other in range(one):
+                model.add_bool_or([~sits[one][hole], ~sits[other][hole]])
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.cp_model_presolve = False
+    solver.parameters.linearization_level = 0
+    solver.parameters.symmetry_level = 0
+    solver.parameters.max_time_in_seconds = 600
+    return solver, model
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_inside_cp_sat_ends_it_and_the_signal_stays_pythons(n_jobs):
+    handler = signal.getsignal(signal.SIGINT)
+    problems = [_hard_model() for _ in range(n_jobs)]
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        solve_each(lambda stop, problem: stop.solve(*problem), problems, n_jobs)
+    timer.join()
+    assert signal.getsignal(signal.SIGINT) is handler
+    # after a finished solve a Ctrl-C is still an exception and not the end of the process
+    easy = cp_model.CpModel()
+    easy.new_bool_var("")
+    assert solve(cp_model.CpSolver(), easy) == cp_model.OPTIMAL
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_nothing_begins_after_a_stop():
+    stop = Stop()
+    stop.ask()
+    assert stop.solve(*_hard_model()) == cp_model.UNKNOWN
+
+
+def test_the_first_ctrl_c_of_a_conclusion_is_let_pass_and_the_second_is_not():
+    with finishing():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), finishing():
+        _press_twice()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def _press_twice():
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+
+
+_PROGRAM = textwrap.dedent(
+    """
+    import sys, threading, os, signal
+    import numpy as np
+    from sklearn.ensemble import GradientBoostingClassifier
+    from pine_boost import prune_booster
+    X = np.random.default_rng(0).normal(size=(500, 6))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
+    model = GradientBoostingClassifier(n_estimators=20, max_depth=3, random_state=0).fit(X, y)
+    seconds, jobs = float(sys.argv[1]), int(sys.argv[2])
+    armed = []
+    def press(step):  # the clock runs from the first step of the search on
+        if not armed:
+            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+            timer.daemon = True
+            timer.start()
+            armed.append(timer)
+    result = prune_booster(model, X[:350], X[350:], alpha=0.1, n_jobs=jobs, callback=press)
+    armed[0].cancel()
+    c = result.certificate
+    assert c.trees_after == 20 or result.status == "CERTIFIED"
+    print("returned", result.status, result.search.stopped, c.trees_after)
+    """
+)
+
+
+def _run_and_press(seconds, jobs):
+    command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(seconds), str(jobs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.startswith("returned"), done.stdout
+
+
+@pytest.mark.parametrize(("seconds", "jobs"), [(0.02, 1), (0.4, 2), (0.9, 1)])
+def test_a_real_ctrl_c(seconds, jobs):
+    _run_and_press(seconds, jobs)
+
+
+@pytest.mark.slow
+def test_real_ctrl_c_at_sixty_moments():
+    for seconds in np.random.default_rng(1).uniform(0, 3, 60):
+        _run_and_press(seconds, 1 + int(seconds * 1000) % 2)
