@@ -50,14 +50,18 @@ def search(
     run = Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory)
     stopped = "effort"
     try:
+        start = None if memory is None else memory.support
+        if start is not None:
+            run.stands(start)
         if not run.is_settled():
             run.warm_start()
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
-            run.ascend()
+            run.ascend(start)
             if not run.is_optimal():
-                for order in range(run.effort.n_eliminations):
+                # the cuts of an earlier search guide the exact one better than other orders do
+                for order in range(run.effort.n_eliminations if start is None else 0):
                     run.certify(partial(run.pruner.eliminate, order or None))
                 run.search_exactly()
     except OutOfTime:
@@ -83,5 +87,5 @@ def search(
         rows=len(run.pool),
         stopped=stopped,
         seconds=time.monotonic() - run.started,
-        memory=Memory(run.pool, run.pruner, bound),
+        memory=Memory(run.pool, run.pruner, bound, run.best_support()),
     )

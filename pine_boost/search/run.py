@@ -70,11 +70,15 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Rows, cuts and bound of a finished search; true for any larger region of the same model."""
+    """What a finished search leaves to that of a larger region of the same model.
+
+    Rows, cuts and bound stay true there; ``support`` is where to begin.
+    """
 
     pool: RowPool
     pruner: Pruner
     lower_bound: int = 1
+    support: Support | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +172,22 @@ class Run:
         """Add what walks to the boundary pass."""
         return self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
 
-    def ascend(self) -> None:
+    def ascend(self, support: Support | None = None) -> None:
         """A first certified model soon: a small support, and one more column per refutation."""
-        weights = self.pruner.eliminate()
-        support = None if weights is None else weights.weights > 0
+        if support is None or np.count_nonzero(support) >= self.best.n_kept:
+            weights = self.pruner.eliminate()
+            support = None if weights is None else weights.weights > 0
         while support is not None and np.count_nonzero(support) < self.best.n_kept:
             if self.stands(support) is not False:
                 return
             support = self.pruner.repair(support)
+
+    def best_support(self) -> Support | None:
+        """The columns of the best model; None where that is the original."""
+        if self.best.pruned is None:
+            return None
+        kept = self.game.unit[self.best.pruned.kept]
+        return np.bincount(kept, minlength=self.game.n_units) > 0
 
     def certify(self, propose: Callable[[], Any]) -> bool:
         """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
@@ -262,10 +274,8 @@ class Run:
         """Whether the columns that nothing can do without already make up the best model."""
         if self.is_settled():
             return True
-        kept = np.ones(self.game.n_units, dtype=bool)
-        if self.best.pruned is not None:
-            kept = np.bincount(self.game.unit[self.best.pruned.kept], minlength=len(kept)) > 0
-        self.pruner.find_essential(kept)
+        kept = self.best_support()
+        self.pruner.find_essential(np.ones(self.game.n_units, dtype=bool) if kept is None else kept)
         essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
         self.lower_bound = max(self.lower_bound, essential)
         return self.lower_bound >= self.best.n_kept
