@@ -7,7 +7,7 @@ masks is shared by the states of the changed one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,7 @@ class Neighbourhood:
         if score is not None and score.trees is not None and not score.trees.of_model:
             self.score_trees = mask_trees(score.trees.trees, game.space)
         self.varying = [j for j in range(game.space.n_features) if game.region.allowed[j].sum() > 1]
+        self.before_feature: Callable[[], None] = _go_on  # a run checks its time here
         self.batch = max(1, _CELLS // max(1, int(game.space.n_states.max()) * game.trees.n_trees))
 
     def of(
@@ -125,6 +126,7 @@ class Neighbourhood:
         score_parts = _ScoreParts(game.region, self.score_trees, states)
         n_outputs = game.forest.n_outputs
         for feature in self.varying:
+            self.before_feature()
             users = self.model_trees.users[feature]
             kept = total - current[:, users].sum(axis=1)
             changed = self.model_trees.changed_leaves(others, feature)
@@ -136,6 +138,10 @@ class Neighbourhood:
                 pruned=None if pruned_int is None else sums[:, :, n_outputs : 2 * n_outputs],
                 inside=score_parts.inside(feature, model_cost),
             )
+
+
+def _go_on() -> None:
+    pass
 
 
 def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:

@@ -143,6 +143,7 @@ class Run:
         self.pool.move_to(game)
         self.pruner.before_program = self.check_time
         self.oracle = Oracle(game, n_jobs)
+        self.oracle.neighbourhood.before_feature = self.check_time
         distinct, counts = _distinct_rows(game, fit_states)
         self.fit_states = distinct
         self.reference = build_reference(game, game.trees.leaves(distinct), counts)
