@@ -95,8 +95,20 @@ KINDS = (
 @pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_needles_are_found_and_nothing_else(kind: str, manner: Manner) -> None:
+    _search_needles(kind, manner, range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_thousands_of_needles(kind: str, manner: Manner) -> None:
+    _search_needles(kind, manner, range(SEEDS, SEEDS + 100))
+
+
+def _search_needles(kind: str, manner: Manner, seeds: range) -> None:
+    """Each seed is two models: the needle dropped (found, nowhere else) and kept (proved)."""
     n_planted = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         rng = np.random.default_rng([seed, NAMES.index(_name(manner)), KINDS.index(kind)])
         base = base_forest(rng, manner)
         path = _path(kind, rng, base)
@@ -110,7 +122,7 @@ def test_needles_are_found_and_nothing_else(kind: str, manner: Manner) -> None:
         assert n_broken <= at_needle.sum()
         n_planted += n_broken > 0
         assert _check(case, without_last(forest, keep=True)) == 0
-    assert n_planted >= SEEDS // 3
+    assert n_planted >= len(seeds) // 3
 
 
 def _name(manner: Manner) -> str:
