@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.exact import UNIT_ROUNDOFF, dyadic_exponent, probability_guard
 from pine_boost.forest import FloatArray
 
@@ -21,6 +21,7 @@ UNIT = UNIT_ROUNDOFF[np.float64]
 # different after division by n: they differ by 2**-q >= 4u * total, so the quotients differ by
 # 4u * total / n, while each is rounded by at most u * total / n.
 EXACT_BITS = 51
+_LARGEST_SUM = 1e280  # far from overflow in every bound below
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,13 @@ def average_rounding(
     if threshold is not None:
         numbers = np.append(numbers, threshold)
     offset = abs(threshold or 0.0)
-    total = float((largest_leaves(native) + offset).sum(axis=0).max())
+    with np.errstate(over="ignore"):
+        total = float((largest_leaves(native) + offset).sum(axis=0).max())
+    if not total < _LARGEST_SUM:
+        raise MalformedModelError(
+            f"The leaves of the model add up to {total:g}; sums beyond {_LARGEST_SUM:g} are no "
+            "probabilities or predictions. Fit it again."
+        )
     grid = dyadic_exponent(numbers)
     if grid is not None and math.ldexp(total, grid) < 2.0**EXACT_BITS:
         return Rounding(0.0, 0.0)

@@ -135,9 +135,9 @@ class Certificate:
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
             raise CertificateMismatch("This file is not a pine_boost certificate.")
         version = document.pop("format_version", None)
-        if version != FORMAT_VERSION:
+        if type(version) is not int or version != FORMAT_VERSION:
             raise CertificateMismatch(
-                f"The certificate has format version {version!r}; this pine_boost reads "
+                f"The certificate has format version {repr(version)[:40]}; this pine_boost reads "
                 f"{FORMAT_VERSION}. Use the version of pine_boost that wrote it."
             )
         return cls(**_checked(document))
@@ -155,13 +155,14 @@ def _checked(document: dict[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(Certificate)}
     if set(document) != names:
         odd = sorted(set(document) ^ names)
-        raise CertificateMismatch(f"The certificate lacks or adds the fields {', '.join(odd)}.")
+        listed = ", ".join(odd)[:200]
+        raise CertificateMismatch(f"The certificate lacks or adds the fields {listed}.")
     kinds = {field.name: str(field.type) for field in fields(Certificate)}
     for name, kind in kinds.items():
         if not _fits(document[name], kind):
             raise CertificateMismatch(f"The certificate's field {name!r} is not a {kind}.")
     if document["status"] not in {status.value for status in Status}:
-        raise CertificateMismatch(f"Unknown status {document['status']!r} in the certificate.")
+        raise CertificateMismatch(f"Unknown status {document['status'][:40]!r} in the certificate.")
     proofs = []
     for proof in document["proofs"]:
         if not isinstance(proof, dict) or set(proof) != {"question", "method", "answer"}:

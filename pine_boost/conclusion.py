@@ -160,7 +160,11 @@ def _reason(found: SearchResult, proved: bool) -> str:
     if found.pruned is not None:
         return ""
     if not proved:
-        why = {"time": "The time limit ran out", "interrupted": "The search was interrupted"}
+        why = {
+            "time": "The time limit ran out",
+            "interrupted": "The search was interrupted",
+            "memory": "The memory ran out",
+        }
         return f"{why.get(found.stopped, found.stopped)} before a smaller model was proved."
     return "No smaller model that keeps every decision was found; the original is returned."
 

@@ -70,6 +70,8 @@ def search(
         stopped = "effort"
     except KeyboardInterrupt:
         stopped = "interrupted"
+    except MemoryError:
+        stopped = "memory"
     result = run.best
     if run.lower_bound < result.n_kept:
         seconds = 1e8 if stopped == "effort" else 0.5

@@ -98,7 +98,8 @@ class SearchResult:
     rounds : int
         Times the Oracle was asked.
     stopped : str
-        Why the search ended: ``"optimal"``, ``"effort"``, ``"time"`` or ``"interrupted"``.
+        Why the search ended: ``"optimal"``, ``"effort"``, ``"time"``, ``"memory"`` or
+        ``"interrupted"``.
     """
 
     pruned: PrunedForest | None

@@ -1,0 +1,109 @@
+"""Same inputs, seed and versions: the same bytes out, whatever the process and n_jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
+pytest.importorskip("sklearn")
+
+_PROGRAM = textwrap.dedent(
+    """
+    import hashlib, json, sys, warnings
+    import numpy as np
+    from sklearn.ensemble import RandomForestClassifier
+    import xgboost, lightgbm
+    import pine_boost
+    from pine_boost.region.storage import canonical
+    n_jobs = int(sys.argv[1])
+    random = np.random.default_rng(7)
+    X = random.normal(size=(400, 5)).round(2)
+    X[::11, 3] = np.nan
+    two = (np.nan_to_num(X[:, 0] * X[:, 1]) + X[:, 2] > 0).astype(int)
+    three = np.digitize(X[:, 0] + X[:, 1], [-0.6, 0.6])
+    small = {"n_estimators": 12, "max_depth": 2, "n_jobs": 1, "random_state": 0}
+    cases = {
+        "xgboost": (xgboost.XGBClassifier(**small).fit(X, two), {}),
+        "file": (bytes(xgboost.XGBClassifier(**small).fit(X, two).get_booster().save_raw("ubj")),
+                 {"score": "isolation-forest"}),
+        "lightgbm": (lightgbm.LGBMClassifier(**small, verbose=-1).fit(X, three), {"unit": "tree"}),
+        "forest": (RandomForestClassifier(**small).fit(X, two), {"indifference": 0.2}),
+    }
+    digests = {}
+    for name, (model, options) in cases.items():
+        result = pine_boost.prune_booster(
+            model, X[:250], X[250:], alpha=0.6, n_jobs=n_jobs, random_state=3, **options
+        )
+        certificate = json.loads(result.certificate.to_json())
+        del certificate["timings"]
+        parts = {
+            "model": result.model_file()[1],
+            "region": canonical(result.region.to_json()).encode(),
+            "certificate": json.dumps(certificate, sort_keys=True).encode(),
+            "trees": str(result.certificate.trees_after).encode(),
+        }
+        for part, contents in parts.items():
+            digests[f"{name} {part}"] = hashlib.sha256(contents).hexdigest()
+        assert result.certificate.trees_after < result.certificate.trees_before, name
+    print(json.dumps(digests))
+    """
+)
+
+
+def _digests(n_jobs: int, hash_seed: int) -> dict[str, str]:
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _PROGRAM, str(n_jobs)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+def test_the_same_bytes_in_every_process_and_with_every_n_jobs():
+    first = _digests(n_jobs=1, hash_seed=0)
+    second = _digests(n_jobs=2, hash_seed=12345)
+    assert {name for name in first if first[name] != second[name]} == set()
+    assert len(first) == 16
+
+
+def test_the_same_bytes_twice_in_one_process():
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    from pine_boost import prune_booster, sweep
+
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    model = GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0).fit(X, y)
+    runs = [prune_booster(model, X[:200], X[200:], alpha=0.3) for _ in range(2)]
+    assert runs[0].model_file() == runs[1].model_file()
+    assert runs[0].region == runs[1].region
+    certificates = [json.loads(run.certificate.to_json()) for run in runs]
+    for certificate in certificates:
+        assert set(certificate.pop("timings")) >= {"search"}
+    assert certificates[0] == certificates[1]
+    swept = [sweep(model, X[:200], X[200:], alphas=[0.1, 0.3]) for _ in range(2)]
+    files = [[result.model_file() for result in each] for each in swept]
+    assert files[0] == files[1]
+
+
+def test_a_time_limit_that_is_not_reached_changes_nothing():
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    from pine_boost import prune_booster
+
+    X = np.random.default_rng(1).normal(size=(300, 4))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    model = GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(X, y)
+    free, limited = (
+        prune_booster(model, X[:200], X[200:], alpha=0.3, time_limit=limit)
+        for limit in (None, 3600.0)
+    )
+    assert free.model_file() == limited.model_file()
+    assert free.certificate.kept == limited.certificate.kept
