@@ -15,6 +15,11 @@ from pine_boost.forest import FloatArray, IntArray
 from pine_boost.search.game import Game, Question, margins_int
 from pine_boost.search.weights import WeightProgram
 
+# Points nearer to the cut than this share of the median count as narrow; their rows are scaled up
+# by at most the inverse of the other number, more would be noise of the linear program.
+_NARROW = 0.01
+_NARROWEST = 1e-4
+
 
 class RowPool:
     """Points known to matter, and the linear program they make.
@@ -43,6 +48,7 @@ class RowPool:
         self.unit_matrix[np.arange(game.trees.n_trees), game.unit] = 1.0
         self.program = WeightProgram(game.n_units, n_free_columns(game))
         self._seen: set[bytes] = set()
+        self._typical: float | None = None
 
     def __len__(self) -> int:
         return len(self.states)
@@ -81,8 +87,27 @@ class RowPool:
             mine = decided[:, question.index]
             if mine.any():
                 rows, free_rows = self._rows(leaves[mine], question)
-                self.program.add_rows(rows, free_rows, self.game.strict[question.index])
+                width = self._width(original[mine], question)[:, None]
+                self.program.add_rows(
+                    rows / width, free_rows / width, self.game.strict[question.index], 1 / width
+                )
         return len(states)
+
+    def _width(self, original: IntArray, question: Question) -> FloatArray:
+        """How wide a margin to ask for: in proportion to the original's, where that is small.
+
+        A point that the original itself decides narrowly can only be kept narrowly. With one
+        width for all, such points alone would make the value of the game vanish, and a set of
+        trees that wins would count as lost.
+        """
+        side = self.game.side_int(original, question).astype(np.float64)
+        if self.game.forest.n_outputs == 1:
+            cut = self.game.forest.decision.cuts[question.cut] * 2.0**self.game.scale
+            side = side - question.sign * cut
+        side = np.abs(side)
+        if self._typical is None:
+            self._typical = max(float(np.median(side)), 1.0)
+        return np.clip(side / (_NARROW * self._typical), _NARROWEST, 1.0)
 
     def _rows(
         self, leaves: npt.NDArray[np.int32], question: Question

@@ -23,6 +23,7 @@ from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool, pruned_sides
 from pine_boost.search.walks import boundary_walks, wander
+from pine_boost.search.weights import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_FIT_ROWS = 20_000  # distinct fit rows that become rows at once; the others when violated
@@ -211,8 +212,8 @@ class Run:
             weights = self.pruner.solve(support)
             if weights is None:
                 return False
-            pruned = to_grid(self.game, weights, self.pool.column_scale, self.reference)
-            if pruned is None or self.breaks_rows(pruned):
+            pruned = self.write(weights) or self.write(self.pool.program.widest(support))
+            if pruned is None:
                 return None
             self.rounds += 1
             self.tell("climb")
@@ -222,7 +223,7 @@ class Run:
                 continue
             proofs = self.prove_twice(pruned)
             if proofs is not None:
-                n_kept = int(np.count_nonzero(weights.weights))
+                n_kept = len(np.unique(self.game.unit[pruned.kept]))
                 if n_kept < self.best.n_kept:
                     self.best = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
                 self.tell("certified")
@@ -302,6 +303,13 @@ class Run:
                 return
             if verdict is False:
                 self.pruner.strengthen(support, self.seed + round_number)
+
+    def write(self, weights: Weights | None) -> PrunedForest | None:
+        """Weights on the grid, if every row survives the rounding."""
+        if weights is None:
+            return None
+        pruned = to_grid(self.game, weights, self.pool.column_scale, self.reference)
+        return None if pruned is None or self.breaks_rows(pruned) else pruned
 
     def add_lost_fit_rows(self, pruned: PrunedForest) -> int:
         """Fit rows that are no rows yet (a large X_fit) and that the pruned model would lose."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,13 +58,26 @@ class WeightProgram:
         self.rows: FloatArray = np.zeros((0, n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
         self._active: list[int] = []
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self._build()
 
-    def add_rows(self, rows: FloatArray, free_rows: FloatArray, strict: npt.ArrayLike) -> None:
-        """Append rows; they join the program when a solution violates them."""
+    def add_rows(
+        self,
+        rows: FloatArray,
+        free_rows: FloatArray,
+        strict: npt.ArrayLike,
+        magnified: npt.ArrayLike = 1.0,
+    ) -> None:
+        """Append rows; they join the program when a solution violates them.
+
+        ``magnified`` is by how much each row was scaled up, for `widest`.
+        """
+        self.magnified = np.concatenate(
+            [self.magnified, np.broadcast_to(np.ravel(magnified), len(rows))]
+        )
         self.rows = np.vstack([self.rows, rows])
         self.free_rows = np.vstack([self.free_rows, free_rows])
         self.strict = np.concatenate([self.strict, np.broadcast_to(strict, len(rows))])
@@ -93,6 +107,17 @@ class WeightProgram:
             self._activate(worst)
         return self._solve_once_more(support)
 
+    def widest(self, support: npt.NDArray[np.bool_]) -> Weights | None:
+        """Weights with the widest absolute margin on every row: what survives rounding best."""
+        result = self._whole_program(support, self.strict * self.magnified)
+        value = float(-result.fun)
+        if value <= 0:
+            return None
+        kept = np.flatnonzero(support)
+        weights = np.zeros(self.n_columns)
+        weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
+        return Weights(weights, np.asarray(result.x[len(kept) : -1]), value)
+
     def _cut(self, support: npt.NDArray[np.bool_], dual: FloatArray, active: IntArray) -> Cut:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
         weight = np.abs(dual)
@@ -105,9 +130,21 @@ class WeightProgram:
         """GLOP can end ABNORMAL on these: the whole program by HiGHS, and a fresh GLOP after."""
         _LOGGER.debug("linear program rebuilt after an abnormal end of GLOP")
         self._build()
+        result = self._whole_program(support, self.strict * 1.0)
+        value = float(-result.fun)
+        if value < SMALLEST_VALUE:
+            dual = np.asarray(result.ineqlin.marginals[:-1])
+            return self._cut(support, dual, np.arange(len(self.rows)))
+        kept = np.flatnonzero(support)
+        weights = np.zeros(self.n_columns)
+        weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
+        return Weights(weights, np.asarray(result.x[len(kept) : -1]), value)
+
+    def _whole_program(self, support: npt.NDArray[np.bool_], width: FloatArray) -> Any:
+        """All rows at once by HiGHS: ``max t : rows @ w + free_rows @ f >= width * t``."""
         kept = np.flatnonzero(support)
         n_kept = len(kept)
-        rows = np.hstack([-self.rows[:, kept], -self.free_rows, self.strict[:, None] * 1.0])
+        rows = np.hstack([-self.rows[:, kept], -self.free_rows, width[:, None]])
         budget = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
         bound = _free_bound(self.n_columns)
         result = linprog(
@@ -119,13 +156,7 @@ class WeightProgram:
         )
         if not result.success:
             raise ArithmeticError(f"Neither GLOP nor HiGHS solved the weights: {result.message}")
-        value = float(-result.fun)
-        if value < SMALLEST_VALUE:
-            dual = np.asarray(result.ineqlin.marginals[:-1])
-            return self._cut(support, dual, np.arange(len(self.rows)))
-        weights = np.zeros(self.n_columns)
-        weights[kept] = np.maximum(result.x[:n_kept], 0.0)
-        return Weights(weights, np.asarray(result.x[n_kept:-1]), value)
+        return result
 
     def _forget(self, slack: FloatArray) -> None:
         """Keep only the rows near their bound once too many have joined."""
