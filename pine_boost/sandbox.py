@@ -78,11 +78,16 @@ def predict_in_child(
 def rehearse(model: Model, *, time_limit: float = TIME_LIMIT) -> None:
     """Let a child load the file and predict one row, before this process does; raises if it dies.
 
-    For programs that were handed a file and will load it natively themselves.
+    For programs that were handed a file and will load it natively themselves. Says nothing where
+    the library is not installed: then nothing will be loaded.
     """
-    if model.native is None:
-        row = np.zeros((1, model.forest.n_features))  # category code 0 where there are categories
+    if model.native is not None:
+        return
+    row = np.zeros((1, model.forest.n_features))  # category code 0 where there are categories
+    try:
         predict_in_child(model, as_table(row, schema_of(model.forest)), time_limit=time_limit)
+    except ImportError:
+        return
 
 
 _CHILD = "import sys; sys.path[:] = {path!r}; from pine_boost.sandbox import answer; answer()"
