@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.tradeoff import SweepResult, sweep
+    from pine_boost.verification import Verification, verify
 
 __all__ = [
     "AlphaSelection",
@@ -47,10 +48,12 @@ __all__ = [
     "Status",
     "SweepResult",
     "UnsupportedModelError",
+    "Verification",
     "__version__",
     "prune_booster",
     "select_alpha",
     "sweep",
+    "verify",
 ]
 
 # No module may bear the name of a function here: importing it would hide the function.
@@ -63,9 +66,11 @@ _MODULE_OF = {
     "PruneResult": "result",
     "Status": "certificate",
     "SweepResult": "tradeoff",
+    "Verification": "verification",
     "prune_booster": "prune",
     "select_alpha": "selection",
     "sweep": "tradeoff",
+    "verify": "verification",
 }
 
 

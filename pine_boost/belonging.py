@@ -67,9 +67,9 @@ def require_belonging(
 
 def _expected_claim(region: Region, certificate: Certificate) -> str:
     """The sentence that follows from the fields; these are checked one by one."""
-    from pine_boost.conclusion import _claim
+    from pine_boost.conclusion import claim_of
 
-    return _claim(
+    return claim_of(
         region, certificate.undecided, certificate.undecided_exists, certificate.thresholds
     )
 

@@ -90,7 +90,7 @@ def _certificate(
     leaves_after = int(np.diff(game.trees.leaf_offset)[kept].sum())
     return Certificate(
         status=status.value,
-        claim=_claim(region, undecided, exists, forest.decision.thresholds) if proved else "",
+        claim=claim_of(region, undecided, exists, forest.decision.thresholds) if proved else "",
         reason=_reason(found, proved),
         original_digest=forest_digest(forest),
         pruned_digest=forest_digest(pruned_model.forest),
@@ -128,9 +128,10 @@ def _certificate(
     )
 
 
-def _claim(
+def claim_of(
     region: Region, undecided: float, exists: bool | None, thresholds: tuple[float, ...]
 ) -> str:
+    """The one sentence of a certificate; `verify` makes it again and compares."""
     narrowed = region.is_narrowed()
     same = "predicts the same class as the original"
     if thresholds:

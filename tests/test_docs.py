@@ -41,7 +41,6 @@ ENTRANCES = [
     "pine_boost.parsers.lightgbm.read_lightgbm",
     "pine_boost.parsers.sklearn.read_sklearn",
     "pine_boost.exporters.treelite.to_treelite",
-    "pine_boost.verify.verify",
 ]
 FUNCTIONS = [
     f"pine_boost.{name}"

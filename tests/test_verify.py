@@ -26,7 +26,7 @@ from pine_boost.search import box_jobs
 from pine_boost.search.game import build_game
 from pine_boost.search.oracle import Answer
 from pine_boost.states import build_space
-from pine_boost.verify import verify
+from pine_boost.verification import verify
 from tests.grids import grid_forest, integer_margins
 
 xgboost = pytest.importorskip("xgboost")

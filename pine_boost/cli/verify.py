@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Prove anew and say so."""
     from pine_boost.errors import InvalidInputError
     from pine_boost.report import model_path
-    from pine_boost.verify import verify
+    from pine_boost.verification import verify
 
     pruned = Path(arguments.pruned)
     if pruned.is_dir():

@@ -12,7 +12,7 @@ from pine_boost.native import predict_classes
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game, settled
-from pine_boost.verify import verify
+from pine_boost.verification import verify
 from tests.grids import feature_edges
 
 xgboost = pytest.importorskip("xgboost")

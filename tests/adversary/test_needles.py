@@ -11,7 +11,7 @@ import pytest
 from pine_boost.forest import Forest, PrunedForest, SplitKind
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle
-from pine_boost.verify import THIRD
+from pine_boost.verification import THIRD
 from tests.adversary.needles import (
     BASE_GRID,
     CATEGORICAL,

@@ -68,6 +68,8 @@ def model_kinds() -> dict[str, Callable[[Any, Any], Any]]:
             "AdaBoostClassifier": {"n_estimators": 10},
         }.items():
             made = getattr(ensemble, name)(random_state=0, **options)
+            if made.get_params().get("algorithm") == "SAMME.R":  # the default before 1.6, refused
+                made.set_params(algorithm="SAMME")
             kinds[name] = made.fit
     except ImportError:
         pass
@@ -79,7 +81,7 @@ def live(fit: Callable[[Any, Any], Any], n_classes: int) -> dict[str, Any]:
     from pine_boost import prune_booster
     from pine_boost.native import predict_classes
     from pine_boost.parsers import read_model
-    from pine_boost.verify import verify
+    from pine_boost.verification import verify
 
     X, fresh = make_rows(0, 500), make_rows(1, 400)
     y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2], [0.0] if n_classes == 2 else [-0.6, 0.6])
