@@ -93,7 +93,7 @@ def _places(document: Any) -> list[tuple[Any, Any, str]]:
 def _damage_place(draw: Draw, parent: Any, key: Any, places: list[tuple[Any, Any, str]]) -> None:
     action = draw(st.sampled_from(("odd", "nudge", "remove", "copy", "add", "text")))
     value = parent[key]
-    if action == "nudge" and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if action == "nudge" and type(value) in (int, float) and not abs(value) > 1e300:
         parent[key] = value + draw(
             st.sampled_from((1, -1, 2, 0.5, 1e-9, 2**31, -value, -2 * value))
         )
@@ -104,9 +104,9 @@ def _damage_place(draw: Draw, parent: Any, key: Any, places: list[tuple[Any, Any
         if other_key in other if isinstance(other, dict) else other_key < len(other):
             parent[key] = copy.deepcopy(other[other_key])
     elif action == "add" and isinstance(parent, list):
-        parent.insert(key, draw(st.sampled_from(ODD_VALUES)))
+        parent.insert(key, copy.deepcopy(draw(st.sampled_from(ODD_VALUES))))
     elif action == "add":
-        parent[draw(st.sampled_from(("", "x", "name", "format")))] = value
+        parent[draw(st.sampled_from(("", "x", "name", "format")))] = copy.deepcopy(value)
     elif action == "text" and isinstance(value, str):
         parent[key] = draw(st.sampled_from(ODD_TOKENS)) + value
     else:
