@@ -109,7 +109,7 @@ class WeightProgram:
 
     def widest(self, support: npt.NDArray[np.bool_]) -> Weights | None:
         """Weights with the widest absolute margin on every row: what survives rounding best."""
-        result = self._whole_program(support, self.strict * self.magnified)
+        result = self._whole_program(support, self.strict.astype(np.float64) * self.magnified)
         value = float(-result.fun)
         if value <= 0:
             return None
@@ -130,7 +130,7 @@ class WeightProgram:
         """GLOP can end ABNORMAL on these: the whole program by HiGHS, and a fresh GLOP after."""
         _LOGGER.debug("linear program rebuilt after an abnormal end of GLOP")
         self._build()
-        result = self._whole_program(support, self.strict * 1.0)
+        result = self._whole_program(support, self.strict.astype(np.float64))
         value = float(-result.fun)
         if value < SMALLEST_VALUE:
             dual = np.asarray(result.ineqlin.marginals[:-1])
