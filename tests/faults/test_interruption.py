@@ -142,6 +142,14 @@ def _hard_model():
     return solver, model
 
 
+@pytest.fixture(autouse=True)
+def _python_hears_ctrl_c():
+    """A shell that starts the suite in the background leaves SIGINT ignored; tests need it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_inside_cp_sat_ends_it_and_the_signal_stays_pythons(n_jobs):
     handler = signal.getsignal(signal.SIGINT)
