@@ -1,8 +1,8 @@
 """What the native library itself predicts: the only truth.
 
-In come a parsed Model (or a native object) and a user's table; out go class indices by the native
-``predict``. Nothing here knows of trees; files are loaded only after they were re-serialised from
-a checked document.
+In come a parsed Model (or a native object) and a user's table; out go class indices or margins by
+the native ``predict``. Nothing here knows of trees; files are loaded only after they were
+re-serialised from a checked document.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pine_boost.errors import (
     PineBoostError,
     UnsupportedModelError,
 )
-from pine_boost.forest import IntArray, Model
+from pine_boost.exact import UNIT_ROUNDOFF
+from pine_boost.forest import FloatArray, IntArray, Model
 
 
 def load_native(model: Model) -> Any:
@@ -87,14 +88,67 @@ def predict_classes(model: Model, X: Any) -> IntArray:
     return (predicted.reshape(-1) > cut).astype(np.int64)
 
 
+def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float] | None:
+    """Native margins, (n_rows, n_outputs), and how far the way back to them may have rounded.
+
+    Boosted models return them as such: the bound is 0. The mean of a forest and the votes of
+    AdaBoost are what is left after a division; multiplied back they are the sum that the IR
+    holds, up to the bound. None for a regression that returns something else.
+    """
+    native = load_native(model)
+    forest = model.forest
+    family = str(getattr(model.document, "family", ""))
+    if family == "average":
+        return _sums_of_mean(model, native, X)
+    if family == "votes":
+        return _sums_of_votes(native, X)
+    if family:
+        if not hasattr(native, "decision_function"):
+            return None
+        margins = native.decision_function(X)
+    elif hasattr(native, "n_features_in_"):
+        option = "output_margin" if forest.library == "xgboost" else "raw_score"
+        margins = native.predict(X, **{option: True})
+    else:
+        margins = _predict_booster(model, native, X, raw=True)
+    return np.asarray(margins, dtype=np.float64).reshape(-1, forest.n_outputs), 0.0
+
+
+def _sums_of_mean(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
+    n_trees = len(native.estimators_) if hasattr(native, "estimators_") else 1
+    mean = native.predict_proba(X) if hasattr(native, "predict_proba") else native.predict(X)
+    mean = np.asarray(mean, dtype=np.float64).reshape(len(mean), -1)
+    threshold = 0.0
+    if model.forest.decision.thresholds:
+        threshold = model.forest.decision.thresholds[0]
+        mean = mean[:, -1:]
+    # fl(S / n), n * (p - t): three roundings, each within u of n (|p| + |t|)
+    largest = n_trees * (float(np.abs(mean).max(initial=0.0)) + abs(threshold))
+    return n_trees * (mean - threshold), 4 * UNIT_ROUNDOFF[np.float64] * largest
+
+
+def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
+    """Votes per class; two classes: votes for minus votes against (facts 3: SAMME)."""
+    decision = np.asarray(native.decision_function(X), dtype=np.float64)
+    total = float(native.estimator_weights_.sum())
+    blur = 8 * UNIT_ROUNDOFF[np.float64] * total
+    if decision.ndim == 1:
+        return (decision * (total / 2))[:, None], blur
+    n_classes = decision.shape[1]
+    # w for a vote, fl(-w / (K - 1)) against, n additions: (n + 2) u W, and the way back
+    blur += (len(native.estimators_) + 2) * UNIT_ROUNDOFF[np.float64] * total
+    return (decision * total * (n_classes - 1) + total) / n_classes, blur
+
+
 def _scores_of_wrapper(native: Any, X: Any) -> npt.NDArray[Any]:
     if hasattr(native, "predict_proba"):
         return np.asarray(native.predict_proba(X))[:, 1]
     return np.asarray(native.predict(X))
 
 
-def _predict_booster(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
+def _predict_booster(model: Model, native: Any, X: Any, raw: bool = False) -> npt.NDArray[Any]:
     forest = model.forest
+    raw = raw or _is_margin_threshold(model)
     if forest.library == "xgboost":
         import xgboost
 
@@ -108,9 +162,7 @@ def _predict_booster(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
             enable_categorical=True,
             nthread=1,
         )
-        is_margin = _is_margin_threshold(model)
-        return np.asarray(native.predict(data, output_margin=is_margin))
-    raw = _is_margin_threshold(model)
+        return np.asarray(native.predict(data, output_margin=raw))
     return np.asarray(native.predict(X, raw_score=raw, num_threads=1))
 
 

@@ -19,6 +19,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.forest import Model
 from pine_boost.inputs import schema_of, to_matrix
 from pine_boost.parsers import read_model
+from pine_boost.referee import Referee
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
@@ -127,6 +128,7 @@ def prune_booster(
     found = search(
         game, region.states(X_fit), objective=objective, time_limit=remaining, n_jobs=n_jobs,
         seed=random_state, effort=Effort(), callback=callback,
+        referee=Referee(parsed, region, game),
     )  # fmt: skip
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, game, found, objective=objective, unit=unit)

@@ -18,6 +18,7 @@ from pine_boost.conclusion import conclude, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.parsers import read_model
 from pine_boost.prune import check_options, split_tables
+from pine_boost.referee import Referee
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
@@ -216,6 +217,7 @@ random_state
             game, fit_states, objective=objective, n_jobs=n_jobs, seed=random_state,
             time_limit=_share(time_limit, started, len(grid) - len(results)), effort=Effort(),
             callback=_told(callback, alpha), memory=memory,
+            referee=Referee(parsed, region, game),
         )  # fmt: skip
         memory = found.memory
         interrupted = found.stopped == "interrupted"

@@ -20,121 +20,11 @@ from pine_boost.search.game import Game, build_game, settled
 from pine_boost.search.grid import needed_sides
 from tests.bruteforce import all_states
 from tests.grids import edge_rows, integer_margins
+from tests.native_models import MODELS, Table, built
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
-tree = pytest.importorskip("sklearn.tree")
-
-Table = tuple[np.ndarray, np.ndarray]
-
-
-def _table(n_classes: int, *, missing: bool = True, n_rows: int = 500, seed: int = 0) -> Table:
-    """Three numeric columns and one of six categories (column 1), some values missing."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n_rows, 4)).round(1)
-    X[:, 1] = rng.integers(0, 6, n_rows)
-    signal = X[:, 0] + np.isin(X[:, 1], [1, 4]) - 0.7 * X[:, 2] * (X[:, 3] > 0)
-    y = np.digitize(signal + 0.3 * rng.normal(size=n_rows), [-0.4, 0.8][: n_classes - 1])
-    if missing:
-        X[:, 2:][rng.random((n_rows, 2)) < 0.15] = np.nan
-    return X, y
-
-
-def _xgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = _table(n_classes)
-        types = ["q", "c", "q", "q"]
-        model = xgboost.XGBClassifier(
-            n_estimators=12 if n_classes == 2 else 6, max_depth=3, max_bin=8, n_jobs=1,
-            enable_categorical=True, feature_types=types, **options,
-        )  # fmt: skip
-        return model.fit(X, y), X
-
-    return build
-
-
-def _xgb_booster(objective: str, n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = _table(n_classes)
-        params = {"objective": objective, "max_depth": 3, "nthread": 1, "max_bin": 8}
-        if n_classes > 2:
-            params["num_class"] = n_classes
-        return xgboost.train(params, xgboost.DMatrix(X, y, nthread=1), num_boost_round=12), X
-
-    return build
-
-
-def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = _table(n_classes)
-        model = lightgbm.LGBMClassifier(
-            n_estimators=12 if n_classes == 2 else 6, num_leaves=7, max_bin=8, n_jobs=1,
-            verbose=-1, min_child_samples=5, cat_smooth=1, min_data_per_group=1, **options,
-        )  # fmt: skip
-        return model.fit(X, y, categorical_feature=[1]).booster_, X
-
-    return build
-
-
-def _sklearn(
-    name: str, n_classes: int, *, missing: bool = True, **options: Any
-) -> Callable[[], tuple[Any, np.ndarray]]:
-    def build() -> tuple[Any, np.ndarray]:
-        X, y = _table(n_classes, missing=missing, n_rows=300)
-        X = np.round(X * 2) / 2  # few thresholds
-        model = getattr(ensemble, name)(random_state=0, **options)
-        return model.fit(X, y), X
-
-    return build
-
-
-def _ada(n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
-    stump = tree.DecisionTreeClassifier(max_depth=2, random_state=0)
-    return _sklearn("AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=8)
-
-
-MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
-    "xgb binary": _xgb(2),
-    "xgb 3 classes": _xgb(3),
-    "xgb dart": _xgb(2, booster="dart", rate_drop=0.3, random_state=1),
-    "xgb hinge": _xgb_booster("binary:hinge", 2),
-    "xgb softmax": _xgb_booster("multi:softmax", 3),
-    "lgb binary": _lgb(2),
-    "lgb 3 classes": _lgb(3),
-    "lgb rf": _lgb(2, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
-    "lgb zero as missing": _lgb(2, zero_as_missing=True),
-    "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
-    "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
-    "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=9, max_depth=3),
-    "gradient boosting": _sklearn(
-        "GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3
-    ),
-    "gradient boosting 3 classes": _sklearn(
-        "GradientBoostingClassifier", 3, missing=False, n_estimators=8, max_depth=2
-    ),
-    "histogram": _sklearn(
-        "HistGradientBoostingClassifier",
-        2,
-        max_iter=8,
-        learning_rate=0.4,
-        max_leaf_nodes=4,
-        max_bins=8,
-        categorical_features=[1],
-    ),
-    "histogram 3 classes": _sklearn(
-        "HistGradientBoostingClassifier", 3, max_iter=6, max_leaf_nodes=4, max_bins=8
-    ),
-    "ada boost": _ada(2),
-    "ada boost 3 classes": _ada(3),
-}
-_BUILT: dict[str, tuple[Any, np.ndarray]] = {}
-
-
-def _model(name: str) -> tuple[Any, np.ndarray]:
-    if name not in _BUILT:
-        _BUILT[name] = MODELS[name]()
-    return _BUILT[name]
 
 
 def _game(result: PruneResult) -> Game:
@@ -182,7 +72,7 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.2])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
-    model, X = _model(name)
+    model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=alpha, time_limit=20.0)
     assert result.status == "CERTIFIED"
     space = result.region.space
@@ -223,7 +113,7 @@ def test_most_kinds_are_really_pruned() -> None:
     names = ("xgb binary", "lgb binary", "gradient boosting", "histogram", "random forest")
     kept = []
     for name in names:
-        model, X = _model(name)
+        model, X = built(name)
         certificate = prune_booster(model, X[:200], X[200:], alpha=0.5).certificate
         kept.append(certificate.units_kept / certificate.units_before)
     assert sum(share < 1 for share in kept) >= 4
@@ -233,7 +123,7 @@ def test_most_kinds_are_really_pruned() -> None:
 @pytest.mark.parametrize("threshold", [0.3, 0.8, (0.2, 0.5, 0.9)])
 @pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "histogram"])
 def test_thresholds_natively(name: str, threshold: Any) -> None:
-    model, X = _model(name)
+    model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=threshold, time_limit=20.0)
     assert result.status == "CERTIFIED"
     cuts = np.atleast_1d(threshold)
@@ -258,7 +148,7 @@ def test_thresholds_natively(name: str, threshold: Any) -> None:
 
 @pytest.mark.parametrize("name", ["random forest", "extra trees"])
 def test_threshold_of_a_forest(name: str) -> None:
-    model, X = _model(name)
+    model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=0.3, threshold=0.3, time_limit=20.0)
     space = result.region.space
     rng = np.random.default_rng(1)
@@ -274,7 +164,7 @@ def test_threshold_of_a_forest(name: str) -> None:
 
 def test_thresholds_per_class_are_refused() -> None:
     for name in ("xgb 3 classes", "lgb 3 classes", "random forest 3 classes"):
-        model, X = _model(name)
+        model, X = built(name)
         for threshold in (0.3, (0.2, 0.3, 0.5)):
             with pytest.raises(PineBoostError, match="threshold"):
                 prune_booster(model, X[:200], X[200:], threshold=threshold)
@@ -298,7 +188,7 @@ def test_pure_leaves_tie_natively() -> None:
 
 def test_needed_distance_is_kept_natively() -> None:
     """No pruned margin of a proved input is nearer to the cut than the proof says."""
-    model, X = _model("xgb binary")
+    model, X = built("xgb binary")
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=0.3)
     pruned = result.search.pruned
     assert pruned is not None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pine_boost.forest import PrunedForest
 from pine_boost.search.game import Game
 from pine_boost.search.run import (
     Effort,
@@ -39,6 +40,7 @@ def search(
     effort: Effort | None = None,
     callback: Callable[[Step], None] | None = None,
     memory: Memory | None = None,
+    referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
 ) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
@@ -46,8 +48,12 @@ def search(
     answer by backward elimination comes first, the exact search (minimum hitting set over cuts)
     uses the effort that is left. Ctrl-C and the time limit return the best certified model.
     ``memory`` continues from a search of the same model on a smaller region (larger alpha).
+    ``referee`` is shown every candidate with the points that a proof named against it, and raises
+    where they are none (`pine_boost.referee`).
     """
-    run = Run(game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory)
+    run = Run(
+        game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory, referee
+    )
     stopped = "effort"
     try:
         start = None if memory is None else memory.support

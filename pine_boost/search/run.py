@@ -136,10 +136,12 @@ class Run:
         effort: Effort,
         callback: Callable[[Step], None] | None,
         memory: Memory | None,
+        referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
     ) -> None:
         self.started = time.monotonic()
         self.deadline = self.started + (time_limit if time_limit is not None else 1e9)
         self.game, self.seed, self.effort, self.callback = game, seed, effort, callback
+        self.referee = referee
         self.pool = RowPool(game) if memory is None else memory.pool
         self.pruner = Pruner(self.pool) if memory is None else memory.pruner
         self.pool.move_to(game)
@@ -219,7 +221,9 @@ class Run:
             self.tell("climb")
             if self.add_lost_fit_rows(pruned):
                 continue
-            if self.pool.add(self.oracle.climb(pruned, self.pool)):
+            climbed = self.oracle.climb(pruned, self.pool)
+            if self.pool.add(climbed):
+                self.replay(pruned, climbed)
                 continue
             proofs = self.prove_twice(pruned)
             if proofs is not None:
@@ -261,13 +265,20 @@ class Run:
         if against:
             if self.pool.add(np.stack(against)) == 0:
                 raise ArithmeticError("A proof ended with a point that the rows exclude.")
-            self.pool.add(self.oracle.climb(pruned, self.pool))
+            around = self.oracle.climb(pruned, self.pool)
+            self.replay(pruned, np.concatenate([np.stack(against), around]))
+            self.pool.add(around)
             self.walk_from(np.stack(against))
             return True
         answers = {proof.answer for proof in proofs}
         if Answer.UNKNOWN in answers:
             raise OutOfTime if time.monotonic() >= self.deadline - 0.5 else OutOfEffort
         return False
+
+    def replay(self, pruned: PrunedForest, states: npt.NDArray[Any]) -> None:
+        """Show counterexamples to the referee, who raises where they are none."""
+        if self.referee is not None:
+            self.referee(pruned, states)
 
     def is_settled(self) -> bool:
         """Whether the best model meets a bound that is known already."""

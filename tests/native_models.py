@@ -1,0 +1,128 @@
+"""Models of every kind that can be pruned, small enough that all their states can be listed.
+
+In comes a name of `MODELS`; out go the fitted native model and its table, with missing values and
+categories where the kind takes them. Fitted once per process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+tree = pytest.importorskip("sklearn.tree")
+
+Table = tuple[np.ndarray, np.ndarray]
+
+
+def make_table(n_classes: int, *, missing: bool = True, n_rows: int = 500, seed: int = 0) -> Table:
+    """Three numeric columns and one of six categories (column 1), some values missing."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4)).round(1)
+    X[:, 1] = rng.integers(0, 6, n_rows)
+    signal = X[:, 0] + np.isin(X[:, 1], [1, 4]) - 0.7 * X[:, 2] * (X[:, 3] > 0)
+    y = np.digitize(signal + 0.3 * rng.normal(size=n_rows), [-0.4, 0.8][: n_classes - 1])
+    if missing:
+        X[:, 2:][rng.random((n_rows, 2)) < 0.15] = np.nan
+    return X, y
+
+
+def _xgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
+    def build() -> tuple[Any, np.ndarray]:
+        X, y = make_table(n_classes)
+        types = ["q", "c", "q", "q"]
+        model = xgboost.XGBClassifier(
+            n_estimators=12 if n_classes == 2 else 6, max_depth=3, max_bin=8, n_jobs=1,
+            enable_categorical=True, feature_types=types, **options,
+        )  # fmt: skip
+        return model.fit(X, y), X
+
+    return build
+
+
+def _xgb_booster(objective: str, n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
+    def build() -> tuple[Any, np.ndarray]:
+        X, y = make_table(n_classes)
+        params = {"objective": objective, "max_depth": 3, "nthread": 1, "max_bin": 8}
+        if n_classes > 2:
+            params["num_class"] = n_classes
+        return xgboost.train(params, xgboost.DMatrix(X, y, nthread=1), num_boost_round=12), X
+
+    return build
+
+
+def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
+    def build() -> tuple[Any, np.ndarray]:
+        X, y = make_table(n_classes)
+        model = lightgbm.LGBMClassifier(
+            n_estimators=12 if n_classes == 2 else 6, num_leaves=7, max_bin=8, n_jobs=1,
+            verbose=-1, min_child_samples=5, cat_smooth=1, min_data_per_group=1, **options,
+        )  # fmt: skip
+        return model.fit(X, y, categorical_feature=[1]).booster_, X
+
+    return build
+
+
+def _sklearn(
+    name: str, n_classes: int, *, missing: bool = True, **options: Any
+) -> Callable[[], tuple[Any, np.ndarray]]:
+    def build() -> tuple[Any, np.ndarray]:
+        X, y = make_table(n_classes, missing=missing, n_rows=300)
+        X = np.round(X * 2) / 2  # few thresholds
+        model = getattr(ensemble, name)(random_state=0, **options)
+        return model.fit(X, y), X
+
+    return build
+
+
+def _ada(n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
+    stump = tree.DecisionTreeClassifier(max_depth=2, random_state=0)
+    return _sklearn("AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=8)
+
+
+MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
+    "xgb binary": _xgb(2),
+    "xgb 3 classes": _xgb(3),
+    "xgb dart": _xgb(2, booster="dart", rate_drop=0.3, random_state=1),
+    "xgb hinge": _xgb_booster("binary:hinge", 2),
+    "xgb softmax": _xgb_booster("multi:softmax", 3),
+    "lgb binary": _lgb(2),
+    "lgb 3 classes": _lgb(3),
+    "lgb rf": _lgb(2, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
+    "lgb zero as missing": _lgb(2, zero_as_missing=True),
+    "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
+    "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
+    "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=9, max_depth=3),
+    "gradient boosting": _sklearn(
+        "GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3
+    ),
+    "gradient boosting 3 classes": _sklearn(
+        "GradientBoostingClassifier", 3, missing=False, n_estimators=8, max_depth=2
+    ),
+    "histogram": _sklearn(
+        "HistGradientBoostingClassifier",
+        2,
+        max_iter=8,
+        learning_rate=0.4,
+        max_leaf_nodes=4,
+        max_bins=8,
+        categorical_features=[1],
+    ),
+    "histogram 3 classes": _sklearn(
+        "HistGradientBoostingClassifier", 3, max_iter=6, max_leaf_nodes=4, max_bins=8
+    ),
+    "ada boost": _ada(2),
+    "ada boost 3 classes": _ada(3),
+}
+_BUILT: dict[str, tuple[Any, np.ndarray]] = {}
+
+
+def built(name: str) -> tuple[Any, np.ndarray]:
+    if name not in _BUILT:
+        _BUILT[name] = MODELS[name]()
+    return _BUILT[name]
