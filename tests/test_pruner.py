@@ -104,6 +104,33 @@ def test_minimal_cuts() -> None:
     assert set(minimal_cuts(cuts)) == {frozenset(c) for c in ([2, 3], [4], [0, 5])}
 
 
+def test_an_excluded_set_is_left_out_alone() -> None:
+    """Neither its subsets nor its supersets, only the set itself."""
+    problem = small_problem(0, XGBOOST, score=None)
+    pruner = Pruner(RowPool(problem.game))
+    pruner.n_columns = 4
+    pruner.cuts = [frozenset([0, 1]), frozenset([2, 3])]
+    every = [
+        frozenset(columns)
+        for size in range(5)
+        for columns in combinations(range(4), size)
+        if all(set(columns) & cut for cut in pruner.cuts)
+    ]
+    assert len(every) == 9
+    excluded: list[np.ndarray] = []
+    found = []
+    while (support := pruner.hitting_set(4, 10.0, 10.0, excluded)) is not None:
+        assert isinstance(support, np.ndarray)
+        found.append(frozenset(np.flatnonzero(support).tolist()))
+        excluded.append(support)
+    assert sorted(found, key=sorted) == sorted(every, key=sorted)
+    # all sets of two columns are gone, and still the cuts alone allow two: no proof of three
+    pairs = [_flags(support, 4) for support in every if len(support) == 2]
+    assert pruner.hitting_set(2, 10.0, 10.0, pairs) is None
+    assert pruner.hitting_set(2, 10.0, 10.0) is not None
+    assert pruner.lower_bound(10.0, 10.0) == 2
+
+
 def test_hitting_set_without_budget_is_no_proof() -> None:
     problem = small_problem(0, XGBOOST, score=None)
     pruner = Pruner(RowPool(problem.game))

@@ -6,7 +6,7 @@ lower bound on the size of any such set. Cuts are kept for the whole run: rows o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -135,13 +135,23 @@ class Pruner:
                     cut = grown
             self._record(cut)
 
-    def hitting_set(self, n_columns: int, seconds: float, effort: float) -> Support | bool | None:
-        """A set of at most ``n_columns`` columns that meets every cut.
+    def hitting_set(
+        self,
+        n_columns: int,
+        seconds: float,
+        effort: float,
+        excluded: Sequence[Support] = (),
+    ) -> Support | bool | None:
+        """A set of at most ``n_columns`` columns that meets every cut and is none of ``excluded``.
 
-        None when there is none (a proof that more are needed), False when the budget ran out.
+        None when there is none (without ``excluded`` a proof that more are needed), False when
+        the budget ran out. Smaller and larger sets than an excluded one stay possible.
         """
         model, keep = self._master()
         model.add(sum(keep) <= n_columns)
+        for support in excluded:
+            pairs = zip(keep, support, strict=True)
+            model.add_bool_or([~variable if kept else variable for variable, kept in pairs])
         solver = _master_solver(seconds, effort, seed=len(self.cuts))
         status = solve(solver, model)
         if status == cp_model.INFEASIBLE:

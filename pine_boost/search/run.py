@@ -42,6 +42,8 @@ class Effort:
         Orders of backward elimination that are tried.
     exact_rounds, exact_programs : int
         Rounds and linear programs of the exact search.
+    passed_over : int
+        Sets of columns without weights on the grid that the exact search leaves aside.
     master_effort, proof_effort : float
         Deterministic time of CP-SAT per hitting set and per proof.
     box_limit : int
@@ -52,6 +54,7 @@ class Effort:
     n_eliminations: int = 3
     exact_rounds: int = 400
     exact_programs: int = 8000
+    passed_over: int = 40
     master_effort: float = 2.0
     proof_effort: float = 100.0
     box_limit: int = 3000
@@ -295,24 +298,35 @@ class Run:
         return self.lower_bound >= self.best.n_kept
 
     def search_exactly(self) -> None:
-        """Ask the cuts for a set one smaller than the best, until they prove there is none."""
+        """Ask the cuts for a set one smaller than the best, until they prove there is none.
+
+        A set whose weights do not survive the grid is passed over from then on. That proves
+        nothing about its size, so the bound comes from the cuts alone.
+        """
+        passed_over: list[Support] = []
         last_program = self.pool.program.n_solved + self.effort.exact_programs
         for round_number in range(self.effort.exact_rounds):
             self.check_time()
             if self.pool.program.n_solved > last_program:
                 return
+            if len(passed_over) > self.effort.passed_over:
+                return
             self.tell("exact")
-            support = self.pruner.hitting_set(
-                self.best.n_kept - 1, self.deadline - time.monotonic(), self.effort.master_effort
-            )
+            limits = (self.deadline - time.monotonic(), self.effort.master_effort)
+            n_columns = self.best.n_kept - 1
+            support = self.pruner.hitting_set(n_columns, *limits, passed_over)
+            if support is None and passed_over:
+                support = self.pruner.hitting_set(n_columns, *limits)
+                if support is not None:
+                    return
             if support is None:
                 self.lower_bound = self.best.n_kept
             if support is None or isinstance(support, bool):
                 return
             verdict = self.stands(support)
             if verdict is None:
-                return
-            if verdict is False:
+                passed_over.append(support)
+            elif verdict is False:
                 self.pruner.strengthen(support, self.seed + round_number)
 
     def write(self, weights: Weights | None) -> PrunedForest | None:
