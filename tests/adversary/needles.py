@@ -1,6 +1,6 @@
 """Needles: models that differ from their pruned version in one tiny corner of the input space.
 
-In come a random forest and a path of conditions; out goes the forest with one more tree, whose
+In come a random forest and a path of conditions; out goes the forest with one more round, whose
 only non-zero leaf lies at the end of that path, and the pruned model without that tree.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.forest import Comparison, Forest, PrunedForest, SplitKind, find_leaves
+from pine_boost.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind, _goes_left
 from pine_boost.inputs import schema_of
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.game import Game, build_game
-from pine_boost.states import build_space
-from tests.forests import Manner, random_forest, random_rows
+from pine_boost.states import StateSpace, build_space
+from tests.forests import SKLEARN, Manner, random_forest, random_rows
 from tests.naive import Case, every_row, in_region, total_score
 
 GRID = 10
@@ -71,61 +71,85 @@ def only_unseen(forest: Forest, feature: int) -> list[Step]:
 
 
 def add_needle(forest: Forest, path: list[Step], value: float, output: int = 0) -> Forest:
-    """Append a tree that is 0 everywhere but at the end of the path."""
-    start = forest.n_nodes
-    columns: dict[str, list[Any]] = {
-        name: [] for name in ("feature", "threshold", "left", "right", "default_left", "kind")
-    }
-    sets: list[tuple[int, ...]] = []
-    for number, step in enumerate(path):
-        inner, off = start + 2 * number, start + 2 * number + 1
-        onward = inner + 2
-        columns["feature"] += [step.feature, -1]
-        columns["threshold"] += [step.threshold, 0.0]
-        columns["left"] += [onward if step.to_left else off, -1]
-        columns["right"] += [off if step.to_left else onward, -1]
-        columns["default_left"] += [step.nan_left, False]
-        kind = SplitKind.CATEGORICAL if step.codes else SplitKind.NUMERIC
-        columns["kind"] += [kind, SplitKind.LEAF]
-        sets += [step.codes, ()]
-    for name, entry in (("feature", -1), ("threshold", 0.0), ("left", -1), ("right", -1),
-                        ("default_left", False), ("kind", SplitKind.LEAF)):  # fmt: skip
-        columns[name].append(entry)
-    sets.append(())
-    n_new = len(sets)
-    leaf = np.zeros((n_new, 1))
-    leaf[-1] = value
-    sizes = np.cumsum([len(codes) for codes in sets])
+    """Append a round: a tree that is 0 everywhere but at the end of the path, constants beside it.
 
-    def extended(name: str) -> Any:
+    Children are neighbours and the left one comes first, as XGBoost needs it.
+    """
+    start = forest.n_nodes
+    nodes: list[tuple[Any, ...]] = []
+    sets: list[tuple[int, ...]] = []
+    sizes = []
+    for own_output in range(forest.n_outputs):
+        before = len(nodes)
+        if own_output == output:
+            _grow(path, start + before, nodes, sets)
+            nodes[-1 if not path or not path[-1].to_left else -2] = (*_LEAF[:-1], value)
+        else:
+            nodes.append(_LEAF)
+            sets.append(())
+        sizes.append(len(nodes) - before)
+    columns = list(zip(*nodes, strict=True))
+    names = ("feature", "threshold", "left", "right", "default_left", "kind")
+    counts = np.cumsum([len(codes) for codes in sets])
+    n_new, k = len(nodes), forest.n_outputs
+
+    def extended(name: str, column: tuple[Any, ...]) -> Any:
         old = getattr(forest, name)
-        return np.concatenate([old, np.array(columns[name], dtype=old.dtype)])
+        return np.concatenate([old, np.array(column, dtype=old.dtype)])
 
     return replace(
         forest,
-        **{name: extended(name) for name in columns},
-        tree_offset=np.append(forest.tree_offset, start + n_new),
+        **{name: extended(name, column) for name, column in zip(names, columns, strict=False)},
+        tree_offset=np.concatenate([forest.tree_offset, start + np.cumsum(sizes)]),
         missing=np.append(forest.missing, np.zeros(n_new, dtype=np.uint8)),
         set_left=np.append(forest.set_left, np.full(n_new, forest.library != "xgboost")),
         category_offset=np.concatenate(
-            [forest.category_offset, forest.category_offset[-1] + sizes]
+            [forest.category_offset, forest.category_offset[-1] + counts]
         ),
         category=np.concatenate(
             [forest.category, np.array([c for codes in sets for c in codes], dtype=np.int32)]
         ),
-        value=np.concatenate([forest.value, leaf]),
-        tree_output=np.append(forest.tree_output, np.int32(output)),
-        tree_round=np.append(forest.tree_round, forest.tree_round.max() + 1).astype(np.int32),
-        tree_bias=np.append(forest.tree_bias, 0.0),
+        value=np.concatenate([forest.value, np.array(columns[-1])[:, None]]),
+        tree_output=np.append(forest.tree_output, np.arange(k, dtype=np.int32)),
+        tree_round=np.append(
+            forest.tree_round, np.full(k, forest.tree_round.max() + 1, dtype=np.int32)
+        ),
+        tree_bias=np.append(forest.tree_bias, np.zeros(k)),
     )
 
 
+_LEAF = (-1, 0.0, -1, -1, False, SplitKind.LEAF, 0.0)
+
+
+def _grow(
+    path: list[Step], start: int, nodes: list[tuple[Any, ...]], sets: list[tuple[int, ...]]
+) -> None:
+    first = len(nodes)
+    nodes.append(_LEAF)
+    sets.append(())
+    here = first
+    for step in path:
+        left = start + len(nodes) - first
+        kind = SplitKind.CATEGORICAL if step.codes else SplitKind.NUMERIC
+        nodes[here] = (step.feature, step.threshold, left, left + 1, step.nan_left, kind, 0.0)
+        sets[here] = step.codes
+        here = len(nodes) + (0 if step.to_left else 1)
+        nodes += [_LEAF, _LEAF]
+        sets += [(), ()]
+
+
 def base_forest(rng: np.random.Generator, manner: Manner, n_outputs: int = 1) -> Forest:
-    """A small forest on eighths; its second feature is categorical."""
-    return random_forest(
-        rng, n_trees=4 * n_outputs, depth=2, n_features=3, n_outputs=n_outputs, manner=manner,
-        categorical=(CATEGORICAL,), n_thresholds=3, n_categories=3, leaf_grid=BASE_GRID,
+    """A small forest on eighths without intercept; its second feature is categorical.
+
+    GradientBoosting has neither categories nor missing values.
+    """
+    is_gradient = manner is SKLEARN
+    forest = random_forest(
+        rng, n_trees=3 * n_outputs, depth=2, n_features=3, n_outputs=n_outputs, manner=manner,
+        categorical=() if is_gradient else (CATEGORICAL,), n_thresholds=3, n_categories=3,
+        leaf_grid=BASE_GRID, accepts_missing=not is_gradient,
     )  # fmt: skip
+    return replace(forest, intercept=np.zeros(n_outputs))
 
 
 def largest_margin(forest: Forest) -> float:
@@ -134,10 +158,11 @@ def largest_margin(forest: Forest) -> float:
     return float(largest.sum() + np.abs(forest.intercept).max())
 
 
-def without_last(forest: Forest, keep: bool = False, grid: int = GRID) -> PrunedForest:
-    """The forest on a grid, its last tree dropped or kept."""
+def on_grid(forest: Forest, dropped: int | None = None, grid: int = GRID) -> PrunedForest:
+    """The forest on a grid, one tree dropped or none."""
     weights = np.ones(forest.n_trees)
-    weights[-1] = float(keep)
+    if dropped is not None:
+        weights[dropped] = 0.0
     value = forest.value * weights[forest.node_tree][:, None]
     value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
     intercept = np.rint(np.ldexp(forest.intercept, grid)).astype(np.int64)
@@ -154,8 +179,33 @@ def case_of(forest: Forest, rng: np.random.Generator, scored: bool = False) -> C
         score = fit_chow_liu(space.states(X), space, X, n_bins=3)
         tables = replace(tables, score=score, tau=int(total_score(score, rows).max()))
     game = build_game(forest, space, tables, unit="tree")
-    nodes = find_leaves(forest, space.representative(rows))
-    return Case(game, rows, nodes, in_region(tables, rows))
+    return Case(game, rows, walk(forest, space, rows), in_region(tables, rows))
+
+
+def walk(forest: Forest, space: StateSpace, rows: IntArray) -> IntArray:
+    """The leaf of every state row in every tree, as `find_leaves` walks real inputs.
+
+    One comparison per node and state instead of one per node and row.
+    """
+    n_states = [int(n) for n in space.n_states]
+    ladder = np.zeros((max(n_states), len(n_states)), dtype=np.int64)
+    for feature, n in enumerate(n_states):
+        ladder[:n, feature] = np.arange(n)
+    values = space.representative(ladder)
+    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
+    pairs = [(node, state) for node in inner for state in range(n_states[forest.feature[node]])]
+    nodes, states = np.array(pairs, dtype=np.int64).T
+    goes_left = np.zeros((forest.n_nodes, max(n_states)), dtype=bool)
+    goes_left[nodes, states] = _goes_left(forest, nodes, values[states, forest.feature[nodes]])
+    here = np.tile(forest.tree_offset[:-1], (len(rows), 1))
+    across = np.arange(len(rows))[:, None]
+    while True:
+        is_inner = forest.kind[here] != SplitKind.LEAF
+        if not is_inner.any():
+            return np.asarray(here)
+        left = goes_left[here, rows[across, np.maximum(forest.feature[here], 0)]]
+        onward = np.where(left, forest.left[here], forest.right[here])
+        here = np.where(is_inner, onward, here)
 
 
 def with_tau(case: Case, tau: int) -> Case:

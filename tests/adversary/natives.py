@@ -1,0 +1,217 @@
+"""Random forests as real models of the libraries, so that needles can be replayed natively.
+
+In comes a Forest in the manner of a library; out goes the Model that was read back from a real
+XGBoost document, LightGBM text or scikit-learn estimator with these trees. Intercepts must be 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pine_boost.forest import Forest, MissingRule, Model, SplitKind
+from pine_boost.parsers import read_model
+from pine_boost.parsers._xgboost_document import XGBoostDocument
+from pine_boost.parsers._xgboost_trees import Trees
+from pine_boost.parsers._xgboost_write import write_document
+from tests.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
+
+N_CATEGORIES = 3
+
+
+def native_model(forest: Forest, manner: Manner, category: int | None) -> Model:
+    """The forest as the library itself holds it; ``category`` is its categorical column."""
+    assert not forest.intercept.any()
+    writers = {XGBOOST: _xgboost, LIGHTGBM: _lightgbm, SKLEARN: _gradient, HISTOGRAM: _histogram}
+    return read_model(writers[manner](forest, category))
+
+
+def _xgboost(forest: Forest, category: int | None) -> bytes:
+    is_leaf = forest.kind == SplitKind.LEAF
+    numbers = np.where(is_leaf, forest.value[:, 0], forest.threshold).astype(np.float32)
+    zeros = np.zeros_like(numbers)
+    trees = Trees(
+        offset=forest.tree_offset, left=forest.left, right=forest.right,
+        split_index=np.maximum(forest.feature, 0).astype(np.int64), condition=numbers,
+        default_left=forest.default_left,
+        is_categorical=forest.kind == SplitKind.CATEGORICAL, base_weight=numbers,
+        loss_change=zeros, sum_hessian=zeros, category_offset=forest.category_offset,
+        category=forest.category.astype(np.int64),
+    )  # fmt: skip
+    n_classes = 0 if forest.n_outputs == 1 else forest.n_outputs
+    objective: dict[str, Any] = {
+        "name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}
+    }  # fmt: skip
+    if n_classes:
+        parameter = {"num_class": str(n_classes)}
+        objective = {"name": "multi:softprob", "softmax_multiclass_param": parameter}
+    types = tuple("c" if j == category else "float" for j in range(forest.n_features))
+    document = XGBoostDocument(
+        file_format="ubj", version=(3, 2, 0), objective=objective,
+        base_score=(0.5,) if n_classes == 0 else (0.0,), n_classes=n_classes,
+        n_features=forest.n_features, trees=trees,
+        tree_output=forest.tree_output.astype(np.int64),
+        round_offset=np.append(np.arange(0, forest.n_trees, forest.n_outputs), forest.n_trees),
+        n_parallel=1, weight_drop=None,
+        feature_names=tuple(f"column {j}" for j in range(forest.n_features)),
+        feature_types=types, attributes={}, cats=None, boost_from_average="1", leaf_vector_size=1,
+    )  # fmt: skip
+    return write_document(document, "ubj")
+
+
+_MISSING_BITS = {
+    MissingRule.NAN_IS_ZERO: 0, MissingRule.ZERO_IS_MISSING: 4, MissingRule.DEFAULT: 8
+}  # fmt: skip
+
+
+def _lightgbm(forest: Forest, category: int | None) -> bytes:
+    k = forest.n_outputs
+    blocks = [_lightgbm_tree(forest, tree).encode() for tree in range(forest.n_trees)]
+    objective = "binary sigmoid:1" if k == 1 else f"multiclass num_class:{k}"
+    names = " ".join(f"column_{j}" for j in range(forest.n_features))
+    infos = " ".join(
+        "0:1:2" if j == category else "[-9:9]" for j in range(forest.n_features)
+    )  # fmt: skip
+    header = (
+        f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
+        f"max_feature_idx={forest.n_features - 1}\nobjective={objective}\nfeature_names={names}\n"
+        f"feature_infos={infos}\ntree_sizes={' '.join(str(len(block)) for block in blocks)}\n\n"
+    )
+    tail = "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
+    tail += "end of parameters\n\npandas_categorical:null\n"
+    return header.encode() + b"".join(blocks) + tail.encode()
+
+
+def _lightgbm_tree(forest: Forest, tree: int) -> str:
+    start, stop = forest.tree_offset[tree : tree + 2]
+    kind = forest.kind[start:stop]
+    inner, leaves = np.flatnonzero(kind != SplitKind.LEAF), np.flatnonzero(kind == SplitKind.LEAF)
+    name = np.zeros(stop - start, dtype=np.int64)
+    name[inner] = np.arange(len(inner))
+    name[leaves] = ~np.arange(len(leaves))
+    boundaries, words = [0], []
+    columns: dict[str, list[Any]] = {
+        key: [] for key in ("split_feature", "threshold", "decision_type", "left", "right")
+    }
+    for node in inner + start:
+        kind_bits = _MISSING_BITS[MissingRule(forest.missing[node])]
+        threshold = repr(float(forest.threshold[node]))
+        if forest.kind[node] == SplitKind.CATEGORICAL:
+            kind_bits, threshold = 1, str(len(boundaries) - 1)
+            words.append(sum(1 << int(code) for code in forest.categories_of(int(node))))
+            boundaries.append(len(words))
+        elif forest.default_left[node]:
+            kind_bits |= 2
+        columns["split_feature"].append(int(forest.feature[node]))
+        columns["threshold"].append(threshold)
+        columns["decision_type"].append(kind_bits)
+        columns["left"].append(int(name[forest.left[node] - start]))
+        columns["right"].append(int(name[forest.right[node] - start]))
+    text = {key: " ".join(str(entry) for entry in entries) for key, entries in columns.items()}
+    ones = " ".join("1" for _ in inner)
+    counts = " ".join("1" for _ in leaves)
+    sets = ""
+    if words:
+        sets = (
+            f"cat_boundaries={' '.join(map(str, boundaries))}\n"
+            f"cat_threshold={' '.join(map(str, words))}\n"
+        )
+    values = " ".join(repr(float(x)) for x in forest.value[leaves + start, 0])
+    return (
+        f"Tree={tree}\nnum_leaves={len(leaves)}\nnum_cat={len(words)}\n"
+        f"split_feature={text['split_feature']}\nsplit_gain={ones}\n"
+        f"threshold={text['threshold']}\ndecision_type={text['decision_type']}\n"
+        f"left_child={text['left']}\nright_child={text['right']}\nleaf_value={values}\n"
+        f"leaf_weight={counts if len(inner) else ''}\nleaf_count={counts}\n"
+        f"internal_value={ones}\ninternal_weight={ones}\ninternal_count={ones}\n{sets}"
+        "is_linear=0\nshrinkage=1\n\n\n"
+    )
+
+
+@cache
+def _fitted(kind: str, n_features: int, n_outputs: int, category: int | None) -> Any:
+    """An estimator to be filled with other trees; its categorical column knows three codes."""
+    from sklearn import ensemble
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, n_features))
+    if category is not None:
+        X[:, category] = np.arange(60) % N_CATEGORIES
+    y = np.arange(60) % max(2, n_outputs)
+    if kind == "gradient":
+        estimator = ensemble.GradientBoostingClassifier(n_estimators=1, max_depth=1, init="zero")
+    else:
+        columns = None if category is None else [category]
+        estimator = ensemble.HistGradientBoostingClassifier(
+            max_iter=1, max_depth=2, categorical_features=columns, early_stopping=False
+        )
+    return estimator.fit(X, y)
+
+
+def _gradient(forest: Forest, category: int | None) -> Any:
+    import copy
+
+    assert category is None
+    estimator = copy.copy(_fitted("gradient", forest.n_features, forest.n_outputs, None))
+    template = estimator.estimators_[0, 0]
+    trees = np.empty(forest.n_trees, dtype=object)
+    for tree in range(forest.n_trees):
+        start, stop = forest.tree_offset[tree : tree + 2]
+        own = slice(start, stop)
+        is_leaf = forest.kind[own] == SplitKind.LEAF
+        state = template.tree_.__getstate__()
+        nodes = np.zeros(stop - start, dtype=state["nodes"].dtype)
+        nodes["left_child"] = np.where(is_leaf, -1, forest.left[own] - start)
+        nodes["right_child"] = np.where(is_leaf, -1, forest.right[own] - start)
+        nodes["feature"] = np.where(is_leaf, -2, forest.feature[own])
+        nodes["threshold"] = np.where(is_leaf, -2.0, forest.threshold[own])
+        nodes["n_node_samples"] = nodes["weighted_n_node_samples"] = 1
+        state |= {"node_count": len(nodes), "nodes": nodes, "max_depth": 8}
+        state["values"] = forest.value[own].reshape(-1, 1, 1).copy()
+        filled = type(template.tree_)(forest.n_features, np.array([1], dtype=np.intp), 1)
+        filled.__setstate__(state)
+        trees[tree] = copy.copy(template)
+        trees[tree].tree_ = filled
+    estimator.estimators_ = trees.reshape(-1, forest.n_outputs)
+    estimator.n_estimators = estimator.n_estimators_ = len(estimator.estimators_)
+    estimator.learning_rate = 1.0
+    return estimator
+
+
+def _histogram(forest: Forest, category: int | None) -> Any:
+    import copy
+
+    estimator = copy.copy(_fitted("histogram", forest.n_features, forest.n_outputs, category))
+    template = estimator._predictors[0][0]
+    # categorical columns come first in the matrix that the trees see
+    order = [j for j in range(forest.n_features) if j == category]
+    order += [j for j in range(forest.n_features) if j != category]
+    position = np.argsort(order)
+    predictors = []
+    for tree in range(forest.n_trees):
+        start, stop = forest.tree_offset[tree : tree + 2]
+        own = slice(start, stop)
+        is_leaf = forest.kind[own] == SplitKind.LEAF
+        is_category = forest.kind[own] == SplitKind.CATEGORICAL
+        nodes = np.zeros(stop - start, dtype=template.nodes.dtype)
+        nodes["value"] = forest.value[own, 0]
+        nodes["count"] = 1
+        nodes["is_leaf"] = is_leaf
+        nodes["feature_idx"] = np.where(is_leaf, 0, position[np.maximum(forest.feature[own], 0)])
+        nodes["num_threshold"] = forest.threshold[own]
+        nodes["missing_go_to_left"] = forest.default_left[own]
+        nodes["left"] = np.where(is_leaf, 0, forest.left[own] - start)
+        nodes["right"] = np.where(is_leaf, 0, forest.right[own] - start)
+        nodes["is_categorical"] = is_category
+        nodes["bitset_idx"] = np.where(is_category, np.cumsum(is_category) - 1, 0)
+        bits = np.zeros((int(is_category.sum()), 8), dtype=np.uint32)
+        for row, node in enumerate(np.flatnonzero(is_category) + start):
+            bits[row, 0] = sum(1 << int(code) for code in forest.categories_of(int(node)))
+        predictors.append(type(template)(nodes, bits.copy(), bits))
+    k = forest.n_outputs
+    estimator._predictors = [predictors[i : i + k] for i in range(0, len(predictors), k)]
+    estimator._baseline_prediction = np.zeros_like(estimator._baseline_prediction)
+    estimator.max_iter = len(estimator._predictors)
+    return estimator
