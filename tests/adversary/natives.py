@@ -6,12 +6,13 @@ XGBoost document, LightGBM text or scikit-learn estimator with these trees. Inte
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from pine_boost.forest import Forest, MissingRule, Model, SplitKind
+from pine_boost.forest import FloatArray, Forest, IntArray, MissingRule, Model, SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.parsers._xgboost_document import XGBoostDocument
 from pine_boost.parsers._xgboost_trees import Trees
@@ -26,6 +27,23 @@ def native_model(forest: Forest, manner: Manner, category: int | None) -> Model:
     assert not forest.intercept.any()
     writers = {XGBOOST: _xgboost, LIGHTGBM: _lightgbm, SKLEARN: _gradient, HISTOGRAM: _histogram}
     return read_model(writers[manner](forest, category))
+
+
+def native_classes(model: Any, rows: FloatArray, n_classes: int) -> IntArray:
+    """Classes by the library itself; ``model`` is an estimator or the contents of a file."""
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict(rows), dtype=np.int64)
+    if model.startswith(b"tree"):
+        import lightgbm
+
+        predicted = lightgbm.Booster(model_str=model.decode()).predict(rows, num_threads=1)
+    else:
+        import xgboost
+
+        booster = xgboost.Booster(params={"nthread": 1}, model_file=bytearray(model))
+        predicted = booster.inplace_predict(rows, validate_features=False)
+    predicted = np.asarray(predicted)
+    return np.argmax(predicted, axis=1) if n_classes > 2 else (predicted > 0.5).astype(np.int64)
 
 
 def _xgboost(forest: Forest, category: int | None) -> bytes:
@@ -151,8 +169,6 @@ def _fitted(kind: str, n_features: int, n_outputs: int, category: int | None) ->
 
 
 def _gradient(forest: Forest, category: int | None) -> Any:
-    import copy
-
     assert category is None
     estimator = copy.copy(_fitted("gradient", forest.n_features, forest.n_outputs, None))
     template = estimator.estimators_[0, 0]
@@ -181,8 +197,6 @@ def _gradient(forest: Forest, category: int | None) -> Any:
 
 
 def _histogram(forest: Forest, category: int | None) -> Any:
-    import copy
-
     estimator = copy.copy(_fitted("histogram", forest.n_features, forest.n_outputs, category))
     template = estimator._predictors[0][0]
     # categorical columns come first in the matrix that the trees see

@@ -80,12 +80,13 @@ def _corners(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
     model, case, trees = _needled(str(rng.choice(PATHS[:2])), manner, rng, True)
     score = case.game.region.score
     assert score is not None
-    for tree in trees[:3]:
+    for number, tree in enumerate(trees):
         pruned = on_grid(model.forest, dropped=tree)
         broken = broken_rows(case, pruned).any(axis=1)
         if broken.any():
             tau = int(total_score(score, case.rows[broken]).min())
-            yield Triple(model, with_tau(case, tau), pruned, (with_tau(case, tau - 1), pruned))
+            twin = (with_tau(case, tau - 1), pruned) if number % 3 == 0 else None
+            yield Triple(model, with_tau(case, tau), pruned, twin)
 
 
 def _needled(
