@@ -50,7 +50,7 @@ def _xgb_booster(objective: str, n_classes: int) -> Callable[[], tuple[Any, np.n
         X, y = make_table(n_classes)
         params = {"objective": objective, "max_depth": 3, "nthread": 1, "max_bin": 8}
         if n_classes > 2:
-            params["num_class"] = n_classes
+            params |= {"num_class": n_classes, "eta": 0.1}
         return xgboost.train(params, xgboost.DMatrix(X, y, nthread=1), num_boost_round=12), X
 
     return build
@@ -81,8 +81,10 @@ def _sklearn(
 
 
 def _ada(n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
-    stump = tree.DecisionTreeClassifier(max_depth=2, random_state=0)
-    return _sklearn("AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=8)
+    stump = tree.DecisionTreeClassifier(max_depth=1, random_state=0)
+    return _sklearn(
+        "AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=20
+    )
 
 
 MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
@@ -97,7 +99,7 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "lgb zero as missing": _lgb(2, zero_as_missing=True),
     "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
     "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
-    "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=9, max_depth=3),
+    "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=12, max_depth=2),
     "gradient boosting": _sklearn(
         "GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3
     ),

@@ -7,6 +7,7 @@ be pruned occurs, with missing values and categories where it takes them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import pytest
 
 from pine_boost import prune_booster
 from pine_boost.errors import PineBoostError
-from pine_boost.native import predict_classes
+from pine_boost.native import predict_classes, predict_margins
+from pine_boost.referee import original_band
 from pine_boost.result import PruneResult
 from pine_boost.search.game import Game, build_game, settled
 from pine_boost.search.grid import needed_sides
@@ -45,7 +47,12 @@ def _same_classes(result: PruneResult, X: np.ndarray) -> int:
 
 
 def _check_margins(result: PruneResult, X: np.ndarray) -> None:
-    """The native margin is the solver's integer over 2**grid, bit for bit."""
+    """The native numbers are those of the solver's integers over 2**grid, bit for bit.
+
+    A forest divides its sum by the number of trees and AdaBoost by the sum of the weights; the
+    sum is exact, so the one rounding of the division is known too. Only AdaBoost of several
+    classes adds fractions -w / (K - 1): there the proven bound holds.
+    """
     pruned = result.search.pruned
     assert pruned is not None
     expected = np.ldexp(integer_margins(pruned, X).astype(np.float64), -pruned.grid)
@@ -58,37 +65,60 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
         )  # fmt: skip
         found = booster.predict(data, output_margin=True)
     elif kind.startswith("lightgbm"):
+        # of an averaged model too the raw score is the sum; predict divides (facts 2)
         found = native.predict(X, raw_score=True, num_threads=1)
-        if "average_output" in native.model_to_string().splitlines():
-            # an averaged model: predict divides by the number of trees, raw_score does not
+    elif hasattr(native, "estimator_weights_"):
+        found = native.decision_function(X)
+        total = native.estimator_weights_.sum()
+        if found.ndim == 2:
+            n_classes = found.shape[1]
+            votes = (found * total * (n_classes - 1) + total) / n_classes
+            bound = (len(native.estimators_) + 10) * 2.0**-53 * total
+            assert np.abs(votes - expected).max() <= bound < 2.0**-pruned.grid
             return
-    elif hasattr(native, "learning_rate") and not hasattr(native, "estimator_weights_"):
+        expected = 2 * (expected / total)
+    elif hasattr(native, "decision_function"):
         found = native.decision_function(X)
     else:
-        return  # forests and votes return means, compared as classes
+        found = native.predict_proba(X)
+        expected = expected / len(native.estimators_)
     assert np.array_equal(np.asarray(found, dtype=np.float64).reshape(expected.shape), expected)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2])
+def _check_original_margins(result: PruneResult, X: np.ndarray) -> None:
+    """The native margins of the original stay within the band that the proof leaves for them."""
+    game = _game(result)
+    states = result.region.space.states(X)
+    integers = game.original_margins_int(game.trees.leaves(states)).astype(np.float64)
+    predicted = predict_margins(result.original, X)
+    assert predicted is not None
+    native, blur = predicted
+    distance = np.abs(native - np.ldexp(integers, -game.scale)).max()
+    assert distance <= original_band(game) + blur
+    assert game.undecided == 0 or original_band(game) + blur <= game.undecided
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6])
 @pytest.mark.parametrize("name", list(MODELS))
 def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
     model, X = built(name)
-    result = prune_booster(model, X[:200], X[200:], alpha=alpha, time_limit=20.0)
+    result = prune_booster(model, X[:200], X[200:], alpha=alpha, time_limit=60.0)
     assert result.status == "CERTIFIED"
     space = result.region.space
-    if np.prod(space.n_states, dtype=float) <= 30_000:
-        states = all_states(space)
-    else:  # a few spaces are larger: as many random states as a small one has
-        rng = np.random.default_rng(0)
-        states = np.stack([rng.integers(0, n, 30_000) for n in space.n_states], axis=1)
+    states = all_states(space)
     states = states[result.region.tables.contains(states)]
     rows = space.representative(states)
-    assert _same_classes(result, rows) >= min(len(rows), 20)
-    edges = edge_rows(result.original.forest, X[:50], infinite=False, limit=80)
+    n_settled = int(settled(_game(result), states).sum())
+    assert n_settled >= min(len(states), 10)
+    assert _same_classes(result, rows) == n_settled
+    edges = edge_rows(result.original.forest, X, infinite=False)
     edges = edges[_accepted(result, edges)]
     assert _same_classes(result, edges) > 10
+    _check_original_margins(result, rows)
+    _check_original_margins(result, edges)
+    assert alpha < 0.5 or result.search.pruned is not None  # every kind is pruned somewhere
     if result.search.pruned is not None:
-        _check_margins(result, rows[:3000])
+        _check_margins(result, rows)
         _check_margins(result, edges)
     # rows of X_fit keep their class even outside the region
     fit_states = space.states(X[:200])
@@ -108,58 +138,45 @@ def _accepted(result: PruneResult, X: np.ndarray) -> np.ndarray:
     return accepted
 
 
-def test_most_kinds_are_really_pruned() -> None:
-    """The comparison above would be empty if every model came back as it was."""
-    names = ("xgb binary", "lgb binary", "gradient boosting", "histogram", "random forest")
-    kept = []
-    for name in names:
-        model, X = built(name)
-        certificate = prune_booster(model, X[:200], X[200:], alpha=0.5).certificate
-        kept.append(certificate.units_kept / certificate.units_before)
-    assert sum(share < 1 for share in kept) >= 4
-    assert min(kept) <= 0.7
+def _probabilities(native: Any, rows: np.ndarray) -> np.ndarray:
+    if hasattr(native, "predict_proba"):
+        return np.asarray(native.predict_proba(rows)[:, 1])
+    return np.asarray(native.predict(rows, num_threads=1))
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.8, (0.2, 0.5, 0.9)])
-@pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "histogram"])
-def test_thresholds_natively(name: str, threshold: Any) -> None:
+def _check_bands(name: str, quantiles: tuple[float, ...], alpha: float) -> None:
+    """Thresholds where the model has probabilities on all sides, so that every band occurs."""
     model, X = built(name)
-    result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=threshold, time_limit=20.0)
+    distinct = np.unique(_probabilities(model, X).round(3))
+    cuts = np.quantile(distinct, quantiles).round(4)
+    threshold: Any = float(cuts[0]) if len(cuts) == 1 else tuple(cuts.tolist())
+    result = prune_booster(model, X[:200], X[200:], alpha=alpha, threshold=threshold)
     assert result.status == "CERTIFIED"
-    cuts = np.atleast_1d(threshold)
     assert result.certificate.thresholds == tuple(cuts.tolist())
     space = result.region.space
-    states = all_states(space) if np.prod(space.n_states) <= 30_000 else space.states(X)
+    states = all_states(space)
     states = states[result.region.tables.contains(states)]
     states = states[settled(_game(result), states)]
     rows = space.representative(states)
     # not through pine_boost's own thresholding: the plain probabilities of both models
-    bands = []
-    for native in (model, result.model):
-        if hasattr(native, "predict_proba"):
-            probability = native.predict_proba(rows)[:, 1]
-        else:
-            probability = native.predict(rows, num_threads=1)
-        bands.append(np.sum([probability > cut for cut in cuts], axis=0))
-    assert np.array_equal(bands[0], bands[1])
-    everywhere = predict_classes(result.original, X)
-    assert len(set(everywhere.tolist())) > 1
-
-
-@pytest.mark.parametrize("name", ["random forest", "extra trees"])
-def test_threshold_of_a_forest(name: str) -> None:
-    model, X = built(name)
-    result = prune_booster(model, X[:200], X[200:], alpha=0.3, threshold=0.3, time_limit=20.0)
-    space = result.region.space
-    rng = np.random.default_rng(1)
-    states = np.stack([rng.integers(0, n, 20_000) for n in space.n_states], axis=1)
-    states = np.concatenate([states, space.states(X)])
-    states = states[result.region.tables.contains(states)]
-    states = states[settled(_game(result), states)]
-    rows = space.representative(states)
-    before, after = (m.predict_proba(rows)[:, 1] > 0.3 for m in (model, result.model))
+    before, after = (
+        np.sum([_probabilities(native, rows) > cut for cut in cuts], axis=0)
+        for native in (model, result.model)
+    )
     assert np.array_equal(before, after)
-    assert 0 < before.sum() < len(before)
+    assert set(before.tolist()) == set(range(len(cuts) + 1))
+
+
+@pytest.mark.parametrize("quantiles", [(0.3,), (0.8,), (0.2, 0.5, 0.9)])
+@pytest.mark.parametrize("name", ["xgb binary", "lgb binary", "gradient boosting", "histogram"])
+def test_thresholds_natively(name: str, quantiles: tuple[float, ...]) -> None:
+    _check_bands(name, quantiles, 0.2)
+
+
+@pytest.mark.parametrize("quantile", [0.3, 0.7])
+@pytest.mark.parametrize("name", ["random forest", "extra trees", "lgb rf"])
+def test_threshold_of_a_forest(name: str, quantile: float) -> None:
+    _check_bands(name, (quantile,), 0.3)
 
 
 def test_thresholds_per_class_are_refused() -> None:
@@ -233,38 +250,71 @@ def _cancer() -> Table:
     return X[order, :12], y[order]
 
 
-LARGE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
-    "xgboost": lambda X, y: xgboost.XGBClassifier(
-        n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1
-    ).fit(X, y),
-    "lightgbm": lambda X, y: lightgbm.train(
-        {"objective": "binary", "num_leaves": 6, "num_threads": 1, "verbose": -1},
-        lightgbm.Dataset(X, y),
-        num_boost_round=20,
+def _wine() -> Table:
+    from sklearn.datasets import load_wine
+
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], y[order]
+
+
+@dataclass(frozen=True)
+class Large:
+    """A model whose states cannot be listed, and an alpha at which it is really pruned."""
+
+    alpha: float
+    make: Callable[[], Any]
+    table: Callable[[], Table] = _cancer
+    n_fit: int = 300
+
+
+LARGE = {
+    "xgboost": Large(
+        0.1,
+        lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1),
     ),
-    "gradient boosting": lambda X, y: ensemble.GradientBoostingClassifier(
-        n_estimators=20, max_depth=2, random_state=0
-    ).fit(X, y),
+    "xgboost 3 classes": Large(
+        0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100
+    ),
+    "lightgbm": Large(
+        0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)
+    ),
+    "gradient boosting": Large(
+        0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)
+    ),
+    "histogram": Large(
+        0.1,
+        lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64),
+    ),
+    "random forest": Large(0.4, lambda: ensemble.RandomForestClassifier(12, max_depth=2)),
+    "extra trees": Large(0.4, lambda: ensemble.ExtraTreesClassifier(12, max_depth=2)),
+    "ada boost": Large(0.1, lambda: ensemble.AdaBoostClassifier(n_estimators=40)),
 }
+
+
+def _pruned_large(name: str, alpha: float) -> tuple[PruneResult, np.ndarray]:
+    large = LARGE[name]
+    X, y = large.table()
+    model = large.make().set_params(random_state=0).fit(X[: large.n_fit], y[: large.n_fit])
+    native = model.booster_ if name == "lightgbm" else model
+    return prune_booster(native, X[: large.n_fit], X[large.n_fit :], alpha=alpha), X
 
 
 @pytest.mark.parametrize("name", list(LARGE))
 def test_a_hundred_thousand_points(name: str) -> None:
-    X, y = _cancer()
-    model = LARGE[name](X[:300], y[:300])
-    result = prune_booster(model, X[:300], X[300:], alpha=0.1, time_limit=30.0)
+    result, X = _pruned_large(name, LARGE[name].alpha)
     assert result.status == "CERTIFIED"
     assert result.search.pruned is not None
     points = _many_points(result, X, 100_000)
     assert _same_classes(result, points) > 99_000
-    _check_margins(result, points[:5000])
+    _check_margins(result, points)
+    _check_original_margins(result, points)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("name", list(LARGE))
 def test_millions_of_points(name: str, alpha: float) -> None:
-    X, y = _cancer()
-    model = LARGE[name](X[:300], y[:300])
-    result = prune_booster(model, X[:300], X[300:], alpha=alpha, time_limit=120.0)
+    result, X = _pruned_large(name, alpha)
+    assert result.status == "CERTIFIED"
     assert _same_classes(result, _many_points(result, X, 1_000_000)) > 900_000
