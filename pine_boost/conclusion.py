@@ -29,18 +29,29 @@ from pine_boost.result import PruneResult
 from pine_boost.search.game import Game, settled
 from pine_boost.search.grid import probability_shift
 from pine_boost.search.loop import SearchResult
-from pine_boost.search.undecided import find_undecided
 from pine_boost.tables import as_table, take_rows
 
 _REPLAYED_ROWS = 20_000
 
 
 def conclude(
-    parsed: Model, region: Region, game: Game, found: SearchResult, *, objective: str, unit: str
+    parsed: Model,
+    region: Region,
+    game: Game,
+    found: SearchResult,
+    *,
+    objective: str,
+    unit: str,
+    same: PruneResult | None = None,
 ) -> PruneResult:
-    """Export the best certified model, read it back, and write down what was proved."""
+    """Export the best certified model, read it back, and write down what was proved.
+
+    ``same`` is a result that has exported this very model already.
+    """
     native, pruned_model, refusal = parsed.native, parsed, ""
-    if found.pruned is not None:
+    if same is not None and same.search.pruned is not None:
+        native, pruned_model = same.model, same.pruned
+    elif found.pruned is not None:
         try:
             native = export(parsed, found.pruned)
             thresholds = parsed.forest.decision.thresholds or None
@@ -62,8 +73,8 @@ def conclude(
         weights=weights,
         original=parsed,
         pruned=pruned_model,
-        search=replace(found, memory=None),
-        points=np.zeros((0, 0), np.int32) if found.memory is None else found.memory.pool.states,
+        search=replace(found, points=None),
+        points=np.zeros((0, 0), np.int32) if found.points is None else found.points,
     )
 
 
@@ -80,7 +91,7 @@ def _certificate(
     is_pruned = found.pruned is not None
     proved = is_pruned or found.stopped in ("optimal", "effort")
     status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
-    exists = find_undecided(game) if is_pruned else None
+    exists = found.undecided if is_pruned else None
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
     shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}

@@ -2,7 +2,8 @@
 
 In come a model, two tables and a grid of alphas; out goes a SweepResult with a certified answer
 per alpha. The regions grow from the largest alpha to 0, so rows and cuts found for one hold for
-all that follow; the other way round they would not.
+all that follow. Proofs hold the other way round: where a larger region needs no more trees, its
+model serves the smaller ones too.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy.typing as npt
+
 from pine_boost.conclusion import conclude, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
+from pine_boost.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.prune import check_options, split_tables
 from pine_boost.referee import Referee
@@ -23,7 +27,7 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game
-from pine_boost.search.loop import Effort, Memory, SearchResult, Step, search
+from pine_boost.search.loop import Effort, Memory, Run, SearchResult, Step, explore, finish
 from pine_boost.search.solving import finishing
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -205,29 +209,61 @@ random_state
     )  # fmt: skip
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
-    fit_states = largest.states(X_fit)
+    runs = _explore_all(
+        parsed, largest, largest.states(X_fit), grid, objective=objective, unit=unit,
+        time_limit=time_limit, n_jobs=n_jobs, seed=random_state, callback=callback,
+        started=started,
+    )  # fmt: skip
+    deadline = None if time_limit is None else started + time_limit
     results: list[PruneResult] = []
+    larger: SearchResult | None = None
+    for region, run in reversed(runs):
+        larger, before = finish(run, deadline=deadline, larger=larger), larger
+        same = results[-1] if before is not None and larger.pruned is before.pruned else None
+        with finishing():  # Ctrl-C ends the search, not what makes its result
+            result = conclude(
+                parsed, region, run.game, larger, objective=objective, unit=unit, same=same
+            )
+            if same is None:
+                replay(result, run.game, X_fit)
+        results.append(result)
+    return SweepResult(tuple(results), time.monotonic() - started)
+
+
+def _explore_all(
+    parsed: Model,
+    largest: Region,
+    fit_states: npt.NDArray[Any],
+    grid: tuple[float, ...],
+    *,
+    objective: str,
+    unit: str,
+    time_limit: float | None,
+    n_jobs: int,
+    seed: int,
+    callback: Callable[[float, Step], None] | None,
+    started: float,
+) -> list[tuple[Region, Run]]:
+    """Search for every alpha, from the smallest region to the largest; Ctrl-C ends it early."""
+    runs: list[tuple[Region, Run]] = []
     memory: Memory | None = None
+    game = build_game(
+        parsed.forest, largest.space, largest.tables, unit=unit, delta=largest.delta or 0.0
+    )
     for alpha in sorted(grid, reverse=True):
         region = largest.with_alpha(alpha)
-        game = build_game(
-            parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
-        )
-        found = search(
-            game, fit_states, objective=objective, n_jobs=n_jobs, seed=random_state,
-            time_limit=_share(time_limit, started, len(grid) - len(results)), effort=Effort(),
+        game = replace(game, region=region.tables)
+        run = explore(
+            game, fit_states, objective=objective, n_jobs=n_jobs, seed=seed, effort=Effort(),
+            time_limit=_share(time_limit, started, len(grid) - len(runs)),
             callback=_told(callback, alpha), memory=memory,
             referee=Referee(parsed, region, game),
         )  # fmt: skip
-        memory = found.memory
-        interrupted = found.stopped == "interrupted"
-        found = _with_bound(found, results)
-        with finishing():  # Ctrl-C ends the search, not what makes its result
-            results.append(conclude(parsed, region, game, found, objective=objective, unit=unit))
-            replay(results[-1], game, X_fit)
-        if interrupted:
+        runs.append((region, run))
+        if run.stopped == "interrupted":
             break
-    return SweepResult(tuple(reversed(results)), time.monotonic() - started)
+        memory = run.memory()
+    return runs
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
@@ -252,20 +288,11 @@ def _has_room(region: Region, alpha: float) -> bool:
     return True
 
 
-def _with_bound(found: SearchResult, results: list[PruneResult]) -> SearchResult:
-    """What the smaller regions need is needed here too."""
-    known = max([result.certificate.lower_bound for result in results], default=1)
-    if known <= found.lower_bound:
-        return found
-    bound = min(known, found.n_kept)
-    stopped = "optimal" if bound == found.n_kept else found.stopped
-    return replace(found, lower_bound=bound, stopped=stopped)
-
-
 def _share(time_limit: float | None, started: float, n_left: int) -> float | None:
+    """Seconds for the next alpha; some are left for the second opinions."""
     if time_limit is None:
         return None
-    return max((time_limit - (time.monotonic() - started)) / n_left, 1e-3)
+    return max((0.9 * time_limit - (time.monotonic() - started)) / n_left, 1e-3)
 
 
 def _told(

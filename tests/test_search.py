@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pine_boost.forest import Decision
 from pine_boost.search import run
 from pine_boost.search.game import build_game
-from pine_boost.search.loop import SearchResult, Step, search
+from pine_boost.search.loop import SearchResult, Step, explore, finish, search
 from pine_boost.search.oracle import Answer, Setting
 from tests.bruteforce import Problem, keeps_all, minimum_columns, small_problem
 from tests.forests import MANNERS, XGBOOST, Manner
@@ -187,10 +187,11 @@ def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
         _check(current, result)
         assert result.stopped == "optimal"
         # going on from the smaller region gives the same size
-        continued = search(larger, problem.fit_states, memory=memory)
+        run = explore(larger, problem.fit_states, memory=memory)
+        continued = finish(run)
         _check(current, continued)
         assert continued.n_kept == result.n_kept
-        memory = continued.memory
+        memory = run.memory()
         sizes.append(result.n_kept)
     assert sizes == sorted(sizes)
 

@@ -7,8 +7,8 @@ Whenever it stops, it holds a model that was proved twice, at worst the original
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -26,10 +26,21 @@ from pine_boost.search.run import (
     Step,
 )
 
-__all__ = ["Effort", "Memory", "SearchResult", "Step", "search"]
+__all__ = ["Effort", "Memory", "Run", "SearchResult", "Step", "explore", "finish", "search"]
+
+_SECONDS_AFTER_CTRL_C = 2.0
 
 
-def search(
+def search(game: Game, fit_states: npt.NDArray[Any], **options: Any) -> SearchResult:
+    """Find the smallest model that provably keeps every decided point of the region.
+
+    Ctrl-C and the time limit return the best certified model, at worst the original itself.
+    ``options`` are those of `explore`.
+    """
+    return finish(explore(game, fit_states, **options))
+
+
+def explore(
     game: Game,
     fit_states: npt.NDArray[Any],
     *,
@@ -41,12 +52,12 @@ def search(
     callback: Callable[[Step], None] | None = None,
     memory: Memory | None = None,
     referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
-) -> SearchResult:
-    """Find the smallest model that provably keeps every decided point of the region.
+) -> Run:
+    """Search for the smallest model until it is settled; what it finds is proved once.
 
     Reads like algorithm 1 of the paper: rows from X_fit, then Pruner and Oracle in turns. A fast
     answer by backward elimination comes first, the exact search (minimum hitting set over cuts)
-    uses the effort that is left. Ctrl-C and the time limit return the best certified model.
+    uses the effort that is left. A run that takes long asks for second opinions by itself.
     ``memory`` continues from a search of the same model on a smaller region (larger alpha).
     ``referee`` is shown every candidate with the points that a proof named against it, and raises
     where they are none (`pine_boost.referee`).
@@ -54,8 +65,7 @@ def search(
     run = Run(
         game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory, referee
     )
-    stopped = "effort"
-    try:
+    with _stopping(run):
         start = None if memory is None else memory.support
         if start is not None:
             run.stands(start)
@@ -64,36 +74,54 @@ def search(
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
-            run.ascend(start)
+            run.ascend(None)
             if not run.is_optimal():
                 # the cuts of an earlier search guide the exact one better than other orders do
                 for order in range(run.effort.n_eliminations if start is None else 0):
                     run.certify(partial(run.pruner.eliminate, order or None))
                 run.search_exactly()
+    with _stopping(run):
+        run.bound()
+    run.points = run.pool.states
+    run.seconds = time.monotonic() - run.started
+    return run
+
+
+def finish(
+    run: Run, *, deadline: float | None = None, larger: SearchResult | None = None
+) -> SearchResult:
+    """The second opinion on what was explored, and the result.
+
+    ``larger`` is the result for a larger region (a smaller alpha): what was proved there holds
+    here, and where this run found nothing smaller, that model is the answer. After Ctrl-C, be
+    it now or before, only a moment is left; another one ends that too.
+    """
+    started = time.monotonic()
+    if deadline is not None:
+        run.deadline = deadline
+    if larger is not None:
+        run.adopt(larger)
+    for _ in range(2):
+        if run.stopped == "interrupted":
+            run.deadline = min(run.deadline, time.monotonic() + _SECONDS_AFTER_CTRL_C)
+        with _stopping(run):
+            run.confirm()
+            run.look_for_undecided()
+            break
+    run.seconds += time.monotonic() - started
+    return run.result()
+
+
+@contextmanager
+def _stopping(run: Run) -> Iterator[None]:
+    """Whatever ends a part of the run, the best certified model stays."""
+    try:
+        yield
     except OutOfTime:
-        stopped = "time"
+        run.stopped = "time" if run.stopped == "effort" else run.stopped
     except OutOfEffort:
-        stopped = "effort"
+        pass
     except KeyboardInterrupt:
-        stopped = "interrupted"
+        run.stopped = "interrupted"
     except MemoryError:
-        stopped = "memory"
-    result = run.best
-    if run.lower_bound < result.n_kept:
-        seconds = 1e8 if stopped == "effort" else 0.5
-        try:
-            run.lower_bound = run.pruner.lower_bound(seconds, run.effort.master_effort)
-        except KeyboardInterrupt:
-            stopped = "interrupted"  # the model is certified, only a better bound is lost
-    if result.n_kept <= run.lower_bound:
-        stopped = "optimal"
-    bound = min(run.lower_bound, result.n_kept)
-    return replace(
-        result,
-        lower_bound=bound,
-        rounds=run.rounds,
-        rows=len(run.pool),
-        stopped=stopped,
-        seconds=time.monotonic() - run.started,
-        memory=Memory(run.pool, run.pruner, bound, run.best_support()),
-    )
+        run.stopped = "memory"

@@ -22,12 +22,16 @@ from pine_boost.search.grid import Reference, build_reference, needed_sides, to_
 from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool, pruned_sides
+from pine_boost.search.undecided import find_undecided
 from pine_boost.search.walks import boundary_walks, wander
 from pine_boost.search.weights import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_FIT_ROWS = 20_000  # distinct fit rows that become rows at once; the others when violated
 _FIT_ROWS_PER_ROUND = 500
+# A model proved once waits for its second opinion, since the next one is often smaller; but not
+# when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
+_PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,14 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class FitRows:
+    """The distinct state rows of X_fit, and what the original says on them."""
+
+    states: npt.NDArray[np.int32]
+    reference: Reference
+
+
+@dataclass(frozen=True, eq=False)
 class Memory:
     """What a finished search leaves to that of a larger region of the same model.
 
@@ -81,6 +93,7 @@ class Memory:
 
     pool: RowPool
     pruner: Pruner
+    fit_rows: FitRows
     lower_bound: int = 1
     support: Support | None = None
 
@@ -104,6 +117,11 @@ class SearchResult:
     stopped : str
         Why the search ended: ``"optimal"``, ``"effort"``, ``"time"``, ``"memory"`` or
         ``"interrupted"``.
+    undecided : bool or None
+        Whether the region holds an input that the original itself does not decide for certain;
+        None: not known.
+    points : int32 (n_points, n_features) or None
+        The points that spoke in the search.
     """
 
     pruned: PrunedForest | None
@@ -113,9 +131,10 @@ class SearchResult:
     rounds: int
     rows: int
     stopped: str
+    undecided: bool | None = None
     seconds: float = 0.0
     reference: Reference | None = field(default=None, repr=False)
-    memory: Memory | None = field(default=None, repr=False)
+    points: npt.NDArray[np.int32] | None = field(default=None, repr=False)
 
 
 class OutOfTime(Exception):
@@ -142,7 +161,9 @@ class Run:
         referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
     ) -> None:
         self.started = time.monotonic()
-        self.deadline = self.started + (time_limit if time_limit is not None else 1e9)
+        limit = time_limit if time_limit is not None else 1e9
+        self.deadline = self.started + limit
+        self.late = self.started + min(_PATIENCE, limit / 10)
         self.game, self.seed, self.effort, self.callback = game, seed, effort, callback
         self.referee = referee
         self.pool = RowPool(game) if memory is None else memory.pool
@@ -151,12 +172,16 @@ class Run:
         self.pruner.before_program = self.check_time
         self.oracle = Oracle(game, n_jobs)
         self.oracle.neighbourhood.before_feature = self.check_time
-        distinct, counts = _distinct_rows(game, fit_states)
-        self.fit_states = distinct
-        self.reference = build_reference(game, game.trees.leaves(distinct), counts)
+        fit_rows = _fit_rows(game, fit_states) if memory is None else memory.fit_rows
+        self.fit_states, self.reference = fit_rows.states, fit_rows.reference
         self.best = SearchResult(
             None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
         )
+        self.waiting: list[SearchResult] = []  # smaller than the best, proved once
+        self.points = self.pool.states
+        self.seconds = 0.0
+        self.stopped = "effort"
+        self.undecided: bool | None = None
         self.lower_bound = 1 if memory is None else memory.lower_bound
         self.rounds = 0
         self.steps = 0
@@ -180,28 +205,36 @@ class Run:
         """Add what walks to the boundary pass."""
         return self.pool.add(boundary_walks(self.oracle.neighbourhood, starts, self.seed))
 
+    @property
+    def smallest(self) -> SearchResult:
+        """The smallest model that stands so far, be it proved once or twice."""
+        return self.waiting[-1] if self.waiting else self.best
+
     def ascend(self, support: Support | None = None) -> None:
         """A first certified model soon: a small support, and one more column per refutation."""
-        if support is None or np.count_nonzero(support) >= self.best.n_kept:
+        if support is None or np.count_nonzero(support) >= self.smallest.n_kept:
             weights = self.pruner.eliminate()
             support = None if weights is None else weights.weights > 0
-        while support is not None and np.count_nonzero(support) < self.best.n_kept:
+        while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
             if self.stands(support) is not False:
                 return
             support = self.pruner.repair(support)
 
-    def best_support(self) -> Support | None:
-        """The columns of the best model; None where that is the original."""
-        if self.best.pruned is None:
+    def support(self) -> Support | None:
+        """The columns of the smallest model; None where that is the original."""
+        if self.smallest.pruned is None:
             return None
-        kept = self.game.unit[self.best.pruned.kept]
-        return np.bincount(kept, minlength=self.game.n_units) > 0
+        return self.columns_of(self.smallest.pruned)
+
+    def columns_of(self, pruned: PrunedForest) -> Support:
+        """The columns that a model keeps."""
+        return np.bincount(self.game.unit[pruned.kept], minlength=self.game.n_units) > 0
 
     def certify(self, propose: Callable[[], Any]) -> bool:
         """Propose weights and let the Oracle object, until it cannot; True if the model is new."""
         while True:
             weights = propose()
-            if weights is None or np.count_nonzero(weights.weights) >= self.best.n_kept:
+            if weights is None or np.count_nonzero(weights.weights) >= self.smallest.n_kept:
                 return False
             if self.stands(weights.weights > 0) is not False:
                 return True
@@ -228,39 +261,62 @@ class Run:
             if self.pool.add(climbed):
                 self.replay(pruned, climbed)
                 continue
-            proofs = self.prove_twice(pruned)
+            proofs = self.prove(pruned)
             if proofs is not None:
-                n_kept = len(np.unique(self.game.unit[pruned.kept]))
-                if n_kept < self.best.n_kept:
-                    self.best = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
-                self.tell("certified")
+                n_kept = int(np.count_nonzero(self.columns_of(pruned)))
+                if n_kept < self.smallest.n_kept:
+                    found = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
+                    self.waiting.append(found)
+                if time.monotonic() >= self.late:
+                    self.confirm()
                 return True
 
-    def prove_twice(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
-        """Two different proofs of every question; None after adding what spoke against one.
+    def confirm(self) -> None:
+        """The second opinion: the smallest model that passes it too becomes the best.
 
-        The first is CP-SAT's; the second is made by boxes where a short run is enough, and by
-        CP-SAT in another configuration otherwise.
+        Where it does not end, the next larger one is asked about; where it objects (then one of
+        the two methods is wrong), the columns start anew with what was found.
         """
+        while self.waiting:
+            found = self.waiting[-1]
+            assert found.pruned is not None
+            try:
+                second = self.prove_again(found.pruned)
+                if second is None:
+                    self.waiting.pop()
+                    self.stands(self.columns_of(found.pruned))
+                    continue
+            except OutOfEffort:
+                self.waiting.pop()
+                continue
+            self.best = replace(found, proofs=(*found.proofs, *second))
+            self.waiting.clear()
+            self.tell("certified")
+
+    def prove(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
+        """CP-SAT's proof of every question; None after adding what spoke against one."""
+        self.tell("prove")
         questions = list(self.game.questions)
         limits = (self.deadline, self.effort.proof_effort)
-        self.tell("prove")
-        first = self.oracle.prove(pruned, questions, FIRST, *limits)
-        if self.objections(pruned, first):
-            return None
+        proofs = self.oracle.prove(pruned, questions, FIRST, *limits)
+        return None if self.objections(pruned, proofs) else tuple(proofs)
+
+    def prove_again(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
+        """A proof of another kind: by boxes where a short run is enough, else CP-SAT once more."""
         self.tell("prove again")
+        limits = (self.deadline, self.effort.proof_effort)
         boxes = [
             prove_boxes(
                 self.game, pruned, q, max_boxes=self.effort.box_limit, deadline=self.deadline
             )
-            for q in questions
+            for q in self.game.questions
         ]
         proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
         open_questions = [p.question for p in boxes if p.answer is Answer.UNKNOWN]
         second = self.oracle.prove(pruned, open_questions, SECOND, *limits)
         if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
             return None
-        return (*first, *proved, *second)
+        return (*proved, *second)
 
     def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
         """Add counterexamples and what lies around them; stop where a proof did not end."""
@@ -284,18 +340,18 @@ class Run:
             self.referee(pruned, states)
 
     def is_settled(self) -> bool:
-        """Whether the best model meets a bound that is known already."""
-        return self.lower_bound >= self.best.n_kept
+        """Whether the smallest model meets a bound that is known already."""
+        return self.lower_bound >= self.smallest.n_kept
 
     def is_optimal(self) -> bool:
         """Whether the columns that nothing can do without already make up the best model."""
         if self.is_settled():
             return True
-        kept = self.best_support()
+        kept = self.support()
         self.pruner.find_essential(np.ones(self.game.n_units, dtype=bool) if kept is None else kept)
         essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
         self.lower_bound = max(self.lower_bound, essential)
-        return self.lower_bound >= self.best.n_kept
+        return self.is_settled()
 
     def search_exactly(self) -> None:
         """Ask the cuts for a set one smaller than the best, until they prove there is none.
@@ -307,20 +363,22 @@ class Run:
         last_program = self.pool.program.n_solved + self.effort.exact_programs
         for round_number in range(self.effort.exact_rounds):
             self.check_time()
+            if time.monotonic() >= self.late:
+                self.confirm()
             if self.pool.program.n_solved > last_program:
                 return
             if len(passed_over) > self.effort.passed_over:
                 return
             self.tell("exact")
             limits = (self.deadline - time.monotonic(), self.effort.master_effort)
-            n_columns = self.best.n_kept - 1
+            n_columns = self.smallest.n_kept - 1
             support = self.pruner.hitting_set(n_columns, *limits, passed_over)
             if support is None and passed_over:
                 support = self.pruner.hitting_set(n_columns, *limits)
                 if support is not None:
                     return
             if support is None:
-                self.lower_bound = self.best.n_kept
+                self.lower_bound = self.smallest.n_kept
             if support is None or isinstance(support, bool):
                 return
             verdict = self.stands(support)
@@ -353,6 +411,44 @@ class Run:
         needed = needed_sides(self.game, pruned.grid)
         return bool(self.pool.violated(leaf_int, needed, pruned.intercept_int).any())
 
+    def adopt(self, larger: SearchResult) -> None:
+        """Take over a model that was proved on a larger region, unless a smaller one is known."""
+        self.undecided = larger.undecided if larger.undecided is False else None
+        if larger.pruned is not None and larger.n_kept < self.best.n_kept:
+            self.best = larger
+            self.waiting = [found for found in self.waiting if found.n_kept < larger.n_kept]
+
+    def look_for_undecided(self) -> None:
+        """Whether the claim needs an exception: inputs where rounding decides the original."""
+        if self.best.pruned is not None and self.undecided is None:
+            self.undecided = find_undecided(self.game, self.oracle.encoding)
+
+    def bound(self) -> None:
+        """The lower bound that the cuts give; a run that was stopped spends little on it."""
+        if not self.is_settled():
+            seconds = 1e8 if self.stopped == "effort" else 0.5
+            found = self.pruner.lower_bound(seconds, self.effort.master_effort)
+            self.lower_bound = max(self.lower_bound, min(found, self.smallest.n_kept))
+
+    def memory(self) -> Memory:
+        """What the search of a larger region may begin with."""
+        fit_rows = FitRows(self.fit_states, self.reference)
+        return Memory(self.pool, self.pruner, fit_rows, self.lower_bound, self.support())
+
+    def result(self) -> SearchResult:
+        """The best model, and how far the run came."""
+        is_optimal = self.best.n_kept <= self.lower_bound
+        return replace(
+            self.best,
+            lower_bound=min(self.lower_bound, self.best.n_kept),
+            rounds=self.rounds,
+            rows=len(self.points),
+            stopped="optimal" if is_optimal else self.stopped,
+            undecided=self.undecided,
+            seconds=self.seconds,
+            points=self.points,
+        )
+
     def check_time(self) -> None:
         """Stop the run when its time is over."""
         if time.monotonic() >= self.deadline:
@@ -376,11 +472,10 @@ class Run:
             self.callback(step)
 
 
-def _distinct_rows(
-    game: Game, states: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Distinct state rows and how often each occurs; only features with states are compared."""
+def _fit_rows(game: Game, states: npt.NDArray[Any]) -> FitRows:
+    """Distinct state rows and the original's margins; only features with states are compared."""
     used = np.flatnonzero(game.space.n_states > 1)
     compact = states[:, used].astype(np.min_scalar_type(int(game.space.n_states.max())))
     _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
-    return states[first].astype(np.int32), counts
+    distinct = states[first].astype(np.int32)
+    return FitRows(distinct, build_reference(game, game.trees.leaves(distinct), counts))

@@ -18,11 +18,15 @@ from pine_boost.search.solving import solve
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
 
 
-def find_undecided(game: Game) -> bool | None:
-    """Search the region for an input inside the original's rounding band, with little effort."""
+def find_undecided(game: Game, encoding: Encoding | None = None) -> bool | None:
+    """Search the region for an input inside the original's rounding band, with little effort.
+
+    ``encoding`` saves building it anew.
+    """
     if game.undecided == 0:
         return False
-    encoding = encode_region(game.space, game.region, game.trees, game.masks)
+    if encoding is None:
+        encoding = encode_region(game.space, game.region, game.trees, game.masks)
     if not encoding.feasible:
         return False
     unsettled = False
