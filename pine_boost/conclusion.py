@@ -188,9 +188,9 @@ def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
     """
     if result.search.pruned is None:
         return
-    n_rows = len(result.region.states(X_fit))
-    table = take_rows(X_fit, np.arange(min(n_rows, _REPLAYED_ROWS)))
-    _compare(result, table, settled(game, result.region.states(table)), "a row of X_fit")
+    states = result.region.states(X_fit)[:_REPLAYED_ROWS]
+    table = take_rows(X_fit, np.arange(len(states)))
+    _compare(result, table, settled(game, states), "a row of X_fit")
     points = result.points[:_REPLAYED_ROWS]
     matrix = game.space.representative(points)
     usable = ~np.isinf(matrix).any(axis=1)
