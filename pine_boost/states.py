@@ -245,7 +245,9 @@ def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
     # type next to its closed edge. The plainer ones before them are tried first.
     low = axis.edges[state - 1] if state > 0 else -np.inf
     high = axis.edges[state] if state < len(axis.edges) else np.inf
-    candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
+    # an edge may be the largest float, whose neighbour is infinite
+    with np.errstate(over="ignore", under="ignore"):
+        candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
     # Infinity comes last, and not at all where the native predict refuses it.
     finite = np.isfinite(candidates)
     infinite = candidates[np.isinf(candidates)]

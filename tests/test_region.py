@@ -11,9 +11,10 @@ import pytest
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.forest import Forest, native_margins
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.coarse import chunked_contains, coarsen
+from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.domain import compile_domain
+from pine_boost.region.membership import compile_membership
 from pine_boost.region.scores import SCORE_NAMES
 from tests.forests import MANNERS, XGBOOST, Manner, random_forest, random_rows
 
@@ -257,7 +258,8 @@ def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None
 
     tables = replace(domain_tables, score=score.score, tau=score.tau)
     slow = tables.contains(space.states(X))
-    assert np.array_equal(chunked_contains(space, tables, X), slow)
+    compiled = compile_membership(space, tables, tables.score)
+    assert np.array_equal(compiled.contains(X), slow)
     coarse_space, coarse_tables = coarsen(space, tables)
     assert np.array_equal(coarse_tables.contains(coarse_space.states(X)), slow)
     assert coarse_space.n_states.sum() < space.n_states.sum()

@@ -13,6 +13,7 @@ from pine_boost.forest import MissingRule
 from pine_boost.region.chow_liu import bins_of_axis, fit_chow_liu
 from pine_boost.region.isolation_forest import average_path_length, fit_isolation_forest
 from pine_boost.region.leaf_support import fit_leaf_support
+from pine_boost.region.missing import UNSEEN_MISSING_NATS, price_unseen_missing
 from pine_boost.region.scores import check_tables, fit_score
 from pine_boost.region.tables import PairTable, ScoreTables
 from pine_boost.routing import route
@@ -269,6 +270,46 @@ def test_missing_values_that_were_never_seen_are_priced_out(name: str) -> None:
     odd[:, 2] = np.nan
     assert fitted.tables.score(fitted.space.states(odd)).min() <= usual.max()
     check_tables(fitted.tables, fitted.space)
+
+
+def _tables_of_scale(space: StateSpace, scale: int) -> ScoreTables:
+    """One nat for every state but the first, in units of 1 / scale."""
+    bins = tuple((np.arange(axis.n_states) > 0).astype(np.int64) for axis in space.axes)
+    return ScoreTables(bins, tuple(np.array([0, scale]) for _ in bins), scale=scale)
+
+
+@pytest.mark.parametrize("scale", [1, 1000, SCORE_SCALE, 50_000])
+def test_unseen_missing_costs_the_same_nats_on_every_scale(scale: int) -> None:
+    _, X, space, _ = _data(XGBOOST, 12)
+    present = X[~np.isnan(X).any(axis=1)]
+    states = space.states(present)
+    own = _tables_of_scale(space, scale)
+    priced = price_unseen_missing(own, space, states)
+    assert priced.scale == scale
+    assert np.array_equal(priced.score(states), own.score(states))
+    numeric = [
+        j for j, axis in enumerate(space.axes) if axis.missing_state >= max(axis.n_intervals, 1)
+    ]
+    assert len(numeric) > 1
+    for feature in numeric:
+        missing = states.copy()
+        missing[:, feature] = space.axes[feature].missing_state
+        extra = priced.score(missing) - own.score(missing)
+        assert np.array_equal(extra, np.full(len(states), UNSEEN_MISSING_NATS * scale))
+    # the coarser Leaf Support of a large model is such a table
+    check_tables(priced, space)
+
+
+def test_prices_of_very_many_features_leave_room_in_the_solver_row() -> None:
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 900, 2, 1500, n_thresholds=1, leaf_probability=0)
+    space = build_space(forest)
+    states = space.states(rng.normal(size=(20, 1500)))
+    priced = price_unseen_missing(_tables_of_scale(space, SCORE_SCALE), space, states)
+    added = sum(int(cost.sum()) for cost in priced.unary)
+    assert sum(axis.n_states > 1 for axis in space.axes) > 1000
+    assert added <= ROW_LIMIT
+    assert min(int(cost.max()) for cost in priced.unary if len(cost) > 2) > 50 * SCORE_SCALE
 
 
 def test_a_users_own_score() -> None:

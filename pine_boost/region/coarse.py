@@ -1,7 +1,7 @@
-"""Fast membership: the same region over the few thresholds that it can tell apart.
+"""The same region over the few thresholds that it can tell apart, for fast membership.
 
 In come a space and the tables of a region; out go a coarser space and tables with the same
-verdict on every input. Changes nothing where leaves of trees are scored: they need every edge.
+verdict on every input. Trees that a score brings along keep their splits, on fewer states.
 """
 
 from __future__ import annotations
@@ -12,32 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import FloatArray, IntArray
-from pine_boost.region.tables import ForbiddenPair, RegionTables, ScoreTables
+from pine_boost.forest import IntArray
+from pine_boost.region.tables import ForbiddenPair, RegionTables, ScoreTables, TreeCost
+from pine_boost.routing import StateTrees
 from pine_boost.states import Axis, StateSpace
-
-_CHUNK_CELLS = 2**18  # rows x features at once: the chunk and its states stay in the cache
-
-
-def chunked_contains(
-    space: StateSpace, tables: RegionTables, X: FloatArray
-) -> npt.NDArray[np.bool_]:
-    """``tables.contains(space.states(X))``, coarsened and in chunks that fit the cache."""
-    if len(X) > 1_000:
-        space, tables = coarsen(space, tables)
-    step = max(1, _CHUNK_CELLS // max(1, space.n_features))
-    inside = np.empty(len(X), dtype=bool)
-    for start in range(0, len(X), step):
-        states = space.states(X[start : start + step])
-        inside[start : start + step] = tables.contains(states)
-    return inside
 
 
 def coarsen(space: StateSpace, tables: RegionTables) -> tuple[StateSpace, RegionTables]:
     """Merge neighbouring intervals that no table distinguishes."""
     score = tables.score
-    if score is not None and score.trees is not None:
-        return space, tables
     axes, kept = [], []
     for feature, axis in enumerate(space.axes):
         coarse, representative = _coarse_axis(axis, _signature(tables, feature, axis.n_states))
@@ -46,7 +29,8 @@ def coarsen(space: StateSpace, tables: RegionTables) -> tuple[StateSpace, Region
     coarse_score = None
     if score is not None:
         bins = tuple(table[kept[j]] for j, table in enumerate(score.bins))
-        coarse_score = ScoreTables(bins, score.unary, score.pairs, None, score.scale)
+        trees = None if score.trees is None else _coarse_trees(score.trees, kept, space)
+        coarse_score = ScoreTables(bins, score.unary, score.pairs, trees, score.scale)
     coarse_tables = RegionTables(
         allowed=tuple(allowed[kept[j]] for j, allowed in enumerate(tables.allowed)),
         forbidden=tuple(
@@ -74,12 +58,38 @@ def _signature(tables: RegionTables, feature: int, n_states: int) -> npt.NDArray
             columns.append(pair.forbidden.T.astype(np.int64))
     for clause in tables.at_least_one:
         columns += [lit[:, None].astype(np.int64) for j, lit in clause if j == feature]
+    if tables.score is not None and tables.score.trees is not None:
+        # intervals between two ranks in use are on the same side of every split
+        ranks = np.unique(_ranks(tables.score.trees.trees, feature))
+        columns.append(np.searchsorted(ranks, np.arange(n_states), side="left")[:, None])
     return np.concatenate(columns, axis=1).reshape(n_states, -1)
 
 
 def _matters(score: ScoreTables, feature: int) -> bool:
     in_pair = any(feature in (pair.first, pair.second) for pair in score.pairs)
     return in_pair or bool(np.any(score.unary[feature] != score.unary[feature][0]))
+
+
+def _ranks(trees: StateTrees, feature: int) -> IntArray:
+    nodes = (trees.leaf_of_node < 0) & (trees.feature == feature)
+    return trees.rank[nodes].astype(np.int64)
+
+
+def _coarse_trees(cost: TreeCost, kept: list[IntArray], space: StateSpace) -> TreeCost:
+    """The trees over the merged states; ``kept`` has the first old state of each new one."""
+    trees = cost.trees
+    rank, first_special = trees.rank.copy(), trees.first_special.copy()
+    for feature, axis in enumerate(space.axes):
+        if axis.codes is not None:
+            continue
+        nodes = np.flatnonzero((trees.leaf_of_node < 0) & (trees.feature == feature))
+        starts = kept[feature][kept[feature] < axis.n_intervals]
+        # the last new state that begins at or below the old rank; its last old state is the rank
+        rank[nodes] = np.searchsorted(starts, trees.rank[nodes], side="right") - 1
+        first_special[nodes] = len(starts)
+    return TreeCost(
+        replace(trees, rank=rank, first_special=first_special), cost.cost, cost.of_model
+    )
 
 
 def _coarse_axis(axis: Axis, signature: npt.NDArray[Any]) -> tuple[Axis, IntArray]:

@@ -13,25 +13,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.exact import SCORE_SCALE
+from pine_boost.exact import ROW_LIMIT
 from pine_boost.forest import IntArray
 from pine_boost.region.tables import PairTable, ScoreTables
 from pine_boost.states import StateSpace
 
-# 200 nats: e**200 times less likely than its neighbours, above every tau of real data, and small
-# enough that a hundred such features stay within the solver's row limit.
-UNSEEN_MISSING_COST = 200 * SCORE_SCALE
+# e**200 times less likely than its neighbours: above every tau of real data.
+UNSEEN_MISSING_NATS = 200
 
 
 def price_unseen_missing(
     tables: ScoreTables, space: StateSpace, states: npt.NDArray[Any]
 ) -> ScoreTables:
-    """Add UNSEEN_MISSING_COST to the missing state of features that ``states`` never misses."""
+    """Add UNSEEN_MISSING_NATS to the missing state of features that ``states`` never misses.
+
+    In units of the tables: a score in coarser units asks for a smaller number. Where very many
+    features would fill the solver's row, each costs less.
+    """
+    unseen = [
+        feature
+        for feature, axis in enumerate(space.axes)
+        if axis.missing_state >= axis.n_intervals
+        and not np.any(states[:, feature] == axis.missing_state)
+    ]
+    # all prices together leave half of a solver's row to the score itself
+    price = min(UNSEEN_MISSING_NATS * tables.scale, ROW_LIMIT // 2 // max(1, len(unseen)))
     bins, unary, pairs = list(tables.bins), list(tables.unary), list(tables.pairs)
-    for feature, axis in enumerate(space.axes):
-        missing = axis.missing_state
-        if missing < axis.n_intervals or np.any(states[:, feature] == missing):
-            continue
+    for feature in unseen:
+        missing = space.axes[feature].missing_state
         own = int(bins[feature][missing])
         if np.count_nonzero(bins[feature] == own) > 1:
             own = len(unary[feature])
@@ -41,7 +50,7 @@ def price_unseen_missing(
             )
             pairs = [_widened(pair, feature, int(tables.bins[feature][missing])) for pair in pairs]
         priced = unary[feature].copy()
-        priced[own] += UNSEEN_MISSING_COST
+        priced[own] += price
         unary[feature] = priced
     return replace(tables, bins=tuple(bins), unary=tuple(unary), pairs=tuple(pairs))
 

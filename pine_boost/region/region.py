@@ -10,6 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from pine_boost.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.holdout import warn_of_overlap
 from pine_boost.inputs import InputSchema, schema_of, to_matrix
 from pine_boost.region import storage
-from pine_boost.region.coarse import chunked_contains
 from pine_boost.region.conformal import calibrate, indifference_delta, read_level, require_room
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.explanation import Explanation, explain_row
+from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.scores import fit_score
 from pine_boost.region.tables import RegionTables, ScoreTables
 from pine_boost.routing import route
@@ -114,7 +115,10 @@ class Region:
                 "This region was made with alpha=0 and without X_fit, so it has no score; pass "
                 "X_fit and X_cal to fit_region."
             )
-        return self.score_tables.score(self.states(X))
+        matrix = to_matrix(X, self.schema)
+        if len(matrix) >= MANY_ROWS:
+            return self._compiled.score(matrix)
+        return self.score_tables.score(self.space.states(matrix))
 
     def contains(
         self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None
@@ -137,7 +141,10 @@ class Region:
             not fit the model.
         """
         matrix = to_matrix(X, self.schema)
-        inside = chunked_contains(self.space, self.tables, matrix)
+        if len(matrix) >= MANY_ROWS:
+            inside = self._compiled.contains(matrix)
+        else:
+            inside = self.tables.contains(self.space.states(matrix))
         if self.delta is not None:
             inside &= self._distance(matrix, model, margins) >= self.delta
         return inside
@@ -233,6 +240,11 @@ class Region:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint())
+
+    @cached_property
+    def _compiled(self) -> Membership:
+        """Made once: a scorer asks about batch after batch."""
+        return compile_membership(self.space, self.tables, self.score_tables)
 
     def _distance(
         self, matrix: FloatArray, model: Any, margins: npt.ArrayLike | None

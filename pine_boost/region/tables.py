@@ -6,6 +6,7 @@ rows. Nothing is fitted here, and no float takes part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,16 +119,22 @@ class RegionTables:
 
     def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Domain knowledge alone: whether each row is a possible input."""
-        possible = np.ones(len(states), dtype=bool)
+        return self.permits_columns(states.T, len(states))
+
+    def permits_columns(
+        self, columns: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], n_rows: int
+    ) -> npt.NDArray[np.bool_]:
+        """`permits` for one array of states per feature."""
+        possible = np.ones(n_rows, dtype=bool)
         for feature, allowed in enumerate(self.allowed):
             if not allowed.all():
-                possible &= allowed[states[:, feature]]
+                possible &= allowed[columns[feature]]
         for pair in self.forbidden:
-            possible &= ~pair.forbidden[states[:, pair.first], states[:, pair.second]]
+            possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:
-            holds = np.zeros(len(states), dtype=bool)
+            holds = np.zeros(n_rows, dtype=bool)
             for feature, literal in clause:
-                holds |= literal[states[:, feature]]
+                holds |= literal[columns[feature]]
             possible &= holds
         return possible
 
