@@ -7,7 +7,7 @@ and what the writer must know. Refuses what is not a sum of leaves: custom init,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def read_gradient(
         n_per_round=model.estimators_.shape[1],
         free_intercept=True,
     )
-    return forest, SklearnDocument("gradient")
+    return replace(forest, slope=slope), SklearnDocument("gradient")
 
 
 def _gradient_intercept(model: Any, name: str) -> FloatArray:

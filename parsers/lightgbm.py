@@ -191,6 +191,7 @@ def _build_forest(
         n_features=len(names),
         library="lightgbm",
         objective=objective.name,
+        slope=objective.sigmoid / (rounds if document.average_output else 1),
         feature_names=None if is_default else names,
         feature_categories=_feature_categories(document),
     )

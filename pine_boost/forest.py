@@ -149,6 +149,9 @@ class Forest:
     accepts_missing : bool
         False where the native ``predict`` raises on NaN (scikit-learn's GradientBoosting).
     library, objective : str
+    slope : float
+        Native probabilities are those of ``slope * margin`` (sigmoid or softmax); they decide
+        nothing here, only how close a pruned model's are.
     """
 
     tree_offset: IntArray
@@ -178,6 +181,7 @@ class Forest:
     library: str
     objective: str
     slack: float = 0.0
+    slope: float = 1.0
     feature_names: tuple[str, ...] | None = None
     feature_categories: tuple[tuple[Any, ...] | None, ...] = ()
     missing_value: float = float("nan")

@@ -19,6 +19,8 @@ from pine_boost.search.weights import Weights
 
 _SCALE_STEPS = 40
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
+_SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
+_VOTES = "SAMME"  # votes divided by their sum, AdaBoost
 _RATIO_NOISE = 1e-6  # a proposal only: every row is checked again on integers
 
 
@@ -79,6 +81,7 @@ def to_grid(
         scale = _closest_scale(game, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     tree_weight, intercept = tree_weight * scale, scale * intercept
+    intercept = intercept + _common_level(game, tree_weight, intercept, reference)
     value = _weighted_leaves(game, tree_weight)
     left_over = _fold_intercept(game, value, intercept + cut, kept)
     grid = _choose_grid(game, value, left_over)
@@ -104,7 +107,10 @@ def probability_shift(game: Game, pruned: PrunedForest, reference: Reference) ->
     """Mean and largest change of a probability and the Brier distance, on X_fit."""
     leaf_value = spread(game.forest, pruned.value_int)[game.leaf_node] / 2.0**pruned.grid
     margins = leaf_value[reference.leaves].sum(axis=1) + pruned.intercept_int / 2.0**pruned.grid
-    shift = np.abs(_probabilities(game, margins) - _probabilities(game, reference.margins))
+    original = game.forest.leaf_vectors()[game.leaf_node]
+    before = _probabilities(game, reference.margins, _divisor(game, original, game.trees.n_trees))
+    after = _probabilities(game, margins, _divisor(game, leaf_value, len(pruned.kept)))
+    shift = np.abs(after - before)
     mean = np.average(shift.max(axis=1), weights=reference.counts)
     brier = np.average((shift**2).sum(axis=1), weights=reference.counts)
     return ProbabilityShift(float(mean), float(shift.max()), float(brier))
@@ -198,18 +204,17 @@ def _closest_scale(
     if not forest.free_intercept:
         # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
         return float(np.count_nonzero(tree_weight) / tree_weight.sum())
-    value = forest.leaf_vectors()[game.leaf_node] * tree_weight[game.trees.leaf_tree][:, None]
-    if forest.value.shape[1] == 1 and forest.tree_bias.any():
-        bias = (forest.tree_bias * tree_weight)[game.trees.leaf_tree]
-        value[np.arange(len(value)), forest.tree_output[game.trees.leaf_tree]] -= bias
-    margins = value[reference.leaves].sum(axis=1) + intercept
+    margins = _weighted_margins(game, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     target = _probabilities(game, reference.margins)
     spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
     start = np.log(max(spread_original, 1e-12) / max(spread_margins, 1e-12))
 
     def brier(log_scale: float) -> float:
-        moved = _probabilities(game, np.exp(log_scale) * margins + cut) - target
+        scaled = np.exp(log_scale) * margins + cut
+        if forest.objective == _SEPARATE:
+            scaled = scaled + _level(scaled, reference)
+        moved = _probabilities(game, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
 
     low, high = start - 4.0, start + 4.0
@@ -223,11 +228,59 @@ def _closest_scale(
     return float(np.exp((low + high) / 2))
 
 
-def _probabilities(game: Game, margins: FloatArray) -> FloatArray:
-    if not game.forest.free_intercept:
-        total = margins.sum(axis=1, keepdims=True)
-        return np.asarray(margins / np.where(total == 0, 1.0, total))
-    if game.forest.n_outputs == 1:
-        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(margins, -500, 500))))
+def _weighted_margins(
+    game: Game, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> FloatArray:
+    forest = game.forest
+    value = forest.leaf_vectors()[game.leaf_node] * tree_weight[game.trees.leaf_tree][:, None]
+    if forest.value.shape[1] == 1 and forest.tree_bias.any():
+        bias = (forest.tree_bias * tree_weight)[game.trees.leaf_tree]
+        value[np.arange(len(value)), forest.tree_output[game.trees.leaf_tree]] -= bias
+    return np.asarray(value[reference.leaves].sum(axis=1) + intercept)
+
+
+def _common_level(
+    game: Game, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> float:
+    """A constant for all classes alike: it decides nothing, but moves sigmoids of their own."""
+    if game.forest.objective != _SEPARATE or not game.strict.all():
+        return 0.0
+    return _level(_weighted_margins(game, tree_weight, intercept, reference), reference)
+
+
+def _level(margins: FloatArray, reference: Reference) -> float:
+    distance = (reference.margins - margins).mean(axis=1)
+    return float(np.average(distance, weights=reference.counts))
+
+
+def _divisor(game: Game, leaf_value: FloatArray, n_trees: int) -> float:
+    """What the native library divides a sum by: the weights of all votes, or the trees."""
+    if game.forest.objective != _VOTES:
+        return float(n_trees)
+    weight = np.maximum.reduceat(np.abs(leaf_value).max(axis=1), game.trees.leaf_offset[:-1])
+    return float(weight.sum())
+
+
+def _probabilities(game: Game, margins: FloatArray, divisor: float = 1.0) -> FloatArray:
+    """Probabilities as the native library makes them of margins, without its rounding."""
+    forest = game.forest
+    if forest.objective == _VOTES:
+        if forest.n_outputs == 1:
+            return _sigmoid(2 * margins / divisor)
+        others = forest.n_outputs - 1
+        return _softmax((forest.n_outputs * margins / divisor - 1) / others**2)
+    if not forest.free_intercept:
+        offset = forest.decision.thresholds[0] if forest.decision.thresholds else 0.0
+        return np.asarray(margins / divisor + offset)
+    if forest.n_outputs == 1 or forest.objective == _SEPARATE:
+        return _sigmoid(forest.slope * margins)
+    return _softmax(forest.slope * margins)
+
+
+def _sigmoid(margins: FloatArray) -> FloatArray:
+    return np.asarray(1.0 / (1.0 + np.exp(-np.clip(margins, -500, 500))))
+
+
+def _softmax(margins: FloatArray) -> FloatArray:
     shifted = np.exp(margins - margins.max(axis=1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
