@@ -74,7 +74,7 @@ def explore(
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
-            run.ascend(None)
+            run.ascend()
             if not run.is_optimal():
                 # the cuts of an earlier search guide the exact one better than other orders do
                 for order in range(run.effort.n_eliminations if start is None else 0):

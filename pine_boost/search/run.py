@@ -210,11 +210,10 @@ class Run:
         """The smallest model that stands so far, be it proved once or twice."""
         return self.waiting[-1] if self.waiting else self.best
 
-    def ascend(self, support: Support | None = None) -> None:
+    def ascend(self) -> None:
         """A first certified model soon: a small support, and one more column per refutation."""
-        if support is None or np.count_nonzero(support) >= self.smallest.n_kept:
-            weights = self.pruner.eliminate()
-            support = None if weights is None else weights.weights > 0
+        weights = self.pruner.eliminate()
+        support = None if weights is None else weights.weights > 0
         while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
             if self.stands(support) is not False:
                 return
