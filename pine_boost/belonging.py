@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from pine_boost.certificate import Certificate, Status, forest_digest
+from pine_boost.correspondence import Correspondence
 from pine_boost.errors import CertificateMismatch
-from pine_boost.forest import Forest
+from pine_boost.forest import Forest, SplitKind
 from pine_boost.inputs import schema_of
 from pine_boost.region.region import Region
 from pine_boost.region.tables import TreeCost
 from pine_boost.routing import StateTrees, route
+from pine_boost.search.game import Game
 from pine_boost.states import StateSpace, build_space
 
 
@@ -113,4 +115,78 @@ def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
         if not np.array_equal(getattr(stored.trees, name), getattr(trees, name)):
             raise CertificateMismatch(
                 "The region's leaf costs refer to other trees than the original model's."
+            )
+
+
+def require_consistent(
+    game: Game, matched: Correspondence | None, certificate: Certificate
+) -> None:
+    """Recompute the counts, weights and proofs that a certificate states.
+
+    What follows from the models is compared; the lower bound, which only a new search could find,
+    must at least be possible. ``matched`` is None where the original was kept.
+    """
+    kept = np.array(certificate.kept, dtype=np.int64)
+    n_leaves = np.diff(game.trees.leaf_offset)
+    found = {
+        "units_before": game.n_units,
+        "units_kept": len(np.unique(game.unit[kept])),
+        "leaves_after": int(n_leaves[kept].sum()),
+    }
+    for name, value in found.items():
+        stated = getattr(certificate, name)
+        if stated != value:
+            raise CertificateMismatch(
+                f"{name} is {stated} in the certificate; the models say {value}."
+            )
+    is_met = certificate.lower_bound == certificate.units_kept
+    if not 0 <= certificate.lower_bound <= certificate.units_kept or (
+        certificate.optimal and not is_met
+    ):
+        raise CertificateMismatch(
+            f"The certificate's lower bound {certificate.lower_bound} (optimal: "
+            f"{certificate.optimal}) does not fit {certificate.units_kept} kept units."
+        )
+    if len(certificate.weights) != len(kept):
+        raise CertificateMismatch(
+            f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
+        )
+    if matched is not None:
+        _require_weights(game.forest, matched, certificate)
+        _require_proofs(game, certificate)
+    elif any(weight != 1 for weight in certificate.weights) or certificate.proofs:
+        raise CertificateMismatch(
+            "The original was kept, but the certificate names other weights or proofs."
+        )
+
+
+def _require_weights(forest: Forest, matched: Correspondence, certificate: Certificate) -> None:
+    """Differences of leaves must be the weight times the original's, up to two roundings."""
+    pruned = matched.pruned
+    slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
+    for tree, weight in zip(certificate.kept, certificate.weights, strict=True):
+        own = slice(int(forest.tree_offset[tree]), int(forest.tree_offset[tree + 1]))
+        leaves = own.start + np.flatnonzero(forest.kind[own] == SplitKind.LEAF)
+        before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
+        after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
+        if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):
+            raise CertificateMismatch(
+                f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two "
+                "models' leaves."
+            )
+
+
+def _require_proofs(game: Game, certificate: Certificate) -> None:
+    methods: dict[str, set[str]] = {question.name: set() for question in game.questions}
+    for proof in certificate.proofs:
+        if proof.question not in methods or proof.answer != "PROVED":
+            raise CertificateMismatch(
+                f"The certificate records {proof.answer[:40]!r} for {proof.question[:80]!r}, which "
+                "proves none of the questions."
+            )
+        methods[proof.question].add(proof.method)
+    for name, used in methods.items():
+        if len(used) < 2:
+            raise CertificateMismatch(
+                f"The certificate records {len(used)} proofs of {name!r}; a claim needs two."
             )

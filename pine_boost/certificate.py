@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from importlib import metadata
 from typing import Any
@@ -24,7 +24,7 @@ from pine_boost.forest import Forest
 from pine_boost.reading import CERTIFICATE_LIMIT, read_limited
 
 FORMAT = "pine_boost certificate"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 had no digest of its own
 
 
 class Status(Enum):
@@ -80,6 +80,9 @@ class Certificate:
     versions : mapping
     timings : mapping
         Seconds; the only part that differs between two runs on the same inputs.
+    sealed : bool
+        False for a file of format version 1, which carries no digest of its own. Not part of the
+        file and not compared.
     """
 
     status: str
@@ -115,15 +118,22 @@ class Certificate:
     proofs: tuple[QuestionProof, ...]
     versions: Mapping[str, str]
     timings: Mapping[str, float]
+    sealed: bool = field(default=True, compare=False, repr=False)
 
     def to_json(self) -> str:
-        """The certificate as indented JSON text with its format and version."""
+        """The certificate as indented JSON text with its format, version and digest."""
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        del document["sealed"]
+        document["digest"] = _digest(document)
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:
-        """Read what `to_json` wrote; anything else raises CertificateMismatch."""
+        """Read what `to_json` wrote; anything else raises CertificateMismatch.
+
+        The digest is a checksum: it tells of damage and of edits by hand. It is no signature;
+        whoever writes a new digest is caught by `verify` where a field follows from the models.
+        """
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -135,12 +145,21 @@ class Certificate:
         if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
             raise CertificateMismatch("This file is not a pine_boost certificate.")
         version = document.pop("format_version", None)
-        if type(version) is not int or version != FORMAT_VERSION:
+        if type(version) is not int or version not in (1, FORMAT_VERSION):
             raise CertificateMismatch(
                 f"The certificate has format version {repr(version)[:40]}; this pine_boost reads "
-                f"{FORMAT_VERSION}. Use the version of pine_boost that wrote it."
+                f"1 and {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
             )
-        return cls(**_checked(document))
+        if version == 1:
+            return cls(**_checked(document), sealed=False)
+        stated = document.pop("digest", None)
+        checked = _checked(dict(document))
+        if stated != _digest({"format": FORMAT, "format_version": version, **document}):
+            raise CertificateMismatch(
+                "The certificate was changed after it was written: its digest does not fit its "
+                "fields. Take the file that prune_booster wrote."
+            )
+        return cls(**checked)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
@@ -150,14 +169,21 @@ class Certificate:
         )
 
 
+def _digest(document: dict[str, Any]) -> str:
+    """SHA-256 of everything but the timings, which no two runs share."""
+    covered = {name: value for name, value in document.items() if name != "timings"}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
 def _checked(document: dict[str, Any]) -> dict[str, Any]:
     """Types of all fields, as this is untrusted input."""
-    names = {field.name for field in fields(Certificate)}
+    names = {entry.name for entry in fields(Certificate)} - {"sealed"}
     if set(document) != names:
         odd = sorted(set(document) ^ names)
         listed = ", ".join(odd)[:200]
         raise CertificateMismatch(f"The certificate lacks or adds the fields {listed}.")
-    kinds = {field.name: str(field.type) for field in fields(Certificate)}
+    kinds = {entry.name: str(entry.type) for entry in fields(Certificate) if entry.name in names}
     for name, kind in kinds.items():
         if not _fits(document[name], kind):
             raise CertificateMismatch(f"The certificate's field {name!r} is not a {kind}.")

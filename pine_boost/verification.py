@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pine_boost.belonging import require_belonging
-from pine_boost.certificate import Certificate
+from pine_boost.belonging import require_belonging, require_consistent
+from pine_boost.certificate import Certificate, QuestionProof
 from pine_boost.correspondence import correspond, require_decisive
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.forest import FloatArray, Forest, Model, PrunedForest
@@ -31,6 +31,10 @@ from pine_boost.search.undecided import find_undecided
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = Setting("cp-sat-verify", random_seed=104729, linearization_level=1)
 _MAX_BOXES = 20_000_000
+_UNSEALED = (
+    "The certificate is of format version 1, without a digest of its own: lower_bound, "
+    "probability_shift, objective, versions and reason could not be checked."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +115,17 @@ class Verification:
             )
         return "\n".join([*lines, *(f"  {remark}" for remark in self.remarks)])
 
+    def record(self, certificate: Certificate) -> Certificate:
+        """The certificate with these proofs added, if every question was proved by both methods.
+
+        Otherwise the certificate as it is: a budget that ran out says nothing new.
+        """
+        if not (self.agrees and self.proved_twice):
+            return certificate
+        new = [QuestionProof(p.question.name, p.method, p.answer.name) for p in self.proofs]
+        added = tuple(proof for proof in new if proof not in certificate.proofs)
+        return replace(certificate, proofs=certificate.proofs + added)
+
     def __str__(self) -> str:
         return self.summary()
 
@@ -170,25 +185,36 @@ def verify(
         for model in (original, pruned)
     )
     require_belonging(before.forest, after.forest, region, certificate)
-    if certificate.grid < 0:
-        return _identical(certificate, started)
     game = build_game(
         before.forest, region.space, region.tables, unit=certificate.unit, delta=region.delta or 0.0
     )
+    remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
+    if certificate.grid < 0:
+        return _identical(game, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(game, after.forest, matched)
-    remarks = _check_undecided(game, certificate)
+    remarks += _check_undecided(game, certificate)
     proofs = _prove(game, matched.pruned, deadline, int(n_jobs))
-    return _conclude(game, matched.pruned, before, after, proofs, remarks, started)
+    verdict = _conclude(game, matched.pruned, before, after, proofs, remarks, started)
+    if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
+        require_consistent(game, matched, certificate)
+    return verdict
 
 
-def _identical(certificate: Certificate, started: float) -> Verification:
+def _identical(
+    game: Game, certificate: Certificate, remarks: tuple[str, ...], started: float
+) -> Verification:
     if certificate.original_digest != certificate.pruned_digest:
         raise CertificateMismatch(
             "The certificate says that the original was kept, but the two models differ."
         )
-    remark = "Both models are the same; there is nothing to prove."
-    return Verification(True, True, None, (), 1.0, (remark,), time.monotonic() - started)
+    if certificate.kept != tuple(range(certificate.trees_before)) or certificate.grid != -1:
+        raise CertificateMismatch(
+            "The certificate says that the original was kept, but not all of its trees."
+        )
+    require_consistent(game, None, certificate)
+    remarks += ("Both models are the same; there is nothing to prove.",)
+    return Verification(True, True, None, (), 1.0, remarks, time.monotonic() - started)
 
 
 def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:

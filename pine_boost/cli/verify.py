@@ -26,15 +26,21 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--region", metavar="FILE", help="(region.json beside PRUNED)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument(
+        "--record", action="store_true",
+        help="write the new proofs into the certificate when every question was proved twice",
+    )  # fmt: skip
     options.add_reading_options(parser)
     options.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Prove anew and say so."""
+    from pine_boost.certificate import Certificate
     from pine_boost.errors import InvalidInputError
     from pine_boost.report import model_path
     from pine_boost.verification import verify
+    from pine_boost.writing import write_file
 
     pruned = Path(arguments.pruned)
     if pruned.is_dir():
@@ -53,6 +59,9 @@ def main(arguments: argparse.Namespace) -> int:
         n_jobs=arguments.jobs,
         trust_pickle=arguments.trust_pickle,
     )
+    if arguments.record and verdict.proved_twice:
+        stated = Certificate.load(certificate)
+        write_file(certificate, verdict.record(stated).to_json().encode("utf-8"))
     if arguments.json:
         found = verdict.counterexample
         options.print_json({

@@ -1,0 +1,80 @@
+"""Shared test helpers: small fitted models of every kind, and the same pruned.
+
+In comes the name of a kind; out go the live model and its rows, or its PruneResult. Refuses
+nothing: an unknown name is a KeyError of the test.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.prune import prune_booster
+from pine_boost.result import PruneResult
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+datasets = pytest.importorskip("sklearn.datasets")
+
+
+def breast_or_iris(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    loader = datasets.load_breast_cancer if n_classes == 2 else datasets.load_iris
+    X, y = loader(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order][:, :6], y[order]
+
+
+MAKERS: dict[str, tuple[int, Any]] = {
+    "xgboost": (2, lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1)),
+    "xgboost-3": (3, lambda: xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)),
+    "dart": (
+        2,
+        lambda: xgboost.XGBClassifier(
+            n_estimators=8, max_depth=2, booster="dart", rate_drop=0.3, n_jobs=1
+        ),
+    ),
+    "lightgbm": (
+        2, lambda: lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1),
+    ),
+    "lightgbm-3": (
+        3, lambda: lightgbm.LGBMClassifier(n_estimators=5, max_depth=2, n_jobs=1, verbose=-1),
+    ),
+    "lightgbm-rf": (
+        2,
+        lambda: lightgbm.LGBMClassifier(
+            n_estimators=8, max_depth=3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.6,
+            n_jobs=1, verbose=-1,
+        ),
+    ),
+    "gradient": (
+        2, lambda: ensemble.GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0)
+    ),
+    "gradient-3": (
+        3, lambda: ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
+    ),
+    "histogram": (
+        2, lambda: ensemble.HistGradientBoostingClassifier(max_iter=8, max_depth=2, random_state=0)
+    ),
+    "forest": (2, lambda: ensemble.RandomForestClassifier(8, max_depth=3, random_state=0)),
+    "forest-3": (3, lambda: ensemble.RandomForestClassifier(8, max_depth=3, random_state=0)),
+    "extra-trees": (2, lambda: ensemble.ExtraTreesClassifier(8, max_depth=3, random_state=0)),
+    "adaboost": (2, lambda: ensemble.AdaBoostClassifier(n_estimators=10, random_state=0)),
+    "adaboost-3": (3, lambda: ensemble.AdaBoostClassifier(n_estimators=8, random_state=0)),
+}  # fmt: skip
+
+
+def fitted(kind: str) -> tuple[Any, np.ndarray]:
+    n_classes, make = MAKERS[kind]
+    X, y = breast_or_iris(n_classes)
+    n = len(X) // 2
+    return make().fit(X[:n], y[:n]), X
+
+
+def pruned_model(kind: str, **options: Any) -> tuple[Any, PruneResult]:
+    model, X = fitted(kind)
+    n = len(X) // 2
+    options = {"alpha": 0.2, "indifference": 0.05, **options}
+    return model, prune_booster(model, X[:n], X[n:], **options)
