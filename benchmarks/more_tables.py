@@ -135,6 +135,28 @@ def search(folder: Path) -> str:
     return markdown(header, lines) if lines else ""
 
 
+def sweeping(folder: Path) -> str:
+    """The table of python -m benchmarks.sweeping, and the sums over all data sets."""
+    rows = read_rows(folder / "sweep.csv")
+    if not rows:
+        return ""
+    lines = [
+        (
+            row["dataset"], row["slowest_s"], row["singles_s"], row["sweep_s"], row["ratio"],
+            row["kept_single"], row["kept_sweep"],
+        )
+        for row in rows
+    ]  # fmt: skip
+    totals = [float(values(rows, name).sum()) for name in ("slowest_s", "singles_s", "sweep_s")]
+    ratio = number(totals[2] / totals[0], 2)
+    lines.append(("all", *(number(total, 3) for total in totals), ratio, "", ""))
+    header = (
+        "data set", "slowest alpha s", "seven calls s", "sweep s", "sweep / slowest",
+        "rounds kept, single", "rounds kept, sweep",
+    )  # fmt: skip
+    return markdown(header, lines)
+
+
 def _paper_baseline(method: str) -> str:
     return str(PAPER_BASELINES[method]) if method in PAPER_BASELINES else "-"
 

@@ -28,6 +28,7 @@ from benchmarks import (  # noqa: E402
     search,
     selection,
     serving,
+    sweeping,
     tables,
     throughput,
 )
@@ -270,6 +271,18 @@ def test_selection_runs(folder, tmp_path):
     (row,) = runner.read_rows(out)
     assert int(row["n_selection"]) == 48
     assert row["status"] == "CERTIFIED"
+
+
+def test_sweeping_runs_and_keeps_what_single_calls_keep(folder, tmp_path):
+    out = tmp_path / "sweep.csv"
+    assert (
+        sweeping.main(["--datasets", "Toy", "--data", folder, "--jobs", "0", "--out", str(out)])
+        == 0
+    )
+    (row,) = runner.read_rows(out)
+    assert row["kept_single"] == row["kept_sweep"]
+    assert len(row["kept_sweep"].split()) == 7
+    assert "## A sweep over seven alphas" in tables.render(tmp_path)
 
 
 def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
