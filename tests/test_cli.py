@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import os
 import pickle
 import signal
@@ -166,10 +165,6 @@ def test_verify_agrees_and_refuses_what_was_changed(
         pruned / "certificate.json", "--region", pruned / "region.json", "--json",
     )  # fmt: skip
     assert json.loads(out)["agrees"] is True
-    shutil.copytree(pruned, tmp_path / "copy")
-    assert run(capsys, "verify", files / "model.json", tmp_path / "copy", "--record")[0] == 0
-    assert "cp-sat-verify" in (tmp_path / "copy" / "certificate.json").read_text()
-    assert run(capsys, "verify", files / "model.json", tmp_path / "copy")[0] == 0
     code, _, err = run(capsys, "verify", pruned / "model.json", pruned)
     assert code == 1
     assert err.count("\n") == 1

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pine_boost.certificate import Certificate, forest_digest
+from pine_boost.cli import main
 from pine_boost.conclusion import conclude
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
@@ -111,6 +112,22 @@ def test_a_certificate_records_that_it_was_proved_twice(booster: tuple[Any, Prun
     assert found.record(recorded) == recorded
     unsettled = verify(*parts, result.certificate, time_limit=1e-6)
     assert unsettled.record(result.certificate) == result.certificate
+
+
+def test_the_command_line_records_into_the_file(
+    booster: tuple[Any, PruneResult], tmp_path: Path
+) -> None:
+    model, result = booster
+    model.get_booster().save_model(tmp_path / "original.json")
+    folder = result.save(tmp_path / "out")
+    arguments = ["verify", str(tmp_path / "original.json"), str(folder)]
+    before = (folder / "certificate.json").read_bytes()
+    assert main(arguments) == 0
+    assert (folder / "certificate.json").read_bytes() == before
+    assert main([*arguments, "--record"]) == 0
+    recorded = Certificate.load(folder / "certificate.json")
+    assert "cp-sat-verify" in {proof.method for proof in recorded.proofs}
+    assert main(arguments) == 0
 
 
 def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult]) -> None:
