@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import Forest, Model, SplitKind, find_leaves
+from pine_boost.evaluation import find_leaves
+from pine_boost.forest import Forest, Model, SplitKind
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

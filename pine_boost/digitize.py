@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import LIGHTGBM_ZERO, Comparison, FloatArray, IntArray
+from pine_boost.evaluation import LIGHTGBM_ZERO
+from pine_boost.forest import Comparison, FloatArray, IntArray
 from pine_boost.states import Axis, StateSpace
 
 CHUNK_ROWS = 2**16  # columns of one-byte states stay in the cache, and calls are worth their cost

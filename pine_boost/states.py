@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.evaluation import LIGHTGBM_ZERO, cast_value, category_codes
 from pine_boost.forest import (
-    LIGHTGBM_ZERO,
     CategoryRule,
     Comparison,
     FloatArray,
@@ -23,8 +23,6 @@ from pine_boost.forest import (
     IntArray,
     MissingRule,
     SplitKind,
-    cast_value,
-    category_codes,
 )
 
 

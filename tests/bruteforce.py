@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
 
-from pine_boost.forest import FloatArray, Forest, PrunedForest, Tie, find_leaves, spread
+from pine_boost.evaluation import find_leaves
+from pine_boost.forest import FloatArray, Forest, PrunedForest, Tie, spread
 from pine_boost.inputs import schema_of
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.domain import Condition, Domain, compile_domain

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.evaluation import LIGHTGBM_ZERO
 from pine_boost.exact import LIGHTGBM_BINARY_CUT, XGBOOST_LOGISTIC_CUT
 from pine_boost.forest import (
-    LIGHTGBM_ZERO,
     CategoryRule,
     Comparison,
     Decision,

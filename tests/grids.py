@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.evaluation import find_leaves
 from pine_boost.exact import MAX_GRID, PRECISION
 from pine_boost.forest import (
     Comparison,
@@ -17,7 +18,6 @@ from pine_boost.forest import (
     IntArray,
     PrunedForest,
     SplitKind,
-    find_leaves,
     spread,
 )
 

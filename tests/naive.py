@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import PrunedForest, SplitKind, find_leaves, spread
+from pine_boost.evaluation import find_leaves
+from pine_boost.forest import PrunedForest, SplitKind, spread
 from pine_boost.inputs import schema_of
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.domain import compile_domain

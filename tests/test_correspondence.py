@@ -11,8 +11,9 @@ import pytest
 
 from pine_boost.correspondence import correspond, require_decisive
 from pine_boost.errors import CertificateMismatch
+from pine_boost.evaluation import find_leaves
 from pine_boost.exporters import export
-from pine_boost.forest import find_leaves, spread
+from pine_boost.forest import spread
 from pine_boost.parsers import read_model
 from pine_boost.result import PruneResult
 from pine_boost.search.game import build_game

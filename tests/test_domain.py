@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import LIGHTGBM_ZERO, Comparison, Forest, MissingRule, cast_value
+from pine_boost.evaluation import LIGHTGBM_ZERO, cast_value
+from pine_boost.forest import Comparison, Forest, MissingRule
 from pine_boost.inputs import schema_of
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.states import StateSpace, build_space

@@ -12,15 +12,8 @@ from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
 from pine_boost import exact
-from pine_boost.forest import (
-    CategoryRule,
-    Comparison,
-    Decision,
-    Forest,
-    PrunedForest,
-    SplitKind,
-    native_margins,
-)
+from pine_boost.evaluation import native_margins
+from pine_boost.forest import CategoryRule, Comparison, Decision, Forest, PrunedForest, SplitKind
 from pine_boost.search.game import required_int
 from tests.bruteforce import exact_margins
 from tests.forests import MANNERS, Manner, random_forest, random_rows
@@ -211,7 +204,7 @@ def _float_sums(pruned: PrunedForest, X: Any, order: Any) -> Any:
     forest = pruned.forest
     value = np.ldexp(pruned.value_int.astype(np.float64), -pruned.grid)
     leaves = replace(forest, value=value, intercept=np.zeros(forest.n_outputs))
-    from pine_boost.forest import find_leaves
+    from pine_boost.evaluation import find_leaves
 
     found = find_leaves(leaves, X)
     table = leaves.leaf_vectors().astype(forest.arithmetic)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost.digitize import digitizers, read_chunk
-from pine_boost.forest import LIGHTGBM_ZERO, Comparison, Forest
+from pine_boost.evaluation import LIGHTGBM_ZERO
+from pine_boost.forest import Comparison, Forest
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region import membership as membership_module
 from pine_boost.region.membership import MANY_ROWS, compile_membership

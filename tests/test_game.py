@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost import exact
-from pine_boost.forest import Decision, Forest, Tie, native_margins
+from pine_boost.evaluation import native_margins
+from pine_boost.forest import Decision, Forest, Tie
 from pine_boost.inputs import schema_of
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.game import Game, build_game, settled

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import CategoryRule, Comparison, Forest, native_margins
+from pine_boost.evaluation import native_margins
+from pine_boost.forest import CategoryRule, Comparison, Forest
 from pine_boost.inputs import InputSchema, raw_values, schema_of, to_matrix
 from pine_boost.parsers import read_model
 from tests.forests import random_forest

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pine_boost.evaluation import find_leaves, native_margins
 from pine_boost.exporters import export
 from pine_boost.exporters.lightgbm import serialise
-from pine_boost.forest import SplitKind, find_leaves, native_margins
+from pine_boost.forest import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm import read_lightgbm
 from tests.grids import edge_rows, grid_forest, integer_margins

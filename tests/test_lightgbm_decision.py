@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.forest import LIGHTGBM_ZERO, MissingRule, find_leaves, native_margins
+from pine_boost.evaluation import LIGHTGBM_ZERO, find_leaves, native_margins
+from pine_boost.forest import MissingRule
 from pine_boost.parsers._lightgbm_decision import class_gap, one_against_all_guard, read_objective
 from pine_boost.parsers.lightgbm import read_lightgbm
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.errors import PineBoostError
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters import export
 from pine_boost.exporters.lightgbm import serialise
-from pine_boost.forest import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm import read_lightgbm
 from tests.grids import edge_rows, grid_forest, integer_margins

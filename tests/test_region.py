@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, RegionError
-from pine_boost.forest import Forest, native_margins
+from pine_boost.evaluation import native_margins
+from pine_boost.forest import Forest
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pine_boost import exact
-from pine_boost.forest import Forest, Model, SplitKind, Tie, find_leaves, native_margins
+from pine_boost.evaluation import find_leaves, native_margins
+from pine_boost.forest import Forest, Model, SplitKind, Tie
 from pine_boost.parsers.sklearn import read_sklearn
 from tests.grids import edge_rows
 

@@ -10,8 +10,9 @@ import pytest
 
 from pine_boost import exact
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters.sklearn import write_sklearn
-from pine_boost.forest import Model, PrunedForest, SplitKind, native_margins
+from pine_boost.forest import Model, PrunedForest, SplitKind
 from pine_boost.parsers.sklearn import SklearnDocument, read_sklearn
 from tests.grids import edge_rows, grid_forest, integer_margins
 

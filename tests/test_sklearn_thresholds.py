@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pine_boost import exact
-from pine_boost.forest import native_margins
+from pine_boost.evaluation import native_margins
 from pine_boost.parsers.sklearn import read_isolation_forest, read_sklearn
 from tests.grids import edge_rows
 

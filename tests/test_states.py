@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pine_boost.forest import Comparison, Forest, MissingRule, find_leaves
+from pine_boost.evaluation import find_leaves
+from pine_boost.forest import Comparison, Forest, MissingRule
 from pine_boost.routing import route
 from pine_boost.states import build_space
 from tests.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows

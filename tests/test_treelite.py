@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters.sklearn import write_sklearn
 from pine_boost.exporters.treelite import to_treelite
-from pine_boost.forest import Comparison, Model, native_margins
+from pine_boost.forest import Comparison, Model
 from pine_boost.parsers import read_model
 from tests.grids import edge_rows, grid_forest, integer_margins
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.evaluation import find_leaves, native_margins
 from pine_boost.exact import SOFTMAX_GUARD_FLOAT32, summation_band
-from pine_boost.forest import find_leaves, native_margins
 from pine_boost.parsers import read_model
 from tests.grids import edge_rows
 

@@ -17,8 +17,9 @@ from pine_boost.errors import (
     PineBoostError,
     UnsupportedModelError,
 )
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters import export
-from pine_boost.forest import Model, native_margins
+from pine_boost.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.parsers._xgboost_intercept import compute_margin, find_logf
 from tests.grids import grid_forest

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters import export
-from pine_boost.forest import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers._ubjson import read_ubjson, write_ubjson
 from pine_boost.parsers._xgboost_document import XGBoostDocument

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.forest import native_margins
+from pine_boost.evaluation import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost import read_xgboost
 

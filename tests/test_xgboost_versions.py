@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
+from pine_boost.evaluation import native_margins
 from pine_boost.exporters import export
-from pine_boost.forest import native_margins
 from pine_boost.parsers import read_model
 from tests.grids import edge_rows, grid_forest, integer_margins
 

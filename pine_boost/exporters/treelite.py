@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.evaluation import LIGHTGBM_ZERO
 from pine_boost.forest import (
-    LIGHTGBM_ZERO,
     CategoryRule,
     Comparison,
     FloatArray,

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.evaluation import cast_value
 from pine_boost.exact import SCORE_SCALE
-from pine_boost.forest import FloatArray, IntArray, cast_value
+from pine_boost.forest import FloatArray, IntArray
 from pine_boost.region.tables import PairTable, ScoreTables
 from pine_boost.states import Axis, StateSpace
 

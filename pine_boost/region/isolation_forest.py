@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MissingDependencyError
+from pine_boost.evaluation import cast_value
 from pine_boost.exact import SCORE_SCALE
-from pine_boost.forest import Comparison, FloatArray, Forest, IntArray, cast_value
+from pine_boost.forest import Comparison, FloatArray, Forest, IntArray
 from pine_boost.region.leaf_support import ignoring_features
 from pine_boost.region.tables import ScoreTables, TreeCost
 from pine_boost.routing import StateTrees, number_leaves
