@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pine_boost import Certificate, prune_booster
+from pine_boost.certificate import _digest
 from tests.fuzz.driver import Target, main
 from tests.fuzz.mutations import damage_bytes, damage_json
 
@@ -33,7 +35,16 @@ def damage(draw: Any, contents: bytes) -> bytes:
     """Mostly valid JSON with wrong contents."""
     if draw(st.integers(0, 4)) == 0:
         return damage_bytes(draw, contents)
-    return json.dumps(damage_json(draw, json.loads(contents))).encode()
+    document = damage_json(draw, json.loads(contents))
+    how = draw(st.sampled_from(("sealed again", "sealed again", "first format", "as it is")))
+    if how != "as it is":  # the digest must not be all that keeps damage out
+        document.pop("digest", None)
+    if how == "first format":
+        document["format_version"] = 1
+    elif how == "sealed again":
+        with suppress(ValueError):  # NaN and infinities have no digest
+            document["digest"] = _digest(document)
+    return json.dumps(document).encode()
 
 
 def check(contents: bytes) -> None:

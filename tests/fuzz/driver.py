@@ -99,8 +99,11 @@ def main(target: Target) -> None:
         run(target, 200, options.seed + batch, tally)
         batch += 1
     seconds = time.monotonic() - started
+    from tests.fuzz.native_worker import WORKER
+
     print(
         f"{target.name}: {tally.refused + tally.accepted} documents in {seconds:.0f} s "
         f"(seed {options.seed}): {tally.refused} refused with {len(tally.messages)} kinds of "
-        f"message, {tally.accepted} read and right, 0 findings"
+        f"message, {tally.accepted} read and right, {WORKER.loaded} loaded natively in a child, "
+        "0 findings"
     )

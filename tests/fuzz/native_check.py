@@ -1,7 +1,7 @@
 """What an accepted model file must satisfy: written again it is the same, natively too.
 
-In comes a parsed model; nothing comes out. Raises AssertionError where the native library reads or
-adds up something else than the parser says.
+In comes a parsed model; nothing comes out. Raises AssertionError where the native library, in a
+child process, does not survive it, or reads or adds up something else than the parser says.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 
 from pine_boost.certificate import forest_digest
-from pine_boost.forest import Model, native_margins
-from pine_boost.native import load_native, original_bytes
+from pine_boost.evaluation import native_margins
+from pine_boost.forest import Model
+from pine_boost.native import original_bytes
 from pine_boost.parsers import read_model
 from tests.fuzz.driver import remember
+from tests.fuzz.native_worker import WORKER
 
 _MOST_CELLS = 20_000  # a file may claim 16 million features; nobody predicts with those
 
 
 def check_model(model: Model, threshold: Any = None) -> None:
-    """Write, read back, load natively, compare margins on rows of all kinds."""
+    """Write, read back, load natively in a child, compare margins on rows of all kinds."""
     forest = model.forest
     contents = original_bytes(model)
     again = read_model(contents, threshold=threshold)
@@ -30,7 +32,7 @@ def check_model(model: Model, threshold: Any = None) -> None:
     remember(contents)
     X = probe_rows(model)
     ours = native_margins(forest, X).astype(np.float64)
-    theirs = _native_margins(model, X).reshape(ours.shape).astype(np.float64)
+    theirs = WORKER.margins(contents, X).reshape(ours.shape).astype(np.float64)
     finite = np.isfinite(ours) & np.isfinite(theirs)
     with np.errstate(invalid="ignore"):
         close = np.abs(ours - theirs) <= forest.slack
@@ -50,19 +52,6 @@ def probe_rows(model: Model) -> Any:
         if known is not None:
             X[:, feature] = random.integers(0, len(known), 12)
     return np.where(np.isinf(X), 7.0, X)
-
-
-def _native_margins(model: Model, X: Any) -> Any:
-    native = load_native(model)
-    if model.forest.library == "lightgbm":
-        return np.asarray(native.predict(X, raw_score=True, num_threads=1))
-    import xgboost
-
-    data = xgboost.DMatrix(
-        X, feature_names=native.feature_names, feature_types=native.feature_types,
-        enable_categorical=True, nthread=1,
-    )  # fmt: skip
-    return native.predict(data, output_margin=True)
 
 
 def _text(numbers: Any) -> Any:

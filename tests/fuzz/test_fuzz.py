@@ -6,7 +6,10 @@ from importlib import import_module
 
 import pytest
 
+from pine_boost.parsers import read_model
 from tests.fuzz.driver import run
+from tests.fuzz.native_check import probe_rows
+from tests.fuzz.native_worker import WORKER, Worker
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
@@ -17,13 +20,29 @@ TARGETS = (
     "xgboost_json", "xgboost_ubj", "lightgbm_text", "sklearn_trees", "region_json",
     "certificate_json",
 )  # fmt: skip
+NATIVE = TARGETS[:3]
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_documents_are_refused_or_read_right(name):
     target = import_module(f"tests.fuzz.{name}").TARGET
+    loaded = WORKER.loaded
     tally = run(target, 150, first_seed=20_261_116)
     # both must happen, or the target looks at nothing
     assert tally.refused > 30
     assert tally.accepted > 2
     assert len(tally.messages) > 5
+    if name in NATIVE:  # what passed the parser reached the library, and the child lived on
+        assert WORKER.loaded - loaded > 2
+
+
+def test_a_child_that_dies_is_a_finding():
+    worker = Worker()
+    healthy = import_module("tests.fuzz.xgboost_json").TARGET.healthy()[0]
+    model = read_model(healthy)
+    rows = probe_rows(model)
+    assert len(worker.margins(healthy, rows)) == len(rows)
+    worker.child.kill()
+    with pytest.raises(AssertionError, match="ended the child: status -9"):
+        worker.margins(healthy, rows)
+    assert len(worker.margins(healthy, rows)) == len(rows)  # by the next child
