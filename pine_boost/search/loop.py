@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
 from pine_boost.search.game import Game
-from pine_boost.search.run import (
+from pine_boost.search.outcome import (
     Effort,
     Memory,
     OutOfEffort,
     OutOfTime,
-    Run,
     SearchResult,
     Step,
 )
+from pine_boost.search.run import Run
 
 __all__ = ["Effort", "Memory", "Run", "SearchResult", "Step", "explore", "finish", "search"]
 

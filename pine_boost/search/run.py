@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,18 @@ import numpy.typing as npt
 from pine_boost.forest import PrunedForest
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.game import Game, margins_int, pruned_leaves_int
-from pine_boost.search.grid import Reference, build_reference, needed_sides, to_grid
+from pine_boost.search.grid import needed_sides, to_grid
 from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
+from pine_boost.search.outcome import (
+    Effort,
+    FitRows,
+    Memory,
+    OutOfEffort,
+    OutOfTime,
+    SearchResult,
+    Step,
+    distinct_fit_rows,
+)
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool, pruned_sides
 from pine_boost.search.undecided import find_undecided
@@ -32,117 +42,6 @@ _FIT_ROWS_PER_ROUND = 500
 # A model proved once waits for its second opinion, since the next one is often smaller; but not
 # when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
 _PATIENCE = 20.0
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How hard to try, in counts and not in seconds, so that runs repeat exactly.
-
-    Attributes
-    ----------
-    n_walks : int
-        Walks to the boundary before the first proposal, from fit rows and from all over.
-    n_eliminations : int
-        Orders of backward elimination that are tried.
-    exact_rounds, exact_programs : int
-        Rounds and linear programs of the exact search.
-    passed_over : int
-        Sets of columns without weights on the grid that the exact search leaves aside.
-    master_effort, proof_effort : float
-        Deterministic time of CP-SAT per hitting set and per proof.
-    box_limit : int
-        Boxes per proof before the second opinion is asked of CP-SAT instead.
-    """
-
-    n_walks: int = 400
-    n_eliminations: int = 3
-    exact_rounds: int = 400
-    exact_programs: int = 8000
-    passed_over: int = 40
-    master_effort: float = 2.0
-    proof_effort: float = 100.0
-    box_limit: int = 3000
-
-
-@dataclass(frozen=True)
-class Step:
-    """What a callback is told."""
-
-    step: int
-    phase: str
-    trees: int
-    lower_bound: int
-    rows: int
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class FitRows:
-    """The distinct state rows of X_fit, and what the original says on them."""
-
-    states: npt.NDArray[np.int32]
-    reference: Reference
-
-
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """What a finished search leaves to that of a larger region of the same model.
-
-    Rows, cuts and bound stay true there; ``support`` is where to begin.
-    """
-
-    pool: RowPool
-    pruner: Pruner
-    fit_rows: FitRows
-    lower_bound: int = 1
-    support: Support | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class SearchResult:
-    """The best certified model.
-
-    Attributes
-    ----------
-    pruned : PrunedForest or None
-        None: the original itself is the answer.
-    proofs : tuple of Proof
-        Two for every question.
-    n_kept : int
-        Columns (rounds or trees) kept.
-    lower_bound : int
-        No model of this form that keeps all rows found has fewer columns.
-    rounds : int
-        Times the Oracle was asked.
-    stopped : str
-        Why the search ended: ``"optimal"``, ``"effort"``, ``"time"``, ``"memory"`` or
-        ``"interrupted"``.
-    undecided : bool or None
-        Whether the region holds an input that the original itself does not decide for certain;
-        None: not known.
-    points : int32 (n_points, n_features) or None
-        The points that spoke in the search.
-    """
-
-    pruned: PrunedForest | None
-    proofs: tuple[Proof, ...]
-    n_kept: int
-    lower_bound: int
-    rounds: int
-    rows: int
-    stopped: str
-    undecided: bool | None = None
-    seconds: float = 0.0
-    reference: Reference | None = field(default=None, repr=False)
-    points: npt.NDArray[np.int32] | None = field(default=None, repr=False)
-
-
-class OutOfTime(Exception):
-    """Raised inside the search only; the best certified model is kept."""
-
-
-class OutOfEffort(Exception):
-    """A proof took more than its deterministic share; raised inside the search only."""
 
 
 class Run:
@@ -172,7 +71,7 @@ class Run:
         self.pruner.before_program = self.check_time
         self.oracle = Oracle(game, n_jobs)
         self.oracle.neighbourhood.before_feature = self.check_time
-        fit_rows = _fit_rows(game, fit_states) if memory is None else memory.fit_rows
+        fit_rows = distinct_fit_rows(game, fit_states) if memory is None else memory.fit_rows
         self.fit_states, self.reference = fit_rows.states, fit_rows.reference
         self.best = SearchResult(
             None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
@@ -469,12 +368,3 @@ class Run:
         )
         if self.callback is not None:
             self.callback(step)
-
-
-def _fit_rows(game: Game, states: npt.NDArray[Any]) -> FitRows:
-    """Distinct state rows and the original's margins; only features with states are compared."""
-    used = np.flatnonzero(game.space.n_states > 1)
-    compact = states[:, used].astype(np.min_scalar_type(int(game.space.n_states.max())))
-    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
-    distinct = states[first].astype(np.int32)
-    return FitRows(distinct, build_reference(game, game.trees.leaves(distinct), counts))
