@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind, _goes_left
+from pine_boost.evaluation import _goes_left
+from pine_boost.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind
 from pine_boost.inputs import schema_of
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.domain import compile_domain
