@@ -132,7 +132,9 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
     tree = fields.as_section(item, where)
     optional = ("leaf_weights",)
     names = (*_INTEGER_FIELDS, *_FLOAT_FIELDS, *_CATEGORY_FIELDS, "id", "tree_param")
-    fields.check_names(tree, where, names, optional)
+    # trees with vector leaves lack some fields in 3.0: they are refused by name before
+    if "tree_param" not in tree:
+        fields.check_names(tree, where, names, optional)
     param = fields.as_section(tree["tree_param"], f"{where}, tree_param")
     fields.check_names(
         param, f"{where}, tree_param",
@@ -143,6 +145,7 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
             "Trees with vector leaves are not supported; retrain with "
             "multi_strategy='one_output_per_tree'."
         )
+    fields.check_names(tree, where, names, optional)
     if "leaf_weights" in tree:
         raise fault(where, "has leaf_weights although its leaves are scalars")
     if fields.as_integer(tree["id"], f"{where}, id", 0, fields.MAX_INTEGER) != index:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -82,3 +84,13 @@ def test_regressor_with_a_threshold():
     assert model.kind == "xgboost.XGBRegressor"
     native = regressor.predict(rows)
     np.testing.assert_array_equal(native_margins(model.forest, rows)[:, 0], native)
+
+
+def test_vector_leaves_of_3_0_are_refused_by_name():
+    """There the trees have neither loss_changes nor sum_hessian."""
+    document = json.loads(train(**BOOSTERS["logistic"]).save_raw("json"))
+    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
+        tree["tree_param"]["size_leaf_vector"] = "3"
+        del tree["loss_changes"], tree["sum_hessian"]
+    with pytest.raises(UnsupportedModelError, match="vector leaves"):
+        read_model(json.dumps(document).encode())

@@ -162,7 +162,9 @@ def _bands(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
         triple = _against(*found, base.n_trees, signs, number)
         if inside is not None:
             other = _against(*inside, base.n_trees, signs, number)
-            triple = replace(triple, twin=(other.case, other.pruned))
+            # a float32 step may be wider than the band: then the other side is decided
+            if not broken_rows(other.case, other.pruned).any():
+                triple = replace(triple, twin=(other.case, other.pruned))
             inside = None
         if broken_rows(triple.case, triple.pruned).any():
             yield triple
