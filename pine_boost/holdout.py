@@ -32,7 +32,10 @@ def warn_of_overlap(
     count_seen = np.bincount(label[: len(seen)], minlength=int(label.max()) + 1)
     own = float(np.mean(count_seen[label[: len(seen)]] > 1))
     shared = float(np.mean(count_seen[label[len(seen) :]] > 0))
-    if shared > own + 0.1 + 2 / np.sqrt(len(held_out)):
+    excess = shared - own
+    # four standard deviations of a count of chance repetitions: 17 rows where none else repeat
+    by_count = 4 * np.sqrt((shared + own) / min(len(seen), len(held_out)))
+    if excess > min(0.1 + 2 / np.sqrt(len(held_out)), by_count):
         warnings.warn(
             f"{shared:.0%} of the rows of {name} also occur in {seen_name} ({own:.0%} would be "
             "expected): calibrating or selecting on rows that the model or the score has seen "

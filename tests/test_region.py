@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.errors import InvalidInputError, RegionError
+from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
 from pine_boost.evaluation import native_margins
 from pine_boost.forest import Forest
 from pine_boost.region import Condition, Domain, Region, fit_region
@@ -188,6 +188,17 @@ def test_calibration_on_the_fitted_rows_warns() -> None:
         fit_region(forest, X, X[:300], alpha=0.1)
     with pytest.warns(UserWarning, match="held out"):
         fit_region(forest, X[:600], X[400:800], alpha=0.1)
+
+
+@pytest.mark.parametrize(("n_cal", "n_shared"), [(100, 20), (400, 20), (400, 200)])
+def test_a_small_leak_into_the_calibration_rows_warns(n_cal: int, n_shared: int) -> None:
+    """Rows of measured numbers do not repeat by chance; twenty that do were seen before."""
+    forest, X = _problem()
+    X[:, 0] += np.linspace(0, 1e-6, len(X))  # no two rows are equal
+    X[np.isnan(X[:, 0]), 0] = 1.0 + np.arange(np.isnan(X[:, 0]).sum())
+    cal = np.concatenate([X[:n_shared], X[500 : 500 + n_cal - n_shared]])
+    with pytest.warns(HoldoutWarning, match=f"{n_shared / n_cal:.0%} of the rows of X_cal"):
+        fit_region(forest, X[:500], cal, alpha=0.1)
 
 
 def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
