@@ -16,6 +16,8 @@ from pine_boost.forest import Comparison, Forest, IntArray, PrunedForest, SplitK
 from pine_boost.inputs import schema_of
 from pine_boost.region.chow_liu import fit_chow_liu
 from pine_boost.region.domain import compile_domain
+from pine_boost.region.leaf_support import fit_leaf_support
+from pine_boost.routing import route
 from pine_boost.search.game import Game, build_game
 from pine_boost.states import StateSpace, build_space
 from tests.forests import SKLEARN, Manner, random_forest, random_rows
@@ -170,14 +172,17 @@ def on_grid(forest: Forest, dropped: int | None = None, grid: int = GRID) -> Pru
     return PrunedForest(forest, np.flatnonzero(weights), value_int, grid, intercept, weights)
 
 
-def case_of(forest: Forest, rng: np.random.Generator, scored: bool = False) -> Case:
-    """The whole space, or a Chow-Liu region that holds most of it."""
+def case_of(forest: Forest, rng: np.random.Generator, score_name: str | None = None) -> Case:
+    """The whole space, or a region whose score permits all of it for now."""
     space = build_space(forest)
     tables = compile_domain(None, space, schema_of(forest))
     rows = every_row(space)
-    if scored:
+    if score_name is not None:
         X = random_rows(rng, forest, 50)
-        score = fit_chow_liu(space.states(X), space, X, n_bins=3)
+        if score_name == "chow-liu":
+            score = fit_chow_liu(space.states(X), space, X, n_bins=3)
+        else:
+            score = fit_leaf_support(space.states(X), route(forest, space), space)
         tables = replace(tables, score=score, tau=int(total_score(score, rows).max()))
     game = build_game(forest, space, tables, unit="tree")
     return Case(game, rows, walk(forest, space, rows), in_region(tables, rows))

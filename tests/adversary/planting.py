@@ -61,12 +61,15 @@ def plant(kind: str, manner: Manner, seed: int) -> Iterator[Triple]:
     rng = np.random.default_rng([seed, KINDS.index(kind), _number(manner)])
     makers = {CORNER: _corners, BAND: _bands, TIE: _ties}
     maker = makers.get(kind)
-    yield from maker(manner, rng) if maker else _needles(kind, manner, rng, bool(seed % 2))
+    score_name = "chow-liu" if seed % 2 else None
+    yield from maker(manner, rng) if maker else _needles(kind, manner, rng, score_name)
 
 
-def _needles(kind: str, manner: Manner, rng: np.random.Generator, scored: bool) -> Iterator[Triple]:
+def _needles(
+    kind: str, manner: Manner, rng: np.random.Generator, score_name: str | None
+) -> Iterator[Triple]:
     """The pruned model lacks one needle, and is wrong where only that needle decides."""
-    model, case, trees = _needled(kind, manner, rng, scored)
+    model, case, trees = _needled(kind, manner, rng, score_name)
     whole = (case, on_grid(model.forest))
     for tree in trees:
         pruned = on_grid(model.forest, dropped=tree)
@@ -77,7 +80,8 @@ def _needles(kind: str, manner: Manner, rng: np.random.Generator, scored: bool) 
 
 def _corners(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
     """tau lies at the cheapest input that is wrong: one unit less and nothing is wrong."""
-    model, case, trees = _needled(str(rng.choice(PATHS[:2])), manner, rng, True)
+    score_name = str(rng.choice(["chow-liu", "leaf-support"]))
+    model, case, trees = _needled(str(rng.choice(PATHS[:2])), manner, rng, score_name)
     score = case.game.region.score
     assert score is not None
     for number, tree in enumerate(trees):
@@ -90,7 +94,7 @@ def _corners(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
 
 
 def _needled(
-    kind: str, manner: Manner, rng: np.random.Generator, scored: bool
+    kind: str, manner: Manner, rng: np.random.Generator, score_name: str | None
 ) -> tuple[Model, Case, list[int]]:
     """A model with needles, each of which decides against the rest at some input."""
     base = base_forest(rng, manner)
@@ -108,7 +112,7 @@ def _needled(
         if len(at) and margins[rng.choice(at)] > 0:
             value[leaf] = -size
     model = native_model(replace(forest, value=value), manner, _category(manner))
-    return model, case_of(model.forest, rng, scored), trees
+    return model, case_of(model.forest, rng, score_name), trees
 
 
 def needle_leaf(forest: Forest, tree: int) -> int:
