@@ -57,9 +57,13 @@ def model_kinds() -> dict[str, Callable[[Any, Any], Any]]:
 
         few: dict[str, Any] = {"n_estimators": 12, "num_leaves": 4, "n_jobs": 1, "verbose": -1}
         kinds["LGBMClassifier"] = lambda X, y: lightgbm.LGBMClassifier(**few).fit(X, y)
+        # without the wrapper, which does not work with every scikit-learn
         kinds["LightGBM .txt file"] = lambda X, y: (
-            lightgbm.LGBMClassifier(**few).fit(X, y).booster_.model_to_string().encode()
-        )
+            lightgbm.train(
+                {"num_leaves": 4, "num_threads": 1, "verbose": -1, **_lightgbm_objective(y)},
+                lightgbm.Dataset(X, y), num_boost_round=12,
+            ).model_to_string().encode()
+        )  # fmt: skip
     except ImportError:
         pass
     try:
@@ -79,6 +83,13 @@ def model_kinds() -> dict[str, Callable[[Any, Any], Any]]:
     except ImportError:
         pass
     return kinds
+
+
+def _lightgbm_objective(y: Any) -> dict[str, Any]:
+    n_classes = len(np.unique(y))
+    if n_classes == 2:
+        return {"objective": "binary"}
+    return {"objective": "multiclass", "num_class": n_classes}
 
 
 def live(fit: Callable[[Any, Any], Any], n_classes: int) -> dict[str, Any]:
