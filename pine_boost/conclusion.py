@@ -24,6 +24,7 @@ from pine_boost.exporters import export
 from pine_boost.forest import Model
 from pine_boost.native import original_bytes, predict_classes
 from pine_boost.parsers import read_model
+from pine_boost.referee import Referee
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.game import Game, settled
@@ -184,9 +185,11 @@ def _reason(found: SearchResult, proved: bool) -> str:
 def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
     """Compare the two native models on rows of X_fit and on the hardest points of the search.
 
-    A difference would be a bug in the proof, the exporter or the library; nothing is returned then.
+    On the points margins are compared with the integers of the proof too. A difference would be
+    a bug in the proof, the exporter or the library; nothing is returned then.
     """
-    if result.search.pruned is None:
+    pruned = result.search.pruned
+    if pruned is None:
         return
     states = result.region.states(X_fit)[:_REPLAYED_ROWS]
     table = take_rows(X_fit, np.arange(len(states)))
@@ -196,8 +199,10 @@ def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
     usable = ~np.isinf(matrix).any(axis=1)
     matrix, points = matrix[usable], points[usable]
     if len(points):
-        schema = result.region.schema
-        _compare(result, as_table(matrix, schema), settled(game, points), "a point of the search")
+        table = as_table(matrix, result.region.schema)
+        _compare(result, table, settled(game, points), "a point of the search")
+        referee = Referee(result.original, result.region, game)
+        referee.check(pruned, result.pruned, table, game.trees.leaves(points))
 
 
 def _compare(result: PruneResult, table: Any, certain: npt.NDArray[np.bool_], what: str) -> None:

@@ -60,6 +60,22 @@ class Referee:
         needed = needed_sides(game, pruned.grid)
         _compare(game, candidate, table, after[usable], needed, pruned.grid, None)
 
+    def check(
+        self, pruned: PrunedForest, model: Model, table: Any, leaves: npt.NDArray[Any]
+    ) -> None:
+        """Raise unless margins and classes of both native models are those of the integers.
+
+        ``model`` is the exported ``pruned``, ``leaves`` are those of the rows of ``table``.
+        """
+        game = self.game
+        before, after = _margins(game, pruned, leaves)
+        try:
+            model = replace(model, native=load_native(model))
+            _compare(game, self.original, table, before, game.least, game.scale, self.band)
+        except ImportError:  # no native library here: reading and proving need none
+            return
+        _compare(game, model, table, after, needed_sides(game, pruned.grid), pruned.grid, None)
+
     @cached_property
     def original(self) -> Model:
         """The original, loaded once, at the first counterexample."""
@@ -82,14 +98,19 @@ def _integers(
     game: Game, pruned: PrunedForest, states: npt.NDArray[Any]
 ) -> tuple[IntArray, IntArray]:
     """Integer margins of both models; raises where the candidate does not lose after all."""
-    leaves = game.trees.leaves(states)
-    before = game.original_margins_int(leaves)
-    after = margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int
+    before, after = _margins(game, pruned, game.trees.leaves(states))
     short = pruned_sides(game, after) < needed_sides(game, pruned.grid)
     lost = (game.decided(before) & short).any(axis=1) & game.region.contains(states)
     if not lost.all():
         _object(f"point {states[int(np.argmin(lost))].tolist()} is no counterexample")
     return before, after
+
+
+def _margins(
+    game: Game, pruned: PrunedForest, leaves: npt.NDArray[Any]
+) -> tuple[IntArray, IntArray]:
+    after = margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int
+    return game.original_margins_int(leaves), after
 
 
 def _load(parsed: Model, pruned: PrunedForest) -> Model:
@@ -160,6 +181,6 @@ def original_band(game: Game) -> float:
 
 def _object(what: str) -> None:
     raise PineBoostError(
-        f"Internal error: {what} (a counterexample of the search was replayed). Nothing was "
-        "certified; please report this."
+        f"Internal error: {what} (points of the search were replayed). Nothing was certified; "
+        "please report this."
     )
