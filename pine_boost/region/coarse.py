@@ -72,7 +72,7 @@ def _matters(score: ScoreTables, feature: int) -> bool:
 
 def _ranks(trees: StateTrees, feature: int) -> IntArray:
     nodes = (trees.leaf_of_node < 0) & (trees.feature == feature)
-    return trees.rank[nodes].astype(np.int64)
+    return np.asarray(trees.rank[nodes], dtype=np.int64)
 
 
 def _coarse_trees(cost: TreeCost, kept: list[IntArray], space: StateSpace) -> TreeCost:
