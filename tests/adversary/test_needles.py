@@ -39,8 +39,6 @@ FAST = {kind: 110 for kind in PATHS} | {CORNER: 55, BAND: 55, TIE: 55}  # 2530 t
 SLOW_FACTOR = 4
 Methods = tuple[Setting | None, ...]  # a setting of CP-SAT, or None for boxes
 EVERY: Methods = (FIRST, SECOND, THIRD, None)
-# fast: two methods for each triple in turn, so that each method sees more than a thousand
-PAIRS: tuple[Methods, ...] = ((FIRST, None), (SECOND, THIRD), (FIRST, SECOND), (THIRD, None))
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +94,8 @@ def _attack(
         for triple in plant(kind, manner, seed):
             if n_refuted == n_triples:
                 return n_refuted, n_twins
-            methods = EVERY if thorough else PAIRS[n_refuted % len(PAIRS)]
+            # fast: one method for each triple in turn, so that each sees more than 600
+            methods = EVERY if thorough else EVERY[n_refuted % 4 :][:1]
             if oracle is None or oracle.game is not triple.case.game:
                 oracle = Oracle(triple.case.game)
             _require_native_difference(triple, _refute(triple, oracle, methods))
