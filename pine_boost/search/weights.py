@@ -27,6 +27,9 @@ _POSITIVE_GAIN = 1e-9  # a dual gain (p A)_m below this is noise of the LP
 _ROWS_PER_PASS = 10
 _MAX_PASSES = 200
 _ACTIVE_PER_COLUMN = 16
+# Bounds and rows change between programs, which leaves the last basis dual feasible; presolve
+# would throw it away (both: four searches 8.8 s -> 7.1 s).
+_WARM = "use_dual_simplex: true use_preprocessing: false"
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +187,7 @@ class WeightProgram:
 
     def _build(self) -> None:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._solver.SetSolverSpecificParametersAsString(_WARM)
         bound = _free_bound(self.n_columns)
         self._columns = [self._solver.NumVar(0.0, 1.0, "") for _ in range(self.n_columns)]
         self._free = [self._solver.NumVar(-bound, bound, "") for _ in range(self.n_free)]
