@@ -18,11 +18,11 @@ from pine_boost.conclusion import conclude, replay
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.forest import Model
 from pine_boost.inputs import schema_of, to_matrix
-from pine_boost.parsers import read_model
 from pine_boost.referee import Referee
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
+from pine_boost.sandbox import read_rehearsed
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Step, search
 from pine_boost.search.solving import finishing
@@ -115,7 +115,7 @@ def prune_booster(
     """
     check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
     started = time.monotonic()
-    parsed = read_model(model, threshold=threshold)
+    parsed = read_rehearsed(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
     region = fit_region(
         parsed.forest, X_fit, X_cal, alpha=alpha, score=score, n_bins=n_bins,

@@ -90,6 +90,15 @@ def rehearse(model: Model, *, time_limit: float = TIME_LIMIT) -> None:
         return
 
 
+def read_rehearsed(model: Any, *, threshold: Any = None) -> Model:
+    """Read a model that will be loaded natively here; a file only after a child survived it."""
+    from pine_boost.parsers import read_model
+
+    parsed: Model = read_model(model, threshold=threshold)
+    rehearse(parsed)
+    return parsed
+
+
 _CHILD = "import sys; sys.path[:] = {path!r}; from pine_boost.sandbox import answer; answer()"
 
 

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from pine_boost.conclusion import conclude, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.forest import Model
-from pine_boost.parsers import read_model
 from pine_boost.prune import check_options, split_tables
 from pine_boost.referee import Referee
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
+from pine_boost.sandbox import read_rehearsed
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Memory, Run, SearchResult, Step, explore, finish
 from pine_boost.search.solving import finishing
@@ -201,7 +201,7 @@ random_state
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     for alpha in grid:
         check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
-    parsed = read_model(model, threshold=threshold)
+    parsed = read_rehearsed(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
     largest = fit_region(
         parsed.forest, X_fit, X_cal, alpha=max(grid), score=score, n_bins=n_bins,

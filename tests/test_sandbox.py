@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pine_boost import prune_booster, sweep
 from pine_boost.errors import (
     InvalidInputError,
     MissingDependencyError,
@@ -86,6 +87,14 @@ def test_a_child_that_dies_is_one_error(monkeypatch):
     monkeypatch.setattr("pine_boost.sandbox._CHILD", "import os, signal; os.kill(os.getpid(), 11)")
     with pytest.raises(UnsupportedModelError, match="ended by signal 11"):
         predict_in_child(read_model(_lightgbm_file()), _rows())
+
+
+@pytest.mark.parametrize("call", [prune_booster, sweep])
+def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, call):
+    monkeypatch.setattr("pine_boost.sandbox._CHILD", "import os, signal; os.kill(os.getpid(), 11)")
+    monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
+    with pytest.raises(UnsupportedModelError, match="it was not loaded here"):
+        call(_lightgbm_file(), _rows(), _rows())
 
 
 def test_a_table_that_does_not_fit_is_refused_before_any_child():

@@ -99,12 +99,10 @@ def thresholds(arguments: argparse.Namespace) -> Any:
 def read_given_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """What to hand to the library, and the parsed model."""
     from pine_boost.parsers import read_model
-    from pine_boost.sandbox import rehearse
 
     parsed = read_model(
         arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle
     )
-    rehearse(parsed)  # a file may come from anybody: first a child process loads it natively
     return (arguments.model if parsed.native is None else parsed.native), parsed
 
 
