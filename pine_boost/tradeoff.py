@@ -157,8 +157,9 @@ def sweep(
 ) -> SweepResult:
     """Prune one model for many alphas, each answer with its own certificate.
 
-    Rows and cuts found for a large alpha go on to the smaller ones, so that the whole grid costs
-    little more than its slowest member. Each result is what `prune_booster` promises for its
+    Rows and cuts found for a large alpha go on to the smaller ones, and a model proved for a small
+    alpha serves larger ones that need as many trees: the grid costs less than its members one by
+    one, most where one alpha is hard. Each result is what `prune_booster` promises for its
     alpha; choosing one of them by looking at data is what `select_alpha` is for.
 
     Parameters
