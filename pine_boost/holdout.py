@@ -6,12 +6,15 @@ other. No model remembers its training rows, so silence is no proof that rows we
 
 from __future__ import annotations
 
+import logging
 import warnings
 
 import numpy as np
 
 from pine_boost.errors import HoldoutWarning
 from pine_boost.forest import FloatArray
+
+_LOGGER = logging.getLogger("pine_boost")
 
 
 def warn_of_overlap(
@@ -24,6 +27,7 @@ def warn_of_overlap(
     """Warn when held-out rows repeat seen rows more often than the seen rows repeat one another.
 
     For exchangeable rows both shares have the same expectation, however coarse the features are.
+    Any repetition is logged.
     """
     both = np.ascontiguousarray(np.vstack([seen, held_out]) + 0.0)
     both[np.isnan(both)] = np.nan  # one bit pattern
@@ -32,6 +36,8 @@ def warn_of_overlap(
     count_seen = np.bincount(label[: len(seen)], minlength=int(label.max()) + 1)
     own = float(np.mean(count_seen[label[: len(seen)]] > 1))
     shared = float(np.mean(count_seen[label[len(seen) :]] > 0))
+    if shared > 0:
+        _LOGGER.info("%.1f %% of the rows of %s also occur in %s", 100 * shared, name, seen_name)
     excess = shared - own
     # four standard deviations of a count of chance repetitions: 17 rows where none else repeat
     by_count = 4 * np.sqrt((shared + own) / min(len(seen), len(held_out)))

@@ -201,6 +201,15 @@ def test_a_small_leak_into_the_calibration_rows_warns(n_cal: int, n_shared: int)
         fit_region(forest, X[:500], cal, alpha=0.1)
 
 
+def test_a_few_shared_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    forest, X = _problem()
+    X[:, 0] = np.arange(len(X))  # no two rows are equal
+    cal = np.concatenate([X[:3], X[500:597]])
+    with caplog.at_level("INFO", logger="pine_boost"):
+        fit_region(forest, X[:500], cal, alpha=0.1)
+    assert "3.0 % of the rows of X_cal also occur in X_fit" in caplog.text
+
+
 def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
     forest, _ = _problem()
     rng = np.random.default_rng(0)
