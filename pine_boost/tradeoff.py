@@ -31,6 +31,8 @@ from pine_boost.search.loop import Effort, Memory, Run, SearchResult, Step, expl
 from pine_boost.search.solving import finishing
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+# Second opinions of CP-SAT in another configuration: boxes take two to seven times as long.
+_EFFORT = Effort(box_limit=0)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
@@ -159,7 +161,8 @@ def sweep(
 
     Rows and cuts found for a large alpha go on to the smaller ones, and a model proved for a small
     alpha serves larger ones that need as many trees: the grid costs less than its members one by
-    one, most where one alpha is hard. Each result is what `prune_booster` promises for its
+    one, most where one alpha is hard. Each result is what `prune_booster` promises for its alpha,
+    proved by CP-SAT in two configurations; `verify` adds the proof by boxes. Each holds for its
     alpha; choosing one of them by looking at data is what `select_alpha` is for.
 
     Parameters
@@ -255,7 +258,7 @@ def _explore_all(
         region = largest.with_alpha(alpha)
         game = replace(game, region=region.tables)
         run = explore(
-            game, fit_states, objective=objective, n_jobs=n_jobs, seed=seed, effort=Effort(),
+            game, fit_states, objective=objective, n_jobs=n_jobs, seed=seed, effort=_EFFORT,
             time_limit=_share(time_limit, started, len(grid) - len(runs)),
             callback=_told(callback, alpha), memory=memory,
             referee=Referee(parsed, region, game),

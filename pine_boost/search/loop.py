@@ -67,10 +67,9 @@ def explore(
     )
     with _stopping(run):
         start = None if memory is None else memory.support
+        run.warm_start()
         if start is not None:
             run.stands(start)
-        if not run.is_settled():
-            run.warm_start()
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():

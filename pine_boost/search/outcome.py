@@ -37,7 +37,7 @@ class Effort:
     master_effort, proof_effort : float
         Deterministic time of CP-SAT per hitting set and per proof.
     box_limit : int
-        Boxes per proof before the second opinion is asked of CP-SAT instead.
+        Boxes per proof before the second opinion is asked of CP-SAT instead; 0: at once.
     """
 
     n_walks: int = 400

@@ -87,8 +87,9 @@ class Run:
 
     def warm_start(self) -> None:
         """Rows before the oracle: distinct fit rows, and walks to the boundary from them."""
-        distance = np.abs(self.reference.margins).min(axis=1)
-        self.pool.add(self.fit_states[np.argsort(distance, kind="stable")[:_MOST_FIT_ROWS]])
+        if len(self.pool) == 0:  # a memory has them already
+            distance = np.abs(self.reference.margins).min(axis=1)
+            self.pool.add(self.fit_states[np.argsort(distance, kind="stable")[:_MOST_FIT_ROWS]])
         self.tell("walks")
         inside = self.fit_states[self.game.region.contains(self.fit_states)]
         random = np.random.default_rng(self.seed)
@@ -207,10 +208,11 @@ class Run:
             prove_boxes(
                 self.game, pruned, q, max_boxes=self.effort.box_limit, deadline=self.deadline
             )
-            for q in self.game.questions
+            for q in (self.game.questions if self.effort.box_limit else ())
         ]
         proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
-        open_questions = [p.question for p in boxes if p.answer is Answer.UNKNOWN]
+        answered = {proof.question for proof in boxes if proof.answer is not Answer.UNKNOWN}
+        open_questions = [q for q in self.game.questions if q not in answered]
         second = self.oracle.prove(pruned, open_questions, SECOND, *limits)
         if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
             return None
