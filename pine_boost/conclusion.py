@@ -6,7 +6,7 @@ model that its library reads or predicts otherwise than the proof says is never 
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from pine_boost.certificate import (
 )
 from pine_boost.errors import PineBoostError, UnsupportedModelError
 from pine_boost.exporters import export
-from pine_boost.forest import Model
+from pine_boost.forest import IntArray, Model
 from pine_boost.native import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.referee import Referee
@@ -182,7 +182,23 @@ def _reason(found: SearchResult, proved: bool) -> str:
     return "No smaller model that keeps every decision was found; the original is returned."
 
 
-def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
+@dataclass(frozen=True, eq=False)
+class NativeRows:
+    """Rows and what the native original says on them; ``classes`` is None without its library."""
+
+    table: Any
+    certain: npt.NDArray[np.bool_]
+    classes: IntArray | None
+
+
+def native_rows(parsed: Model, region: Region, game: Game, X_fit: Any) -> NativeRows:
+    """The rows of X_fit for `replay`; one for all regions of a sweep."""
+    states = region.states(X_fit)[:_REPLAYED_ROWS]
+    table = take_rows(X_fit, np.arange(len(states)))
+    return NativeRows(table, settled(game, states), _classes(parsed, table))
+
+
+def replay(result: PruneResult, game: Game, rows: NativeRows) -> None:
     """Compare the two native models on rows of X_fit and on the hardest points of the search.
 
     On the points margins are compared with the integers of the proof too. A difference would be
@@ -191,27 +207,31 @@ def replay(result: PruneResult, game: Game, X_fit: Any) -> None:
     pruned = result.search.pruned
     if pruned is None:
         return
-    states = result.region.states(X_fit)[:_REPLAYED_ROWS]
-    table = take_rows(X_fit, np.arange(len(states)))
-    _compare(result, table, settled(game, states), "a row of X_fit")
+    _compare(result, rows, "a row of X_fit")
     points = result.points[:_REPLAYED_ROWS]
     matrix = game.space.representative(points)
     usable = ~np.isinf(matrix).any(axis=1)
     matrix, points = matrix[usable], points[usable]
     if len(points):
         table = as_table(matrix, result.region.schema)
-        _compare(result, table, settled(game, points), "a point of the search")
+        before = _classes(result.original, table)
+        _compare(result, NativeRows(table, settled(game, points), before), "a point of the search")
         referee = Referee(result.original, result.region, game)
         referee.check(pruned, result.pruned, table, game.trees.leaves(points))
 
 
-def _compare(result: PruneResult, table: Any, certain: npt.NDArray[np.bool_], what: str) -> None:
+def _classes(model: Model, table: Any) -> IntArray | None:
     try:
-        before = predict_classes(result.original, table)
-        after = predict_classes(result.pruned, table)
+        return predict_classes(model, table)
     except ImportError:  # no native library here: reading and proving need none
+        return None
+
+
+def _compare(result: PruneResult, rows: NativeRows, what: str) -> None:
+    after = None if rows.classes is None else _classes(result.pruned, rows.table)
+    if after is None:
         return
-    wrong = (before != after) & certain
+    wrong = (rows.classes != after) & rows.certain
     if wrong.any():
         raise PineBoostError(
             f"Internal error: the native models differ on {what} (number {int(np.argmax(wrong))}) "

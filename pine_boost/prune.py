@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.conclusion import conclude, replay
+from pine_boost.conclusion import conclude, native_rows, replay
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.forest import Model
 from pine_boost.inputs import schema_of, to_matrix
@@ -132,7 +132,8 @@ def prune_booster(
     )  # fmt: skip
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, game, found, objective=objective, unit=unit)
-        replay(result, game, X_fit)
+        if result.search.pruned is not None:
+            replay(result, game, native_rows(parsed, region, game, X_fit))
     return result
 
 

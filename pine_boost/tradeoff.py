@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.conclusion import conclude, replay
+from pine_boost.conclusion import NativeRows, conclude, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.forest import Model
 from pine_boost.prune import check_options, split_tables
@@ -221,6 +221,7 @@ random_state
     deadline = None if time_limit is None else started + time_limit
     results: list[PruneResult] = []
     larger: SearchResult | None = None
+    rows: NativeRows | None = None
     for region, run in reversed(runs):
         larger, before = finish(run, deadline=deadline, larger=larger), larger
         same = results[-1] if before is not None and larger.pruned is before.pruned else None
@@ -228,8 +229,9 @@ random_state
             result = conclude(
                 parsed, region, run.game, larger, objective=objective, unit=unit, same=same
             )
-            if same is None:
-                replay(result, run.game, X_fit)
+            if same is None and result.search.pruned is not None:
+                rows = rows or native_rows(parsed, region, run.game, X_fit)
+                replay(result, run.game, rows)
         results.append(result)
     return SweepResult(tuple(results), time.monotonic() - started)
 
