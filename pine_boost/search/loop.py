@@ -25,6 +25,7 @@ from pine_boost.search.outcome import (
     Step,
 )
 from pine_boost.search.run import Run
+from pine_boost.search.weights import UnsolvedProgramError
 
 __all__ = ["Effort", "Memory", "Run", "SearchResult", "Step", "explore", "finish", "search"]
 
@@ -118,7 +119,7 @@ def _stopping(run: Run) -> Iterator[None]:
         yield
     except OutOfTime:
         run.stopped = "time" if run.stopped == "effort" else run.stopped
-    except OutOfEffort:
+    except (OutOfEffort, UnsolvedProgramError):
         pass
     except KeyboardInterrupt:
         run.stopped = "interrupted"

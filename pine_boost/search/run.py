@@ -69,6 +69,7 @@ class Run:
         self.pruner = Pruner(self.pool) if memory is None else memory.pruner
         self.pool.move_to(game)
         self.pruner.before_program = self.check_time
+        self.pool.program.deadline = self.deadline
         self.oracle = Oracle(game, n_jobs)
         self.oracle.neighbourhood.before_feature = self.check_time
         fit_rows = distinct_fit_rows(game, fit_states) if memory is None else memory.fit_rows

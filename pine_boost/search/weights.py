@@ -8,6 +8,8 @@ so a cut stays valid for the whole run. Floats propose here; integers decide lat
 from __future__ import annotations
 
 import logging
+import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,9 @@ _ACTIVE_PER_COLUMN = 16
 # Bounds and rows change between programs, which leaves the last basis dual feasible; presolve
 # would throw it away (both: four searches 8.8 s -> 7.1 s).
 _WARM = "use_dual_simplex: true use_preprocessing: false"
+# HiGHS has been seen not to end (JM1 40x3); what it has not solved by then it never does.
+_HIGHS_ITERATIONS = 20_000
+_HIGHS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +53,10 @@ class Cut:
     columns: IntArray
 
 
+class UnsolvedProgramError(ArithmeticError):
+    """Neither GLOP nor HiGHS ends with a program; raised inside the search only."""
+
+
 class WeightProgram:
     """The lazily grown linear program ``max t : A w + B f >= t, sum w <= 1, w >= 0``.
 
@@ -63,6 +72,7 @@ class WeightProgram:
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
+        self.deadline = math.inf  # in terms of time.monotonic; a run sets it
         self._active: list[int] = []
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self._build()
@@ -112,7 +122,10 @@ class WeightProgram:
 
     def widest(self, support: npt.NDArray[np.bool_]) -> Weights | None:
         """Weights with the widest absolute margin on every row: what survives rounding best."""
-        result = self._whole_program(support, self.strict.astype(np.float64) * self.magnified)
+        try:
+            result = self._whole_program(support, self.strict.astype(np.float64) * self.magnified)
+        except UnsolvedProgramError:
+            return None
         value = float(-result.fun)
         if value <= 0:
             return None
@@ -150,15 +163,17 @@ class WeightProgram:
         rows = np.hstack([-self.rows[:, kept], -self.free_rows, width[:, None]])
         budget = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
         bound = _free_bound(self.n_columns)
+        seconds = min(_HIGHS_SECONDS, max(0.1, self.deadline - time.monotonic()))
         result = linprog(
             np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
             A_ub=np.vstack([rows, budget]),
             b_ub=np.concatenate([np.zeros(len(rows)), [1.0]]),
             bounds=[(0, 1)] * n_kept + [(-bound, bound)] * self.n_free + [(0, 1)],
             method="highs",
+            options={"maxiter": _HIGHS_ITERATIONS, "time_limit": seconds},
         )
         if not result.success:
-            raise ArithmeticError(f"Neither GLOP nor HiGHS solved the weights: {result.message}")
+            raise UnsolvedProgramError(f"HiGHS did not solve the weights: {result.message}")
         return result
 
     def _forget(self, slack: FloatArray) -> None:
