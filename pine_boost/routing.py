@@ -237,12 +237,17 @@ def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
         tree = int(np.searchsorted(trees.root, node, side="right")) - 1
         feature = trees.feature[node]
         left = trees.goes_left(int(node), int(n_states[feature]))
-        start = trees.leaf_offset[tree]
+        # only the words of the node's own leaves change: few, far down in a large tree
+        start = int(trees.leaf_offset[tree])
+        word = (int(first[node]) - start) // 64
+        stop_word = -(-(int(last[node]) - start) // 64)
+        begin = start + 64 * word
         left_bits, right_bits = (
-            _bits(int(first[child] - start), int(last[child] - start), n_words)
+            _bits(int(first[child]) - begin, int(last[child]) - begin, stop_word - word)
             for child in (trees.left[node], trees.right[node])
         )
-        rows = mask[state_offset[feature] : state_offset[feature + 1], tree]
+        states = slice(state_offset[feature], state_offset[feature + 1])
+        rows = mask[states, tree, word:stop_word]
         rows &= np.where(left[:, None], ~right_bits, ~left_bits)
     for tree, n_leaves in enumerate(np.diff(trees.leaf_offset)):
         mask[:, tree] &= _bits(0, int(n_leaves), n_words)

@@ -120,3 +120,14 @@ def test_many_rows_few_active() -> None:
         result = program.solve(np.ones(12, dtype=bool))
         assert isinstance(result, Weights)
         assert (rows[keep] @ result.weights).min() >= result.value - 1e-8
+
+
+def test_a_program_that_highs_does_not_end_with_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
+    program = _program(rows, free, strict)
+    support = np.ones(12, dtype=bool)
+    assert program.widest(support) is not None
+    monkeypatch.setattr("pine_boost.search.weights._HIGHS_ITERATIONS", 1)
+    assert program.widest(support) is None
