@@ -145,10 +145,11 @@ def variants(cells: Rows, column: str, names: dict[str, str]) -> str:
                     (
                         alpha, names[text], number(mean(here, "pruning_rate")),
                         number(mean(here, "fidelity"), 2), number(mean(here, "coverage")),
-                        number(mean(here, "time_s"), 2), len(here),
+                        number(mean(here, "time_s"), 2),
+                        f"{sum(r['status'] == 'CERTIFIED' for r in here)}/{len(here)}",
                     )
                 )  # fmt: skip
-    header = ("alpha", "", "trees removed %", "fidelity %", "coverage %", "mean s", "cells")
+    header = ("alpha", "", "trees removed %", "fidelity %", "coverage %", "mean s", "certified")
     return markdown(header, lines)
 
 
@@ -210,7 +211,6 @@ def cell_sections(cells: Rows) -> list[tuple[str, str]]:
     ]  # fmt: skip
     bins = where(base, objective="l0")
     bin_names = {"chow-liu": "B=4", "chow-liu-b8": "B=8", "chow-liu-b16": "B=16"}
-    score_names = {"chow-liu": "CL", "leaf-support": "LS", "isolation-forest": "IF"}
     rates = ", ".join(f"{a}: {r}" for a, r in REQUIRED_MEAN.items())
     sections = [
         (f"Mean over data sets and seeds (required %: {rates})", summary(main) if main else ""),
@@ -227,8 +227,10 @@ def cell_sections(cells: Rows) -> list[tuple[str, str]]:
     )
     has_bins = where(bins, score="chow-liu-b8") and where(bins, score="chow-liu-b16")
     sections.append(("Bins", variants(bins, "score", bin_names) if has_bins else ""))
-    has_scores = where(bins, score="leaf-support") and where(bins, score="isolation-forest")
-    sections.append(("Scores", variants(bins, "score", score_names) if has_scores else ""))
+    for score, short in (("leaf-support", "LS"), ("isolation-forest", "IF")):
+        names = {"chow-liu": "CL", score: short}
+        table = variants(bins, "score", names) if where(bins, score=score) else ""
+        sections.append((f"Scores: Chow-Liu and {score.replace('-', ' ')}", table))
     deep = where(scaling, trees=30)
     many = where(scaling, depth=3)
     is_grid = len(texts(deep, "depth")) > 1
