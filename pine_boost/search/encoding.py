@@ -274,9 +274,10 @@ def _add_score(
         bin_literals[feature] = {int(b): features[feature].in_set(bins == b) for b in present}
         model.add_exactly_one(bin_literals[feature].values())
         terms += [(x, int(score.unary[feature][b])) for b, x in bin_literals[feature].items()]
+    cheapest = cheapest_pairs(region)
     for index, pair in enumerate(score.pairs):
-        cheapest = cheapest_pairs(region, index)
-        terms += _add_pair(model, bin_literals, pair, cheapest, tau)
+        least = None if cheapest is None else cheapest[index]
+        terms += _add_pair(model, bin_literals, pair, least, tau)
     if score.trees is not None:
         own = leaves
         if not score.trees.of_model:

@@ -68,9 +68,11 @@ def explore(
     )
     with _stopping(run):
         start = None if memory is None else memory.support
-        run.warm_start()
+        run.add_fit_rows()
         if start is not None:
             run.stands(start)
+        else:
+            run.walk()
         if objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():

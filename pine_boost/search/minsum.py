@@ -117,20 +117,23 @@ def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
     return whole
 
 
-def cheapest_pairs(region: RegionTables, index: int) -> IntArray | None:
-    """Least score with the two features of pair ``index`` in each pair of bins."""
+def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
+    """Per pair table the least score with its two features in each pair of bins."""
     whole = cheapest_bins(region)
     if whole is None or region.score is None:
         return None
     rooted = _root(region.score)
     assert rooted is not None
-    pair = region.score.pairs[index]
     below, message, _ = _upward(region.score, rooted, _allowed_costs(region))
-    if pair.second in rooted.parent and rooted.parent[pair.second][0] == pair.first:
-        above = whole[pair.first] - message[pair.second]
-        return np.asarray(above[:, None] + pair.cost + below[pair.second][None])
-    above = whole[pair.second] - message[pair.first]
-    return np.asarray(below[pair.first][:, None] + pair.cost + above[None])
+    cheapest = []
+    for pair in region.score.pairs:
+        if pair.second in rooted.parent and rooted.parent[pair.second][0] == pair.first:
+            above = whole[pair.first] - message[pair.second]
+            cheapest.append(above[:, None] + pair.cost + below[pair.second][None])
+        else:
+            above = whole[pair.second] - message[pair.first]
+            cheapest.append(below[pair.first][:, None] + pair.cost + above[None])
+    return cheapest
 
 
 def cheapest_leaves(

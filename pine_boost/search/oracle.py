@@ -100,16 +100,15 @@ class Oracle:
         for tree in range(pool.leaves.shape[1]):
             margins += leaf_int[pool.leaves[:, tree]]
         sides = pruned_sides(self.game, margins + pruned.intercept_int)
-        found = []
+        starts = []
         for question in self.game.questions:
             own = np.flatnonzero(pool.decided[:, question.index] & pool.inside)
-            narrow = own[np.argsort(sides[own, question.index], kind="stable")[:_CLIMB_STARTS]]
-            shift = pruned.intercept_int
-            offset = side_of(question, shift, self.game.forest.n_outputs)
-            least = int(needed[question.index]) - offset
-            starts = pool.states[narrow]
-            found.append(climb(self.neighbourhood, starts, question, leaf_int, least))
-        return np.concatenate(found)
+            order = np.argsort(sides[own, question.index], kind="stable")
+            starts.append(own[order[:_CLIMB_STARTS]])
+        asked = np.repeat([q.index for q in self.game.questions], [len(own) for own in starts])
+        shift = pruned_sides(self.game, pruned.intercept_int[None])[0]
+        points = pool.states[np.concatenate(starts)]
+        return climb(self.neighbourhood, points, asked, leaf_int, needed - shift)
 
     def prove(
         self,

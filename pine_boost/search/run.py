@@ -79,6 +79,7 @@ class Run:
         )
         self.waiting: list[SearchResult] = []  # smaller than the best, proved once
         self.points = self.pool.states
+        self.has_walked = False
         self.seconds = 0.0
         self.stopped = "effort"
         self.undecided: bool | None = None
@@ -86,20 +87,26 @@ class Run:
         self.rounds = 0
         self.steps = 0
 
-    def warm_start(self) -> None:
-        """Rows before the oracle: distinct fit rows, and walks to the boundary from them."""
+    def add_fit_rows(self) -> None:
+        """Rows before the oracle: distinct fit rows, those near the boundary first."""
         if len(self.pool) == 0:  # a memory has them already
             distance = np.abs(self.reference.margins).min(axis=1)
             self.pool.add(self.fit_states[np.argsort(distance, kind="stable")[:_MOST_FIT_ROWS]])
+
+    def walk(self) -> None:
+        """Rows from walks to the boundary that begin at fit rows and all over the region; once."""
+        if self.has_walked:
+            return
+        self.has_walked = True
         self.tell("walks")
         inside = self.fit_states[self.game.region.contains(self.fit_states)]
         random = np.random.default_rng(self.seed)
         if len(inside):
             starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
-            self.walk_from(starts)
-            starts = inside[random.integers(0, len(inside), self.effort.n_walks)]
+            others = inside[random.integers(0, len(inside), self.effort.n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
-            self.walk_from(wander(self.game, starts, self.seed, n_moves))
+            others = wander(self.game, others, self.seed, n_moves)
+            self.walk_from(np.concatenate([starts, others]))
         self.tell("rows")
 
     def walk_from(self, starts: npt.NDArray[Any]) -> int:
@@ -160,6 +167,7 @@ class Run:
             climbed = self.oracle.climb(pruned, self.pool)
             if self.pool.add(climbed):
                 self.replay(pruned, climbed)
+                self.walk()
                 continue
             proofs = self.prove(pruned)
             if proofs is not None:
@@ -228,6 +236,7 @@ class Run:
             around = self.oracle.climb(pruned, self.pool)
             self.replay(pruned, np.concatenate([np.stack(against), around]))
             self.pool.add(around)
+            self.walk()
             self.walk_from(np.stack(against))
             return True
         answers = {proof.answer for proof in proofs}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import IntArray
-from pine_boost.search.game import Game, Question
+from pine_boost.search.game import Game
 from pine_boost.search.neighbours import Neighbourhood
 
 _LARGE = 2**62
@@ -75,54 +75,66 @@ def wander(game: Game, starts: npt.NDArray[Any], seed: int, n_moves: int) -> npt
 def climb(
     neighbourhood: Neighbourhood,
     starts: npt.NDArray[Any],
-    question: Question,
+    asked: IntArray,
     pruned_int: IntArray,
-    needed: int,
+    needed: IntArray,
     max_steps: int = 20,
     enough: int = 60,
 ) -> npt.NDArray[np.int32]:
-    """Lower the pruned side step by step while the original stays; rows where it is lost."""
+    """Lower the pruned side step by step while the original stays; rows where it is lost.
+
+    ``asked`` is the question (its index) of each start, ``needed`` per question the least side
+    that keeps it; a question with ``enough`` rows found is not followed further.
+    """
     game = neighbourhood.game
     found: list[npt.NDArray[np.int32]] = []
-    n_found = 0
+    n_found = np.zeros(len(game.questions), dtype=np.int64)
     for start in range(0, len(starts), neighbourhood.batch):
         rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+        own = asked[start : start + neighbourhood.batch]
         lowest = np.full(len(rows), _LARGE, dtype=np.int64)
         for _ in range(max_steps):
             steps = _Best(rows, lowest)
             for near in neighbourhood.of(rows, pruned_int):
                 assert near.pruned is not None
-                usable = near.inside & decides(game, near.original, question)
-                side = np.where(usable, _side(game, near.pruned, question), _LARGE)
-                lost = _Best(rows, np.full(len(rows), _LARGE, dtype=np.int64))
-                lost.offer(near.feature, side)
-                violated = lost.moved()[lost.cost < needed]
-                if len(violated):
+                usable = near.inside & _decides(game, near.original, own)
+                side = np.where(usable, _sides(game, near.pruned, own), _LARGE)
+                state, cost = steps.offer(near.feature, side)
+                lost = np.flatnonzero(cost < needed[own])
+                if len(lost):
+                    violated = rows[lost]
+                    violated[:, near.feature] = state[lost]
                     found.append(violated)
-                    n_found += len(violated)
-                steps.offer(near.feature, side)
-            lower = steps.cost < lowest
-            if n_found >= enough or not lower.any():
+                    n_found += np.bincount(own[lost], minlength=len(n_found))
+            lower = (steps.cost < lowest) & (n_found[own] < enough)
+            if not lower.any():
                 break
-            rows, lowest = steps.moved()[lower], steps.cost[lower]
-        if n_found >= enough:
-            break
+            rows, lowest, own = steps.moved()[lower], steps.cost[lower], own[lower]
     if not found:
         return np.zeros((0, game.space.n_features), dtype=np.int32)
     return np.unique(np.concatenate(found), axis=0)
 
 
-def decides(game: Game, original: IntArray, question: Question) -> npt.NDArray[np.bool_]:
-    """Whether the original certainly answers ``question``, over leading axes of any shape."""
+def _sides(game: Game, margins: IntArray, asked: IntArray) -> IntArray:
+    """Margins (n_rows, n_states, n_outputs) as each row's question sees them."""
     if game.forest.n_outputs == 1:
-        sides = question.sign * original[..., 0]
-        return np.asarray(sides >= game.least[question.index])
-    holds = np.ones(original.shape[:-1], dtype=bool)
-    for other in game.questions:
-        if other.plus == question.plus:
-            gap = original[..., other.plus] - original[..., other.minus]
-            holds &= gap >= game.least[other.index]
-    return holds
+        sign = np.array([question.sign for question in game.questions])
+        return np.asarray(sign[asked, None] * margins[..., 0])
+    pair = np.array([[question.plus, question.minus] for question in game.questions])
+    own, rival = np.moveaxis(np.take_along_axis(margins, pair[asked, None], axis=-1), -1, 0)
+    return np.asarray(own - rival)
+
+
+def _decides(game: Game, original: IntArray, asked: IntArray) -> npt.NDArray[np.bool_]:
+    """Whether the original certainly answers each row's question, shape (n_rows, n_states)."""
+    if game.forest.n_outputs == 1:
+        return np.asarray(_sides(game, original, asked) >= game.least[asked, None])
+    least = np.full((game.forest.n_outputs, game.forest.n_outputs), -_LARGE)
+    for question in game.questions:
+        least[question.plus, question.minus] = game.least[question.index]
+    plus = np.array([question.plus for question in game.questions])[asked]
+    own = np.take_along_axis(original, plus[:, None, None], axis=-1)
+    return np.asarray((own - original >= least[plus, None]).all(axis=-1))
 
 
 class _Best:
@@ -134,13 +146,15 @@ class _Best:
         self.feature: IntArray = np.full(len(rows), -1, dtype=np.int64)
         self.state: IntArray = np.zeros(len(rows), dtype=np.int64)
 
-    def offer(self, feature: int, cost: IntArray) -> None:
+    def offer(self, feature: int, cost: IntArray) -> tuple[IntArray, IntArray]:
+        """Take the changes of a feature into account; its cheapest state per row, and the cost."""
         best = np.argmin(cost, axis=1)
-        value = np.take_along_axis(cost, best[:, None], axis=1)[:, 0]
+        value = cost[np.arange(len(cost)), best]
         better = value < self.cost
         self.cost[better] = value[better]
         self.feature[better] = feature
         self.state[better] = best[better]
+        return best, value
 
     def moved(self) -> npt.NDArray[np.int32]:
         rows = self.rows.copy()
@@ -151,12 +165,6 @@ class _Best:
 
 def _margins(game: Game, rows: npt.NDArray[Any]) -> IntArray:
     return game.original_margins_int(game.trees.leaves(rows))
-
-
-def _side(game: Game, margins: IntArray, question: Question) -> IntArray:
-    if game.forest.n_outputs == 1:
-        return np.asarray(question.sign * margins[..., 0])
-    return np.asarray(margins[..., question.plus] - margins[..., question.minus])
 
 
 def _distance(game: Game, margins: IntArray) -> IntArray:

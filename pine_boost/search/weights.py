@@ -98,12 +98,18 @@ class WeightProgram:
 
     def solve(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
         """Best weights on the columns in ``support``, or a cut that excludes it."""
-        for column, variable in enumerate(self._columns):
-            variable.SetUb(1.0 if support[column] else 0.0)
+        self._permit(support)
         self.n_solved += 1
+        is_fresh = False
         for _ in range(_MAX_PASSES):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-                return self._solve_once_more(support)
+                if is_fresh:
+                    return self._solve_once_more(support)
+                # GLOP can end ABNORMAL from an old basis; without one it seldom does
+                self._rebuild(np.array(self._active, dtype=np.int64))
+                self._permit(support)
+                is_fresh = True
+                continue
             value = float(self._value.solution_value())
             weights = np.array([variable.solution_value() for variable in self._columns])
             free = np.array([variable.solution_value() for variable in self._free])
@@ -143,8 +149,8 @@ class WeightProgram:
         return Cut(needed)
 
     def _solve_once_more(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
-        """GLOP can end ABNORMAL on these: the whole program by HiGHS, and a fresh GLOP after."""
-        _LOGGER.debug("linear program rebuilt after an abnormal end of GLOP")
+        """GLOP does not end with this one: the whole program by HiGHS, and a fresh GLOP after."""
+        _LOGGER.debug("linear program left to HiGHS after an abnormal end of GLOP")
         self._build()
         result = self._whole_program(support, self.strict.astype(np.float64))
         value = float(-result.fun)
@@ -182,9 +188,15 @@ class WeightProgram:
         if len(self._active) <= most:
             return
         active = np.array(self._active, dtype=np.int64)
-        closest = active[np.argsort(slack[active], kind="stable")[: most // 2]]
+        self._rebuild(active[np.argsort(slack[active], kind="stable")[: most // 2]])
+
+    def _rebuild(self, active: IntArray) -> None:
         self._build()
-        self._activate(closest)
+        self._activate(active)
+
+    def _permit(self, support: npt.NDArray[np.bool_]) -> None:
+        for column, variable in enumerate(self._columns):
+            variable.SetUb(1.0 if support[column] else 0.0)
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
