@@ -24,8 +24,9 @@ from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.sandbox import read_rehearsed
 from pine_boost.search.game import build_game
-from pine_boost.search.loop import Effort, Step, search
+from pine_boost.search.loop import Effort, Step
 from pine_boost.search.solving import finishing
+from pine_boost.search.stages import search_inwards
 from pine_boost.tables import take_rows
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -125,7 +126,7 @@ def prune_booster(
         parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
     )
     remaining = None if time_limit is None else time_limit - (time.monotonic() - started)
-    found = search(
+    found = search_inwards(
         game, region.states(X_fit), objective=objective, time_limit=remaining, n_jobs=n_jobs,
         seed=random_state, effort=Effort(), callback=callback,
         referee=Referee(parsed, region, game),

@@ -43,6 +43,10 @@ class Referee:
     def __init__(self, parsed: Model, region: Region, game: Game) -> None:
         self.parsed, self.region, self.game = parsed, region, game
 
+    def of(self, game: Game) -> Referee:
+        """The referee of another region of the same model."""
+        return Referee(self.parsed, self.region, game)
+
     def __call__(self, pruned: PrunedForest, states: npt.NDArray[Any]) -> None:
         """Raise unless each point speaks against the candidate, on integers and natively."""
         game = self.game

@@ -1,9 +1,7 @@
 """The whole trade-off: one model pruned for many alphas.
 
 In come a model, two tables and a grid of alphas; out goes a SweepResult with a certified answer
-per alpha. The regions grow from the largest alpha to 0, so rows and cuts found for one hold for
-all that follow. Proofs hold the other way round: where a larger region needs no more trees, its
-model serves the smaller ones too.
+per alpha. `sweep_order` says in which order they are searched and what one leaves to the next.
 """
 
 from __future__ import annotations
@@ -12,27 +10,21 @@ import html
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-import numpy.typing as npt
 
 from pine_boost.conclusion import NativeRows, conclude, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
-from pine_boost.forest import Model
 from pine_boost.prune import check_options, split_tables
-from pine_boost.referee import Referee
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region, fit_region
 from pine_boost.result import PruneResult
 from pine_boost.sandbox import read_rehearsed
-from pine_boost.search.game import build_game
-from pine_boost.search.loop import Effort, Memory, Run, SearchResult, Step, explore, finish
+from pine_boost.search.loop import SearchResult, Step
 from pine_boost.search.solving import finishing
+from pine_boost.sweep_order import SweepPlan, search_alphas
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
-# Second opinions of CP-SAT in another configuration: boxes take two to seven times as long.
-_EFFORT = Effort(box_limit=0)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
@@ -213,63 +205,26 @@ random_state
     )  # fmt: skip
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
-    runs = _explore_all(
+    plan = SweepPlan(
         parsed, largest, largest.states(X_fit), grid, objective=objective, unit=unit,
         time_limit=time_limit, n_jobs=n_jobs, seed=random_state, callback=callback,
         started=started,
     )  # fmt: skip
-    deadline = None if time_limit is None else started + time_limit
     results: list[PruneResult] = []
-    larger: SearchResult | None = None
+    before: SearchResult | None = None
     rows: NativeRows | None = None
-    for region, run in reversed(runs):
-        larger, before = finish(run, deadline=deadline, larger=larger), larger
-        same = results[-1] if before is not None and larger.pruned is before.pruned else None
+    for region, game, found in search_alphas(plan):
+        same = results[-1] if before is not None and found.pruned is before.pruned else None
+        before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
             result = conclude(
-                parsed, region, run.game, larger, objective=objective, unit=unit, same=same
+                parsed, region, game, found, objective=objective, unit=unit, same=same
             )
             if same is None and result.search.pruned is not None:
-                rows = rows or native_rows(parsed, region, run.game, X_fit)
-                replay(result, run.game, rows)
+                rows = rows or native_rows(parsed, region, game, X_fit)
+                replay(result, game, rows)
         results.append(result)
     return SweepResult(tuple(results), time.monotonic() - started)
-
-
-def _explore_all(
-    parsed: Model,
-    largest: Region,
-    fit_states: npt.NDArray[Any],
-    grid: tuple[float, ...],
-    *,
-    objective: str,
-    unit: str,
-    time_limit: float | None,
-    n_jobs: int,
-    seed: int,
-    callback: Callable[[float, Step], None] | None,
-    started: float,
-) -> list[tuple[Region, Run]]:
-    """Search for every alpha, from the smallest region to the largest; Ctrl-C ends it early."""
-    runs: list[tuple[Region, Run]] = []
-    memory: Memory | None = None
-    game = build_game(
-        parsed.forest, largest.space, largest.tables, unit=unit, delta=largest.delta or 0.0
-    )
-    for alpha in sorted(grid, reverse=True):
-        region = largest.with_alpha(alpha)
-        game = replace(game, region=region.tables)
-        run = explore(
-            game, fit_states, objective=objective, n_jobs=n_jobs, seed=seed, effort=_EFFORT,
-            time_limit=_share(time_limit, started, len(grid) - len(runs)),
-            callback=_told(callback, alpha), memory=memory,
-            referee=Referee(parsed, region, game),
-        )  # fmt: skip
-        runs.append((region, run))
-        if run.stopped == "interrupted":
-            break
-        memory = run.memory()
-    return runs
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
@@ -292,21 +247,6 @@ def _has_room(region: Region, alpha: float) -> bool:
         except (InvalidInputError, RegionError):
             return False
     return True
-
-
-def _share(time_limit: float | None, started: float, n_left: int) -> float | None:
-    """Seconds for the next alpha; some are left for the second opinions."""
-    if time_limit is None:
-        return None
-    return max((0.9 * time_limit - (time.monotonic() - started)) / n_left, 1e-3)
-
-
-def _told(
-    callback: Callable[[float, Step], None] | None, alpha: float
-) -> Callable[[Step], None] | None:
-    if callback is None:
-        return None
-    return lambda step: callback(alpha, step)
 
 
 def _words(value: Any) -> str:

@@ -24,6 +24,7 @@ from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.search.box_jobs import prove_in_boxes
 from pine_boost.search.boxes import counterexamples
+from pine_boost.search.enclosures import enclosures
 from pine_boost.search.game import Game, build_game, margins_int, pruned_leaves_int
 from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
 from pine_boost.search.undecided import find_undecided
@@ -31,6 +32,7 @@ from pine_boost.search.undecided import find_undecided
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = Setting("cp-sat-verify", random_seed=104729, linearization_level=1)
 _MAX_BOXES = 20_000_000
+_STAGE_SECONDS = 20.0  # for an attempt on a larger region
 _UNSEALED = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
     "probability_shift, objective, versions and reason could not be checked."
@@ -242,6 +244,17 @@ def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
 
 
 def _prove(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> list[Proof]:
+    """On larger regions first, where they are easier; what holds there holds on this one."""
+    for stage in enclosures(game):
+        now = time.monotonic()
+        share = now + min(_STAGE_SECONDS, (deadline - now) / 4)
+        proofs = _prove_on(stage.game, pruned, share, n_jobs)
+        if all(proof.answer is Answer.PROVED for proof in proofs):
+            return [replace(proof, method=f"{proof.method} ({stage.name})") for proof in proofs]
+    return _prove_on(game, pruned, deadline, n_jobs)
+
+
+def _prove_on(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> list[Proof]:
     """Every question by boxes in half of the time, and by CP-SAT in what is left."""
     now = time.monotonic()
     half = now + (deadline - now) / 2

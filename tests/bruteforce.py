@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from scipy.optimize import linprog
 
 from pine_boost.evaluation import find_leaves
@@ -24,7 +25,11 @@ from pine_boost.region.isolation_forest import fit_isolation_forest
 from pine_boost.region.leaf_support import fit_leaf_support
 from pine_boost.region.tables import RegionTables
 from pine_boost.routing import route
+from pine_boost.search import oracle
 from pine_boost.search.game import Game, build_game
+from pine_boost.search.oracle import Answer, Setting
+from pine_boost.search.outcome import SearchResult
+from pine_boost.search.run import Run
 from pine_boost.states import StateSpace, build_space
 from tests.forests import Manner, random_forest, random_rows
 
@@ -251,3 +256,37 @@ def small_problem(
         [axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0
     )  # type: ignore[index]
     return Problem(game, everything, tables.contains(everything) & reachable, fit_states)
+
+
+def all_rows(problem: Problem) -> States:
+    """The rows that a pruned model must keep: the region and X_fit."""
+    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    return np.unique(states, axis=0)
+
+
+def check_result(problem: Problem, result: SearchResult) -> None:
+    """What holds of every result, whenever the search stopped."""
+    assert 1 <= result.lower_bound <= result.n_kept <= problem.game.n_units
+    if result.pruned is None:
+        assert result.n_kept == problem.game.n_units
+        assert result.proofs == ()
+        return
+    assert keeps_all(problem, result.pruned)
+    assert len(np.unique(problem.game.unit[result.pruned.kept])) == result.n_kept
+    # every question was proved by two different methods
+    methods: dict[str, set[str]] = {}
+    for proof in result.proofs:
+        assert proof.answer is Answer.PROVED
+        methods.setdefault(proof.question.name, set()).add(proof.method)
+    assert set(methods) == {question.name for question in problem.game.questions}
+    assert all(len(used) >= 2 for used in methods.values())
+
+
+def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
+    """Walks and climbs find nothing, and both opinions of CP-SAT use one setting."""
+    for name in ("FIRST", "FIRST_LP"):
+        monkeypatch.setattr(oracle, name, setting)
+    for name in ("SECOND", "SECOND_LP"):
+        monkeypatch.setattr(oracle, name, replace(setting, name="again", random_seed=99))
+    monkeypatch.setattr(oracle.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
+    monkeypatch.setattr(Run, "walk_from", lambda self, starts: 0)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from pine_boost.forest import Decision, PrunedForest
-from pine_boost.search import run
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.game import Game, Question, build_game
 from pine_boost.search.grid import needed_sides
@@ -27,6 +26,7 @@ from tests.bruteforce import (
     exact_margins,
     keeps_all,
     minimum_columns,
+    only_the_solver,
     small_problem,
 )
 from tests.forests import MANNERS
@@ -219,10 +219,7 @@ def test_no_search_certifies_without_the_last_input(
     kind: str, setting: Setting, monkeypatch: Any
 ) -> None:
     """Walks and climbs are switched off, so that only the solver can see the last input."""
-    monkeypatch.setattr(run, "FIRST", setting)
-    monkeypatch.setattr(run, "SECOND", replace(setting, name="again", random_seed=99))
-    monkeypatch.setattr(run.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
-    monkeypatch.setattr(run.Run, "walk_from", lambda self, starts: 0)
+    only_the_solver(monkeypatch, setting)
     assert len(_last_inputs(kind)) == 3
     for problem, size in _last_inputs(kind):
         result = search(problem.game, problem.fit_states)

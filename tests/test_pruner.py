@@ -9,18 +9,13 @@ import pytest
 
 from pine_boost.search.pruner import Pruner, minimal_cuts
 from pine_boost.search.rows import RowPool
-from tests.bruteforce import CLEAR, NOTHING, Problem, game_rows, game_value, small_problem
+from tests.bruteforce import CLEAR, NOTHING, Problem, all_rows, game_rows, game_value, small_problem
 from tests.forests import MANNERS, XGBOOST
-
-
-def _all_rows(problem: Problem) -> np.ndarray:
-    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
-    return np.unique(states, axis=0)
 
 
 def _winning(problem: Problem) -> list[frozenset[int]]:
     """Every winning support of at least one column; the game must be clear."""
-    rows, free, strict = game_rows(problem.game, _all_rows(problem))
+    rows, free, strict = game_rows(problem.game, all_rows(problem))
     winning = []
     for size in range(1, problem.game.n_units + 1):
         for support in combinations(range(problem.game.n_units), size):
@@ -47,7 +42,7 @@ def test_cuts_supports_and_bounds(seed: int) -> None:
     winning = _winning(problem)
     smallest = min(len(support) for support in winning)
     pool = RowPool(problem.game)
-    pool.add(_all_rows(problem))
+    pool.add(all_rows(problem))
     pruner = Pruner(pool)
     pruner.find_essential(np.ones(n_columns, dtype=bool))
     essential = frozenset.intersection(*winning)
@@ -82,7 +77,7 @@ def test_repair_ends_in_a_winning_support() -> None:
     problem = small_problem(1, XGBOOST, score=None)
     winning = set(_winning(problem))
     pool = RowPool(problem.game)
-    pool.add(_all_rows(problem))
+    pool.add(all_rows(problem))
     pruner = Pruner(pool)
     support = np.zeros(problem.game.n_units, dtype=bool)
     for _ in range(problem.game.n_units + 1):

@@ -281,7 +281,7 @@ def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None
     slow = tables.contains(space.states(X))
     compiled = compile_membership(space, tables, tables.score)
     assert np.array_equal(compiled.contains(X), slow)
-    coarse_space, coarse_tables = coarsen(space, tables)
+    coarse_space, coarse_tables, _ = coarsen(space, tables)
     assert np.array_equal(coarse_tables.contains(coarse_space.states(X)), slow)
     assert coarse_space.n_states.sum() < space.n_states.sum()
 

@@ -11,37 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.forest import Decision
-from pine_boost.search import run
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import SearchResult, Step, explore, finish, search
-from pine_boost.search.oracle import Answer, Setting
-from tests.bruteforce import Problem, keeps_all, minimum_columns, small_problem
+from pine_boost.search.oracle import Setting
+from tests.bruteforce import (
+    Problem,
+    all_rows,
+    check_result,
+    minimum_columns,
+    only_the_solver,
+    small_problem,
+)
 from tests.forests import MANNERS, XGBOOST, Manner
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
-
-
-def _all_rows(problem: Problem) -> np.ndarray:
-    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
-    return np.unique(states, axis=0)
-
-
-def _check(problem: Problem, result: SearchResult) -> None:
-    """What holds of every result, whenever the search stopped."""
-    assert 1 <= result.lower_bound <= result.n_kept <= problem.game.n_units
-    if result.pruned is None:
-        assert result.n_kept == problem.game.n_units
-        assert result.proofs == ()
-        return
-    assert keeps_all(problem, result.pruned)
-    assert len(np.unique(problem.game.unit[result.pruned.kept])) == result.n_kept
-    # every question was proved by two different methods
-    methods: dict[str, set[str]] = {}
-    for proof in result.proofs:
-        assert proof.answer is Answer.PROVED
-        methods.setdefault(proof.question.name, set()).add(proof.method)
-    assert set(methods) == {question.name for question in problem.game.questions}
-    assert all(len(used) >= 2 for used in methods.values())
 
 
 @settings(derandomize=True, deadline=None, max_examples=16)
@@ -66,8 +49,8 @@ def test_optimum_is_the_brute_force_minimum(
         with_domain=with_domain, leaf_grid=leaf_grid,
     )  # fmt: skip
     result = search(problem.game, problem.fit_states)
-    _check(problem, result)
-    smallest = minimum_columns(problem.game, _all_rows(problem))
+    check_result(problem, result)
+    smallest = minimum_columns(problem.game, all_rows(problem))
     if smallest is not None:
         assert result.lower_bound <= smallest <= result.n_kept
         if result.stopped == "optimal":
@@ -89,8 +72,8 @@ def test_many_small_games() -> None:
             with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
         )  # fmt: skip
         result = search(problem.game, problem.fit_states, seed=seed)
-        _check(problem, result)
-        smallest = minimum_columns(problem.game, _all_rows(problem))
+        check_result(problem, result)
+        smallest = minimum_columns(problem.game, all_rows(problem))
         if smallest is not None:
             assert result.lower_bound <= smallest <= result.n_kept
             compared += result.stopped == "optimal"
@@ -109,9 +92,9 @@ def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None
             leaf_grid=None,
         )  # fmt: skip
         result = search(problem.game, problem.fit_states)
-        _check(problem, result)
+        check_result(problem, result)
         assert result.stopped == "optimal"
-        smallest = minimum_columns(problem.game, _all_rows(problem))
+        smallest = minimum_columns(problem.game, all_rows(problem))
         assert smallest in (None, result.n_kept)
         n_pruned += result.n_kept < problem.game.n_units
     assert n_pruned > 0
@@ -127,10 +110,10 @@ def test_ties_are_kept(votes: bool) -> None:
             leaf_grid=0, score=SCORES[seed % 4],
         )  # fmt: skip
         result = search(problem.game, problem.fit_states)
-        _check(problem, result)
+        check_result(problem, result)
         # weights in whole ratios keep ties without rounding, so nothing stops the exact search
         assert result.stopped == "optimal"
-        assert minimum_columns(problem.game, _all_rows(problem)) in (None, result.n_kept)
+        assert minimum_columns(problem.game, all_rows(problem)) in (None, result.n_kept)
         n_pruned += result.pruned is not None
     assert n_pruned > 0
 
@@ -152,7 +135,7 @@ def test_one_class_keeps_one_tree() -> None:
     assert narrow.inside.sum() == 1
     for objective in ("l0", "l1"):
         result = search(narrow.game, narrow.fit_states, objective=objective)
-        _check(narrow, result)
+        check_result(narrow, result)
         assert result.pruned is not None
         assert (result.n_kept, result.lower_bound, result.stopped) == (1, 1, "optimal")
 
@@ -161,7 +144,7 @@ def test_l1_is_certified_too() -> None:
     for seed in range(4):
         problem = small_problem(seed, MANNERS[seed], score=SCORES[seed], leaf_grid=None, n_trees=9)
         result = search(problem.game, problem.fit_states, objective="l1")
-        _check(problem, result)
+        check_result(problem, result)
         exact = search(problem.game, problem.fit_states)
         assert exact.n_kept <= result.n_kept
 
@@ -184,12 +167,12 @@ def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
         larger = replace(game, region=region)
         current = replace(problem, game=larger, inside=region.contains(problem.everything))
         result = search(larger, problem.fit_states)
-        _check(current, result)
+        check_result(current, result)
         assert result.stopped == "optimal"
         # going on from the smaller region gives the same size
         run = explore(larger, problem.fit_states, memory=memory)
         continued = finish(run)
-        _check(current, continued)
+        check_result(current, continued)
         assert continued.n_kept == result.n_kept
         memory = run.memory()
         sizes.append(result.n_kept)
@@ -211,8 +194,8 @@ def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
     for seed in range(4):
         problem = _bands(seed, cuts)
         result = search(problem.game, problem.fit_states)
-        _check(problem, result)
-        smallest = minimum_columns(problem.game, _all_rows(problem))
+        check_result(problem, result)
+        smallest = minimum_columns(problem.game, all_rows(problem))
         if smallest is not None and result.stopped == "optimal":
             assert result.n_kept == smallest
         n_pruned += result.pruned is not None
@@ -236,7 +219,7 @@ def test_interrupted_at_any_step(n_outputs: int) -> None:
                 raise KeyboardInterrupt
 
         result = search(problem.game, problem.fit_states, callback=interrupt)
-        _check(problem, result)
+        check_result(problem, result)
         assert result.stopped in ("interrupted", "optimal")
         if result.stopped == "optimal":
             assert result.n_kept == full.n_kept
@@ -251,7 +234,7 @@ def test_out_of_time(time_limit: float) -> None:
     for seed in range(2):
         problem = small_problem(seed, XGBOOST, n_outputs=3, n_trees=21, leaf_grid=None)
         result = search(problem.game, problem.fit_states, time_limit=time_limit)
-        _check(problem, result)
+        check_result(problem, result)
         if time_limit < 1e-6:
             assert result.pruned is None
             assert result.stopped == "time"
@@ -313,14 +296,11 @@ def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> 
     The optimum with that input is larger than without it, so a solver that misses it would
     certify a smaller model; walks and climbs are switched off, so that only the solver can see it.
     """
-    monkeypatch.setattr(run, "FIRST", setting)
-    monkeypatch.setattr(run, "SECOND", replace(setting, name="again", random_seed=99))
-    monkeypatch.setattr(run.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
-    monkeypatch.setattr(run.Run, "walk_from", lambda self, starts: 0)
+    only_the_solver(monkeypatch, setting)
     n_canaries = 0
     for problem, with_it in _canaries():
         result = search(problem.game, problem.fit_states)
-        _check(problem, result)
+        check_result(problem, result)
         assert result.n_kept >= with_it
         n_canaries += 1
     assert n_canaries >= 3
@@ -346,7 +326,7 @@ def _canaries() -> list[tuple[Problem, int]]:
             region = replace(game.region, tau=int(tau))
             inside = region.contains(problem.everything)
             current = replace(problem, game=replace(game, region=region), inside=inside)
-            size = minimum_columns(current.game, _all_rows(current))
+            size = minimum_columns(current.game, all_rows(current))
             if None not in (before, size) and count == 1 and size > before:  # type: ignore[operator]
                 _CANARIES.append((current, size))  # type: ignore[arg-type]
                 break

@@ -1,4 +1,4 @@
-"""The same region over the few thresholds that it can tell apart, for fast membership.
+"""The same region over the few thresholds that it can tell apart.
 
 In come a space and the tables of a region; out go a coarser space and tables with the same
 verdict on every input. Trees that a score brings along keep their splits, on fewer states.
@@ -18,19 +18,25 @@ from pine_boost.routing import StateTrees
 from pine_boost.states import Axis, StateSpace
 
 
-def coarsen(space: StateSpace, tables: RegionTables) -> tuple[StateSpace, RegionTables]:
-    """Merge neighbouring intervals that no table distinguishes."""
+def coarsen(
+    space: StateSpace, tables: RegionTables, trees: StateTrees | None = None
+) -> tuple[StateSpace, RegionTables, tuple[IntArray, ...]]:
+    """Merge neighbouring intervals that no table (and no split of ``trees``) distinguishes.
+
+    The third value has the first old state of each new one, per feature.
+    """
     score = tables.score
     axes, kept = [], []
     for feature, axis in enumerate(space.axes):
-        coarse, representative = _coarse_axis(axis, _signature(tables, feature, axis.n_states))
+        signature = _signature(tables, trees, feature, axis.n_states)
+        coarse, representative = _coarse_axis(axis, signature)
         axes.append(coarse)
         kept.append(representative)
     coarse_score = None
     if score is not None:
         bins = tuple(table[kept[j]] for j, table in enumerate(score.bins))
-        trees = None if score.trees is None else _coarse_trees(score.trees, kept, space)
-        coarse_score = ScoreTables(bins, score.unary, score.pairs, trees, score.scale)
+        own = None if score.trees is None else _coarse_trees(score.trees, kept, space)
+        coarse_score = ScoreTables(bins, score.unary, score.pairs, own, score.scale)
     coarse_tables = RegionTables(
         allowed=tuple(allowed[kept[j]] for j, allowed in enumerate(tables.allowed)),
         forbidden=tuple(
@@ -43,11 +49,13 @@ def coarsen(space: StateSpace, tables: RegionTables) -> tuple[StateSpace, Region
         score=coarse_score,
         tau=tables.tau,
     )
-    return replace(space, axes=tuple(axes)), coarse_tables
+    return replace(space, axes=tuple(axes)), coarse_tables, tuple(kept)
 
 
-def _signature(tables: RegionTables, feature: int, n_states: int) -> npt.NDArray[Any]:
-    """All that the tables say of each state of a feature, one row per state."""
+def _signature(
+    tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int
+) -> npt.NDArray[Any]:
+    """All that tables and trees say of each state of a feature, one row per state."""
     columns = [tables.allowed[feature][:, None].astype(np.int64)]
     if tables.score is not None and _matters(tables.score, feature):
         columns.append(tables.score.bins[feature][:, None])
@@ -58,9 +66,12 @@ def _signature(tables: RegionTables, feature: int, n_states: int) -> npt.NDArray
             columns.append(pair.forbidden.T.astype(np.int64))
     for clause in tables.at_least_one:
         columns += [lit[:, None].astype(np.int64) for j, lit in clause if j == feature]
+    asked = [] if trees is None else [trees]
     if tables.score is not None and tables.score.trees is not None:
+        asked.append(tables.score.trees.trees)
+    for splits in asked:
         # intervals between two ranks in use are on the same side of every split
-        ranks = np.unique(_ranks(tables.score.trees.trees, feature))
+        ranks = np.unique(_ranks(splits, feature))
         columns.append(np.searchsorted(ranks, np.arange(n_states), side="left")[:, None])
     return np.concatenate(columns, axis=1).reshape(n_states, -1)
 

@@ -101,7 +101,7 @@ def compile_membership(
     space: StateSpace, tables: RegionTables, score: ScoreTables | None
 ) -> Membership:
     """Compile a region, and its score also where tau is infinite."""
-    space, coarse = coarsen(space, replace(tables, score=score))
+    space, coarse, _ = coarsen(space, replace(tables, score=score))
     compiled = None if coarse.score is None else compile_score(coarse.score, space)
     return Membership(tuple(digitizers(space)), coarse, compiled)
 

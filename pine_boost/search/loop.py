@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.forest import PrunedForest
 from pine_boost.search.game import Game
 from pine_boost.search.outcome import (
     Effort,
+    Judge,
     Memory,
     OutOfEffort,
     OutOfTime,
@@ -52,7 +52,9 @@ def explore(
     effort: Effort | None = None,
     callback: Callable[[Step], None] | None = None,
     memory: Memory | None = None,
-    referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
+    referee: Judge | None = None,
+    points: npt.NDArray[Any] | None = None,
+    bound_only: bool = False,
 ) -> Run:
     """Search for the smallest model until it is settled; what it finds is proved once.
 
@@ -61,7 +63,8 @@ def explore(
     uses the effort that is left. A run that takes long asks for second opinions by itself.
     ``memory`` continues from a search of the same model on a smaller region (larger alpha).
     ``referee`` is shown every candidate with the points that a proof named against it, and raises
-    where they are none (`pine_boost.referee`).
+    where they are none (`pine_boost.referee`). ``points`` are state rows to begin with, those in
+    the region become rows; ``bound_only`` asks no Oracle and leaves only the bound of the rows.
     """
     run = Run(
         game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory, referee
@@ -69,11 +72,16 @@ def explore(
     with _stopping(run):
         start = None if memory is None else memory.support
         run.add_fit_rows()
+        if points is not None:
+            run.pool.add(points[game.region.contains(points)])
         if start is not None:
             run.stands(start)
         else:
             run.walk()
-        if objective == "l1":
+        if bound_only:
+            run.pruner.eliminate()
+            run.is_optimal()
+        elif objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
             run.ascend()
@@ -122,7 +130,7 @@ def _stopping(run: Run) -> Iterator[None]:
     except OutOfTime:
         run.stopped = "time" if run.stopped == "effort" else run.stopped
     except (OutOfEffort, UnsolvedProgramError):
-        pass
+        run.gave_up = True
     except KeyboardInterrupt:
         run.stopped = "interrupted"
     except MemoryError:

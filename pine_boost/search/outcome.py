@@ -7,7 +7,7 @@ Nothing here searches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,16 @@ class Effort:
     master_effort: float = 2.0
     proof_effort: float = 100.0
     box_limit: int = 3000
+
+
+class Judge(Protocol):
+    """Who is shown every candidate with the points against it; raises where they are none."""
+
+    def __call__(self, pruned: PrunedForest, states: npt.NDArray[Any]) -> None:
+        """Replay the points."""
+
+    def of(self, game: Game) -> Judge:
+        """The same for another region of the model."""
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
 from pine_boost.search.boxes import prove_boxes
-from pine_boost.search.game import Game, margins_int, pruned_leaves_int
+from pine_boost.search.game import Game, Question, margins_int, pruned_leaves_int
 from pine_boost.search.grid import needed_sides, to_grid
-from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof
+from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
 from pine_boost.search.outcome import (
     Effort,
     FitRows,
+    Judge,
     Memory,
     OutOfEffort,
     OutOfTime,
@@ -42,6 +43,7 @@ _FIT_ROWS_PER_ROUND = 500
 # A model proved once waits for its second opinion, since the next one is often smaller; but not
 # when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
 _PATIENCE = 20.0
+_MORE_BOXES = 20  # where the score has trees of its own: CP-SAT needs seconds there
 
 
 class Run:
@@ -57,7 +59,7 @@ class Run:
         effort: Effort,
         callback: Callable[[Step], None] | None,
         memory: Memory | None,
-        referee: Callable[[PrunedForest, npt.NDArray[Any]], None] | None = None,
+        referee: Judge | None = None,
     ) -> None:
         self.started = time.monotonic()
         limit = time_limit if time_limit is not None else 1e9
@@ -82,6 +84,7 @@ class Run:
         self.has_walked = False
         self.seconds = 0.0
         self.stopped = "effort"
+        self.gave_up = False  # a proof or a program took more than its share
         self.undecided: bool | None = None
         self.lower_bound = 1 if memory is None else memory.lower_bound
         self.rounds = 0
@@ -204,28 +207,38 @@ class Run:
     def prove(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
         """CP-SAT's proof of every question; None after adding what spoke against one."""
         self.tell("prove")
-        questions = list(self.game.questions)
-        limits = (self.deadline, self.effort.proof_effort)
-        proofs = self.oracle.prove(pruned, questions, FIRST, *limits)
+        if self.oracle.has_score_trees:  # there boxes find sooner what CP-SAT would
+            found = [proof for proof in self.boxes(pruned) if proof.states is not None]
+            if self.objections(pruned, found):
+                return None
+        proofs = self.ask(pruned, list(self.game.questions), self.oracle.first)
         return None if self.objections(pruned, proofs) else tuple(proofs)
 
     def prove_again(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
         """A proof of another kind: by boxes where a short run is enough, else CP-SAT once more."""
         self.tell("prove again")
-        limits = (self.deadline, self.effort.proof_effort)
-        boxes = [
-            prove_boxes(
-                self.game, pruned, q, max_boxes=self.effort.box_limit, deadline=self.deadline
-            )
-            for q in (self.game.questions if self.effort.box_limit else ())
-        ]
+        boxes = self.boxes(pruned)
         proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
         answered = {proof.question for proof in boxes if proof.answer is not Answer.UNKNOWN}
         open_questions = [q for q in self.game.questions if q not in answered]
-        second = self.oracle.prove(pruned, open_questions, SECOND, *limits)
+        second = self.ask(pruned, open_questions, self.oracle.second)
         if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
             return None
         return (*proved, *second)
+
+    def boxes(self, pruned: PrunedForest) -> list[Proof]:
+        """What a short run of boxes says of every question."""
+        most = self.effort.box_limit
+        if self.oracle.has_score_trees:
+            most *= _MORE_BOXES
+        return [
+            prove_boxes(self.game, pruned, q, max_boxes=most, deadline=self.deadline)
+            for q in (self.game.questions if most else ())
+        ]
+
+    def ask(self, pruned: PrunedForest, questions: list[Question], how: Setting) -> list[Proof]:
+        """What CP-SAT says of the questions within its effort."""
+        return self.oracle.prove(pruned, questions, how, self.deadline, self.effort.proof_effort)
 
     def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
         """Add counterexamples and what lies around them; stop where a proof did not end."""
