@@ -24,7 +24,7 @@ from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.search.box_jobs import prove_in_boxes
 from pine_boost.search.boxes import counterexamples
-from pine_boost.search.enclosures import enclosures
+from pine_boost.search.enclosures import Enclosure, enclosures
 from pine_boost.search.game import Game, build_game, margins_int, pruned_leaves_int
 from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
 from pine_boost.search.undecided import find_undecided
@@ -195,8 +195,9 @@ def verify(
         return _identical(game, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(game, after.forest, matched)
-    remarks += _check_undecided(game, certificate)
-    proofs = _prove(game, matched.pruned, deadline, int(n_jobs))
+    outer = enclosures(game)
+    remarks += _check_undecided(game, outer, certificate)
+    proofs = _prove(game, outer, matched.pruned, deadline, int(n_jobs))
     verdict = _conclude(game, matched.pruned, before, after, proofs, remarks, started)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(game, matched, certificate)
@@ -219,7 +220,9 @@ def _identical(
     return Verification(True, True, None, (), 1.0, remarks, time.monotonic() - started)
 
 
-def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
+def _check_undecided(
+    game: Game, outer: list[Enclosure], certificate: Certificate
+) -> tuple[str, ...]:
     if certificate.undecided != game.undecided:
         raise CertificateMismatch(
             f"The certificate leaves out inputs within {certificate.undecided!r} of the decision; "
@@ -227,7 +230,8 @@ def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
         )
     if game.undecided == 0:
         return ()
-    exists = find_undecided(game)
+    nowhere = any(find_undecided(stage.game) is False for stage in outer)
+    exists = False if nowhere else find_undecided(game)
     if certificate.undecided_exists is False and exists is True:
         raise CertificateMismatch(
             "The certificate says that no input of the region lies within the rounding band, but "
@@ -243,9 +247,11 @@ def _check_undecided(game: Game, certificate: Certificate) -> tuple[str, ...]:
     )
 
 
-def _prove(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> list[Proof]:
+def _prove(
+    game: Game, outer: list[Enclosure], pruned: PrunedForest, deadline: float, n_jobs: int
+) -> list[Proof]:
     """On larger regions first, where they are easier; what holds there holds on this one."""
-    for stage in enclosures(game):
+    for stage in outer:
         now = time.monotonic()
         share = now + min(_STAGE_SECONDS, (deadline - now) / 4)
         proofs = _prove_on(stage.game, pruned, share, n_jobs)

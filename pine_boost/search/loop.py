@@ -53,6 +53,7 @@ def explore(
     callback: Callable[[Step], None] | None = None,
     memory: Memory | None = None,
     referee: Judge | None = None,
+    larger: SearchResult | None = None,
     points: npt.NDArray[Any] | None = None,
     bound_only: bool = False,
 ) -> Run:
@@ -63,12 +64,15 @@ def explore(
     uses the effort that is left. A run that takes long asks for second opinions by itself.
     ``memory`` continues from a search of the same model on a smaller region (larger alpha).
     ``referee`` is shown every candidate with the points that a proof named against it, and raises
-    where they are none (`pine_boost.referee`). ``points`` are state rows to begin with, those in
-    the region become rows; ``bound_only`` asks no Oracle and leaves only the bound of the rows.
+    where they are none (`pine_boost.referee`). ``larger`` is the result of a larger region, whose
+    model holds here; ``points`` are state rows to begin with, those in the region become rows;
+    ``bound_only`` asks no Oracle and leaves only the bound of the rows.
     """
     run = Run(
         game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory, referee
     )
+    if larger is not None:
+        run.adopt(larger)
     with _stopping(run):
         start = None if memory is None else memory.support
         run.add_fit_rows()
@@ -76,7 +80,7 @@ def explore(
             run.pool.add(points[game.region.contains(points)])
         if start is not None:
             run.stands(start)
-        else:
+        elif larger is None or not run.is_optimal():
             run.walk()
         if bound_only:
             run.pruner.eliminate()

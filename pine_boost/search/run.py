@@ -43,7 +43,8 @@ _FIT_ROWS_PER_ROUND = 500
 # A model proved once waits for its second opinion, since the next one is often smaller; but not
 # when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
 _PATIENCE = 20.0
-_MORE_BOXES = 20  # where the score has trees of its own: CP-SAT needs seconds there
+# Where the score has trees of its own, CP-SAT needs seconds and a walk many times as long.
+_MORE_BOXES, _FEWER_WALKS = 20, 4
 
 
 class Run:
@@ -105,8 +106,11 @@ class Run:
         inside = self.fit_states[self.game.region.contains(self.fit_states)]
         random = np.random.default_rng(self.seed)
         if len(inside):
-            starts = inside[random.permutation(len(inside))[: self.effort.n_walks]]
-            others = inside[random.integers(0, len(inside), self.effort.n_walks)]
+            n_walks = self.effort.n_walks
+            if self.oracle.has_score_trees:
+                n_walks //= _FEWER_WALKS
+            starts = inside[random.permutation(len(inside))[:n_walks]]
+            others = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
             others = wander(self.game, others, self.seed, n_moves)
             self.walk_from(np.concatenate([starts, others]))

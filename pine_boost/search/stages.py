@@ -42,22 +42,23 @@ def search_inwards(
     effort = effort or Effort()
     if not outer:
         options |= {"time_limit": time_limit, "effort": effort, "referee": referee}
-        return finish(explore(game, fit_states, **options), larger=larger)
+        return finish(explore(game, fit_states, larger=larger, **options))
     if larger is not None:
         outer = outer[1:]  # instead of the whole domain
     effort = replace(effort, proof_effort=min(effort.proof_effort, _STAGE_EFFORT))
     found = larger
     points = fit_states[:0].astype(np.int32)
-    hopeful = True
+    hopeful, rounds = True, 0
     for number, stage in enumerate(outer):
         run = explore(
-            stage.game, stage.outward(fit_states), effort=effort,
+            stage.game, stage.outward(fit_states), effort=effort, larger=found,
             referee=None if referee is None else referee.of(stage.game),
             time_limit=_share(time_limit, started, len(outer) + 1 - number),
             points=stage.outward(points), **options,
         )  # fmt: skip
-        before, found = found, _named(finish(run, larger=found), stage, found)
+        before, found = found, _named(finish(run), stage, found)
         points = np.concatenate([points, stage.inward(run.points)])
+        rounds += run.rounds
         if run.stopped == "interrupted":
             return replace(found, lower_bound=1, points=points, stopped="interrupted")
         is_new = before is None or found.pruned is not before.pruned
@@ -65,11 +66,11 @@ def search_inwards(
             hopeful = False  # nearer to the region proofs only get harder
             break
     run = explore(
-        game, fit_states, time_limit=_share(time_limit, started, 1), effort=effort,
+        game, fit_states, time_limit=_share(time_limit, started, 1), effort=effort, larger=found,
         referee=referee, points=points, bound_only=not hopeful, **options,
     )  # fmt: skip
-    result = finish(run, larger=found)
-    return replace(result, seconds=time.monotonic() - started)
+    result = finish(run)
+    return replace(result, rounds=rounds + run.rounds, seconds=time.monotonic() - started)
 
 
 def _named(found: SearchResult, stage: Enclosure, before: SearchResult | None) -> SearchResult:
