@@ -30,7 +30,10 @@ from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
 from pine_boost.search.undecided import find_undecided
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
-THIRD = Setting("cp-sat-verify", random_seed=104729, linearization_level=1)
+THIRD = (
+    Setting("cp-sat-verify", random_seed=104729, linearization_level=1),
+    Setting("cp-sat-verify-no-lp", random_seed=104729),
+)
 _MAX_BOXES = 20_000_000
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
 _UNSEALED = (
@@ -266,7 +269,7 @@ def _prove_on(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) ->
     half = now + (deadline - now) / 2
     proofs = prove_in_boxes(game, pruned, _MAX_BOXES, half, n_jobs)
     if time.monotonic() >= deadline:
-        return proofs + [Proof(q, THIRD.name, Answer.UNKNOWN, 0.0) for q in game.questions]
+        return proofs + [Proof(q, THIRD[0].name, Answer.UNKNOWN, 0.0) for q in game.questions]
     oracle = Oracle(game, n_jobs)
     return proofs + oracle.prove(pruned, list(game.questions), THIRD, deadline)
 

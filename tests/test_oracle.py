@@ -16,9 +16,19 @@ from pine_boost.forest import Forest, PrunedForest, SplitKind
 from pine_boost.inputs import schema_of
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.tables import PairTable, RegionTables, ScoreTables
+from pine_boost.search import oracle as oracle_module
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.game import Game, build_game, pruned_leaves_int
-from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof, Setting
+from pine_boost.search.oracle import (
+    FIRST,
+    FIRST_LP,
+    SECOND,
+    SECOND_LP,
+    Answer,
+    Oracle,
+    Proof,
+    Setting,
+)
 from pine_boost.search.rows import RowPool
 from pine_boost.search.undecided import find_undecided
 from pine_boost.states import build_space
@@ -30,7 +40,8 @@ SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
 SETTINGS = (
     FIRST,
     SECOND,
-    Setting("linear", linearization_level=1),
+    FIRST_LP,
+    SECOND_LP,
     Setting("very linear", random_seed=3, linearization_level=2),
     Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
     Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
@@ -180,6 +191,25 @@ def _planted() -> list[tuple[Problem, PrunedForest]]:
         inside = region.contains(problem.everything)
         planted.append((replace(problem, game=replace(game, region=region), inside=inside), pruned))
     return planted
+
+
+def test_settings_take_turns_until_one_has_an_answer(monkeypatch: Any) -> None:
+    """Turns too short for anything grow until there is an answer, the one that is always given."""
+    answers = set()
+    for seed in range(6):
+        problem = small_problem(seed, MANNERS[seed % 4], leaf_grid=None)
+        pruned = _pruned(problem.game, np.random.default_rng(seed))
+        game = Oracle(problem.game)
+        questions = list(problem.game.questions)
+        alone = game.prove(pruned, questions, FIRST, FOREVER)
+        with monkeypatch.context() as patch:
+            patch.setattr(oracle_module, "_FIRST_TURN", 1e-9)
+            turns = game.prove(pruned, questions, game.first, FOREVER)
+            short = game.prove(pruned, questions, game.first, FOREVER, effort=1e-9)
+        assert [proof.answer for proof in turns] == [proof.answer for proof in alone]
+        assert {proof.method for proof in turns} <= {FIRST.name, FIRST_LP.name}
+        answers |= {proof.answer for proof in turns} | {proof.answer for proof in short}
+    assert answers == set(Answer)
 
 
 def test_planted_counterexamples_are_found_under_every_setting() -> None:

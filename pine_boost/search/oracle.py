@@ -57,16 +57,17 @@ class Setting:
     cp_model_presolve: bool = True
 
 
-# Without presolve small proofs take a quarter of the time (Pima 30x2: 0.01 s against 0.04 s).
+# Without presolve small proofs take a quarter of the time (Pima 30x2: 0.01 s against 0.04 s). Most
+# wrong answers of CP-SAT came from its presolve: the two opinions differ in it.
 FIRST = Setting("cp-sat-no-presolve", random_seed=7919, cp_model_presolve=False)
-# Most wrong answers of CP-SAT came from its presolve: the two opinions differ in it.
 SECOND = Setting("cp-sat")
-# With trees of the score's own the LP pays (Pima 30x2, isolation forest: no proof in 25 s at
-# level 0, 4 s at level 1).
+# The LP costs where proofs are easy and saves where they are hard (JM1 40x3: 53 s without, 0.02 s
+# with it), most of all with trees of the score's own: the two take turns.
 FIRST_LP = Setting(
     "cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False
 )
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
+_FIRST_TURN, _LONGER_TURN = 1.0, 8.0  # deterministic seconds, and by how much each turn grows
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,9 @@ class Oracle:
         self.neighbourhood = Neighbourhood(game)
         self.n_jobs = n_jobs
         self.has_score_trees = self.neighbourhood.score_trees is not None
-        self.first, self.second = (FIRST_LP, SECOND_LP) if self.has_score_trees else (FIRST, SECOND)
+        self.first, self.second = (FIRST, FIRST_LP), (SECOND, SECOND_LP)
+        if self.has_score_trees:
+            self.first, self.second = (FIRST_LP, FIRST), (SECOND_LP, SECOND)
         self._encoding: Encoding | None = None
 
     @property
@@ -122,38 +125,48 @@ class Oracle:
         self,
         pruned: PrunedForest,
         questions: list[Question],
-        setting: Setting,
+        how: Setting | tuple[Setting, ...],
         deadline: float,
         effort: float = 1e9,
     ) -> list[Proof]:
         """Ask CP-SAT every question; in parallel threads, one deterministic worker each.
 
-        ``deadline`` is in terms of ``time.monotonic``, ``effort`` in CP-SAT's deterministic time.
+        Several settings take turns that grow. ``deadline`` is in terms of ``time.monotonic``,
+        ``effort`` in CP-SAT's deterministic time per setting.
         """
         encoding = self.encoding  # built before any thread asks for it
-        ask = partial(self._ask, encoding, pruned, setting, deadline, effort)
+        settings = (how,) if isinstance(how, Setting) else how
+        ask = partial(self._ask, encoding, pruned, settings, deadline, effort)
         return solve_each(ask, questions, self.n_jobs)
 
     def _ask(
         self,
         encoding: Encoding,
         pruned: PrunedForest,
-        setting: Setting,
+        settings: tuple[Setting, ...],
         deadline: float,
         effort: float,
         stop: Stop,
         question: Question,
     ) -> Proof:
         started = time.monotonic()
+        name, answer = settings[0].name, Answer.UNKNOWN
         if not encoding.feasible:
-            return Proof(question, setting.name, Answer.PROVED, 0.0)
+            return Proof(question, name, Answer.PROVED, 0.0)
         model = encoding.model.clone()
         self._add_question(model, encoding, pruned, question)
-        solver = cp_model.CpSolver()
-        _configure(solver, setting, deadline - started, effort)
-        answer = STATUS_MAP[stop.solve(solver, model)]
-        states = encoding.states_of(solver) if answer is Answer.FOUND else None
-        return Proof(question, setting.name, answer, time.monotonic() - started, states)
+        turn = _FIRST_TURN if len(settings) > 1 else effort
+        while True:
+            for setting in settings:
+                solver = cp_model.CpSolver()
+                _configure(solver, setting, deadline - time.monotonic(), min(turn, effort))
+                name, answer = setting.name, STATUS_MAP[stop.solve(solver, model)]
+                if answer is not Answer.UNKNOWN or time.monotonic() >= deadline:
+                    states = encoding.states_of(solver) if answer is Answer.FOUND else None
+                    return Proof(question, name, answer, time.monotonic() - started, states)
+            if turn >= effort:
+                return Proof(question, name, answer, time.monotonic() - started)
+            turn *= _LONGER_TURN
 
     def _add_question(
         self, model: cp_model.CpModel, encoding: Encoding, pruned: PrunedForest, question: Question

@@ -240,7 +240,9 @@ class Run:
             for q in (self.game.questions if most else ())
         ]
 
-    def ask(self, pruned: PrunedForest, questions: list[Question], how: Setting) -> list[Proof]:
+    def ask(
+        self, pruned: PrunedForest, questions: list[Question], how: tuple[Setting, ...]
+    ) -> list[Proof]:
         """What CP-SAT says of the questions within its effort."""
         return self.oracle.prove(pruned, questions, how, self.deadline, self.effort.proof_effort)
 

@@ -16,7 +16,16 @@ from pine_boost.exporters import export
 from pine_boost.forest import PrunedForest
 from pine_boost.native import original_bytes
 from pine_boost.search.boxes import prove_boxes
-from pine_boost.search.oracle import FIRST, SECOND, Answer, Oracle, Proof, Setting
+from pine_boost.search.oracle import (
+    FIRST,
+    FIRST_LP,
+    SECOND,
+    SECOND_LP,
+    Answer,
+    Oracle,
+    Proof,
+    Setting,
+)
 from pine_boost.verification import THIRD
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
@@ -38,7 +47,7 @@ COMBINATIONS = [
 FAST = {kind: 110 for kind in PATHS} | {CORNER: 55, BAND: 55, TIE: 55}  # 2530 triples in all
 SLOW_FACTOR = 4
 Methods = tuple[Setting | None, ...]  # a setting of CP-SAT, or None for boxes
-EVERY: Methods = (FIRST, SECOND, THIRD, None)
+EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, None)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +104,7 @@ def _attack(
             if n_refuted == n_triples:
                 return n_refuted, n_twins
             # fast: one method for each triple in turn, so that each sees more than 600
-            methods = EVERY if thorough else EVERY[n_refuted % 4 :][:1]
+            methods = EVERY if thorough else EVERY[n_refuted % len(EVERY) :][:1]
             if oracle is None or oracle.game is not triple.case.game:
                 oracle = Oracle(triple.case.game)
             _require_native_difference(triple, _refute(triple, oracle, methods))
