@@ -67,7 +67,7 @@ FIRST_LP = Setting(
     "cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False
 )
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
-_FIRST_TURN, _LONGER_TURN = 1.0, 8.0  # deterministic seconds, and by how much each turn grows
+_FIRST_TURN, _LONGER_TURN = 1.0, 8.0  # deterministic seconds, and by how much turns grow
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +94,8 @@ class Oracle:
         if self.has_score_trees:
             self.first, self.second = (FIRST_LP, FIRST), (SECOND_LP, SECOND)
         self._encoding: Encoding | None = None
+        # per settings and question, the turn that last had an answer
+        self._last_turn: dict[tuple[tuple[Setting, ...], Question], tuple[Setting, float]] = {}
 
     @property
     def encoding(self) -> Encoding:
@@ -132,7 +134,7 @@ class Oracle:
         """Ask CP-SAT every question; in parallel threads, one deterministic worker each.
 
         Several settings take turns that grow. ``deadline`` is in terms of ``time.monotonic``,
-        ``effort`` in CP-SAT's deterministic time per setting.
+        ``effort`` in CP-SAT's deterministic time per turn.
         """
         encoding = self.encoding  # built before any thread asks for it
         settings = (how,) if isinstance(how, Setting) else how
@@ -150,23 +152,34 @@ class Oracle:
         question: Question,
     ) -> Proof:
         started = time.monotonic()
-        name, answer = settings[0].name, Answer.UNKNOWN
         if not encoding.feasible:
-            return Proof(question, name, Answer.PROVED, 0.0)
+            return Proof(question, settings[0].name, Answer.PROVED, 0.0)
         model = encoding.model.clone()
         self._add_question(model, encoding, pruned, question)
-        turn = _FIRST_TURN if len(settings) > 1 else effort
-        while True:
-            for setting in settings:
-                solver = cp_model.CpSolver()
-                _configure(solver, setting, deadline - time.monotonic(), min(turn, effort))
-                name, answer = setting.name, STATUS_MAP[stop.solve(solver, model)]
-                if answer is not Answer.UNKNOWN or time.monotonic() >= deadline:
-                    states = encoding.states_of(solver) if answer is Answer.FOUND else None
-                    return Proof(question, name, answer, time.monotonic() - started, states)
-            if turn >= effort:
-                return Proof(question, name, answer, time.monotonic() - started)
-            turn *= _LONGER_TURN
+        name, answer, states = settings[0].name, Answer.UNKNOWN, None
+        for setting, seconds in self._turns(settings, question, effort):
+            solver = cp_model.CpSolver()
+            _configure(solver, setting, deadline - time.monotonic(), seconds)
+            name, answer = setting.name, STATUS_MAP[stop.solve(solver, model)]
+            if answer is not Answer.UNKNOWN:
+                self._last_turn[settings, question] = setting, seconds
+                states = encoding.states_of(solver) if answer is Answer.FOUND else None
+            if answer is not Answer.UNKNOWN or time.monotonic() >= deadline:
+                break
+        return Proof(question, name, answer, time.monotonic() - started, states)
+
+    def _turns(
+        self, settings: tuple[Setting, ...], question: Question, effort: float
+    ) -> list[tuple[Setting, float]]:
+        """Who is asked for how long, beginning with what had an answer last time."""
+        if len(settings) == 1:
+            return [(settings[0], effort)]
+        growing = [_FIRST_TURN]
+        while growing[-1] < effort:
+            growing.append(growing[-1] * _LONGER_TURN)
+        turns = [(setting, min(turn, effort)) for turn in growing for setting in settings]
+        last = self._last_turn.get((settings, question))
+        return turns[turns.index(last) if last in turns else 0 :]
 
     def _add_question(
         self, model: cp_model.CpModel, encoding: Encoding, pruned: PrunedForest, question: Question
