@@ -67,7 +67,7 @@ FIRST_LP = Setting(
     "cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False
 )
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
-_FIRST_TURN, _LONGER_TURN = 1.0, 8.0  # deterministic seconds, and by how much turns grow
+_FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
 
 
 @dataclass(frozen=True, eq=False)

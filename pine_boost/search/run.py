@@ -109,11 +109,10 @@ class Run:
             n_walks = self.effort.n_walks
             if self.oracle.has_score_trees:
                 n_walks //= _FEWER_WALKS
-            starts = inside[random.permutation(len(inside))[:n_walks]]
-            others = inside[random.integers(0, len(inside), n_walks)]
+            self.walk_from(inside[random.permutation(len(inside))[:n_walks]])
+            starts = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
-            others = wander(self.game, others, self.seed, n_moves)
-            self.walk_from(np.concatenate([starts, others]))
+            self.walk_from(wander(self.game, starts, self.seed, n_moves))
         self.tell("rows")
 
     def walk_from(self, starts: npt.NDArray[Any]) -> int:
