@@ -283,10 +283,11 @@ def check_result(problem: Problem, result: SearchResult) -> None:
 
 
 def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
-    """Walks and climbs find nothing, and both opinions of CP-SAT use one setting."""
+    """Walks, climbs and boxes find nothing, and both opinions of CP-SAT use one setting."""
     for name in ("FIRST", "FIRST_LP"):
         monkeypatch.setattr(oracle, name, setting)
     for name in ("SECOND", "SECOND_LP"):
         monkeypatch.setattr(oracle, name, replace(setting, name="again", random_seed=99))
     monkeypatch.setattr(oracle.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
     monkeypatch.setattr(Run, "walk_from", lambda self, starts: 0)
+    monkeypatch.setattr(Run, "boxes", lambda self, pruned: [])

@@ -127,6 +127,49 @@ def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
     assert np.array_equal(before, predict_classes(result.pruned, X[:200][certain]))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["xgb binary", "xgb 3 classes", "lgb binary", "lgb zero as missing", "random forest",
+     "gradient boosting", "histogram"],
+)  # fmt: skip
+def test_edges_of_an_isolation_forest(name: str) -> None:
+    """Proofs on larger regions: rows on the thresholds of the model and of the score, and beside.
+
+    NaN, unseen, fractional and negative categories are among the edges of the model.
+    """
+    model, X = built(name)
+    result = prune_booster(model, X[:200], X[200:], alpha=0.6, score="isolation-forest")
+    assert result.status == "CERTIFIED"
+    rows = np.vstack([edge_rows(result.original.forest, X), _rows_on_edges_of_the_space(result, X)])
+    rows = rows[_accepted(result, rows)]
+    assert _same_classes(result, rows) > 100
+    assert np.array_equal(
+        result.region.contains(rows), result.region.tables.contains(result.region.states(rows))
+    )
+    _check_original_margins(result, rows)
+    if result.search.pruned is not None:
+        _check_margins(result, rows)
+
+
+def _rows_on_edges_of_the_space(result: PruneResult, X: np.ndarray) -> np.ndarray:
+    """Rows of X with one feature on a threshold of model or score, one ulp below or above."""
+    rng = np.random.default_rng(3)
+    moved = []
+    for feature, axis in enumerate(result.region.space.axes):
+        edges = np.asarray(axis.edges, dtype=np.float64)
+        near = edges.astype(np.float32)
+        values = np.concatenate(
+            [edges]
+            + [np.nextafter(edges, side) for side in (-np.inf, np.inf)]
+            + [np.nextafter(near, np.float32(side)).astype(float) for side in (-np.inf, np.inf)]
+        )
+        values = values[np.abs(values) <= np.finfo(np.float32).max]  # scikit-learn refuses others
+        rows = X[rng.integers(len(X), size=len(values))].copy()
+        rows[:, feature] = values
+        moved.append(rows)
+    return np.vstack(moved)
+
+
 def _accepted(result: PruneResult, X: np.ndarray) -> np.ndarray:
     """Rows the native predict takes: scikit-learn refuses NaN here and there, and huge floats."""
     forest = result.original.forest
