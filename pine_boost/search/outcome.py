@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
+from pine_boost.search.fit_rows import FitRows
 from pine_boost.search.game import Game
-from pine_boost.search.grid import Reference, build_reference
+from pine_boost.search.grid import Reference
 from pine_boost.search.oracle import Proof
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool
@@ -70,14 +71,6 @@ class Step:
     lower_bound: int
     rows: int
     seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class FitRows:
-    """The distinct state rows of X_fit, and what the original says on them."""
-
-    states: npt.NDArray[np.int32]
-    reference: Reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +132,3 @@ class OutOfTime(Exception):
 
 class OutOfEffort(Exception):
     """A proof took more than its deterministic share; raised inside the search only."""
-
-
-def distinct_fit_rows(game: Game, states: npt.NDArray[Any]) -> FitRows:
-    """Distinct state rows and the original's margins; only features with states are compared."""
-    used = np.flatnonzero(game.space.n_states > 1)
-    compact = states[:, used].astype(np.min_scalar_type(int(game.space.n_states.max())))
-    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
-    distinct = states[first].astype(np.int32)
-    return FitRows(distinct, build_reference(game, game.trees.leaves(distinct), counts))

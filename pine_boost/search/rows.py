@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import FloatArray, IntArray
-from pine_boost.search.game import Game, Question, margins_int
+from pine_boost.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.search.game import Game, Question, margins_int, pruned_leaves_int
+from pine_boost.search.grid import needed_sides
 from pine_boost.search.weights import WeightProgram
 
 # Points nearer to the cut than this share of the median count as narrow; their rows are scaled up
@@ -120,12 +121,11 @@ class RowPool:
         free = np.tile(free_columns(self.game, question), (len(leaves), 1))
         return rows, free
 
-    def violated(
-        self, pruned_int: IntArray, needed: IntArray, intercept: IntArray
-    ) -> npt.NDArray[np.bool_]:
-        """Points where integer leaf values of a pruned model lose a question they belong to."""
-        sides = pruned_sides(self.game, margins_int(pruned_int, self.leaves) + intercept)
-        return np.asarray((self.decided & (sides < needed)).any(axis=1))
+    def loses(self, pruned: PrunedForest) -> bool:
+        """Whether a model on the grid loses a question that a point belongs to."""
+        leaf_int = pruned_leaves_int(self.game, pruned)
+        sides = pruned_sides(self.game, margins_int(leaf_int, self.leaves) + pruned.intercept_int)
+        return bool((self.decided & (sides < needed_sides(self.game, pruned.grid))).any())
 
 
 def pruned_sides(game: Game, margins: IntArray) -> IntArray:

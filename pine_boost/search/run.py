@@ -16,35 +16,31 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.forest import PrunedForest
-from pine_boost.search.boxes import prove_boxes
-from pine_boost.search.game import Game, Question, margins_int, pruned_leaves_int
-from pine_boost.search.grid import needed_sides, to_grid
-from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
+from pine_boost.search.fit_rows import distinct_fit_rows
+from pine_boost.search.game import Game
+from pine_boost.search.grid import to_grid
+from pine_boost.search.opinions import first_opinion, second_opinion
+from pine_boost.search.oracle import Answer, Oracle, Proof
 from pine_boost.search.outcome import (
     Effort,
-    FitRows,
     Judge,
     Memory,
     OutOfEffort,
     OutOfTime,
     SearchResult,
     Step,
-    distinct_fit_rows,
 )
 from pine_boost.search.pruner import Pruner, Support
-from pine_boost.search.rows import RowPool, pruned_sides
+from pine_boost.search.rows import RowPool
 from pine_boost.search.undecided import find_undecided
 from pine_boost.search.walks import boundary_walks, wander
 from pine_boost.search.weights import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
-_MOST_FIT_ROWS = 20_000  # distinct fit rows that become rows at once; the others when violated
-_FIT_ROWS_PER_ROUND = 500
 # A model proved once waits for its second opinion, since the next one is often smaller; but not
 # when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
 _PATIENCE = 20.0
-# Where the score has trees of its own, CP-SAT needs seconds and a walk many times as long.
-_MORE_BOXES, _FEWER_WALKS = 20, 4
+_FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
 
 
 class Run:
@@ -75,10 +71,9 @@ class Run:
         self.pool.program.deadline = self.deadline
         self.oracle = Oracle(game, n_jobs)
         self.oracle.neighbourhood.before_feature = self.check_time
-        fit_rows = distinct_fit_rows(game, fit_states) if memory is None else memory.fit_rows
-        self.fit_states, self.reference = fit_rows.states, fit_rows.reference
+        self.fit_rows = distinct_fit_rows(game, fit_states) if memory is None else memory.fit_rows
         self.best = SearchResult(
-            None, (), game.n_units, 0, 0, 0, "effort", reference=self.reference
+            None, (), game.n_units, 0, 0, 0, "effort", reference=self.fit_rows.reference
         )
         self.waiting: list[SearchResult] = []  # smaller than the best, proved once
         self.points = self.pool.states
@@ -94,8 +89,7 @@ class Run:
     def add_fit_rows(self) -> None:
         """Rows before the oracle: distinct fit rows, those near the boundary first."""
         if len(self.pool) == 0:  # a memory has them already
-            distance = np.abs(self.reference.margins).min(axis=1)
-            self.pool.add(self.fit_states[np.argsort(distance, kind="stable")[:_MOST_FIT_ROWS]])
+            self.pool.add(self.fit_rows.nearest())
 
     def walk(self) -> None:
         """Rows from walks to the boundary that begin at fit rows and all over the region; once."""
@@ -103,7 +97,8 @@ class Run:
             return
         self.has_walked = True
         self.tell("walks")
-        inside = self.fit_states[self.game.region.contains(self.fit_states)]
+        states = self.fit_rows.states
+        inside = states[self.game.region.contains(states)]
         random = np.random.default_rng(self.seed)
         if len(inside):
             n_walks = self.effort.n_walks
@@ -168,7 +163,7 @@ class Run:
                 return None
             self.rounds += 1
             self.tell("climb")
-            if self.add_lost_fit_rows(pruned):
+            if self.pool.add(self.fit_rows.lost_by(self.game, pruned)):
                 continue
             climbed = self.oracle.climb(pruned, self.pool)
             if self.pool.add(climbed):
@@ -195,7 +190,7 @@ class Run:
             found = self.waiting[-1]
             assert found.pruned is not None
             try:
-                second = self.prove_again(found.pruned)
+                second = self.prove(found.pruned, second_opinion)
                 if second is None:
                     self.waiting.pop()
                     self.stands(self.columns_of(found.pruned))
@@ -207,43 +202,13 @@ class Run:
             self.waiting.clear()
             self.tell("certified")
 
-    def prove(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
-        """CP-SAT's proof of every question; None after adding what spoke against one."""
-        self.tell("prove")
-        if self.oracle.has_score_trees:  # there boxes find sooner what CP-SAT would
-            found = [proof for proof in self.boxes(pruned) if proof.states is not None]
-            if self.objections(pruned, found):
-                return None
-        proofs = self.ask(pruned, list(self.game.questions), self.oracle.first)
+    def prove(
+        self, pruned: PrunedForest, opinion: Callable[..., list[Proof]] = first_opinion
+    ) -> tuple[Proof, ...] | None:
+        """A proof of every question; None after adding what spoke against one."""
+        self.tell("prove" if opinion is first_opinion else "prove again")
+        proofs = opinion(self.oracle, pruned, self.effort, self.deadline)
         return None if self.objections(pruned, proofs) else tuple(proofs)
-
-    def prove_again(self, pruned: PrunedForest) -> tuple[Proof, ...] | None:
-        """A proof of another kind: by boxes where a short run is enough, else CP-SAT once more."""
-        self.tell("prove again")
-        boxes = self.boxes(pruned)
-        proved = [proof for proof in boxes if proof.answer is Answer.PROVED]
-        answered = {proof.question for proof in boxes if proof.answer is not Answer.UNKNOWN}
-        open_questions = [q for q in self.game.questions if q not in answered]
-        second = self.ask(pruned, open_questions, self.oracle.second)
-        if self.objections(pruned, [p for p in boxes if p.states is not None] + second):
-            return None
-        return (*proved, *second)
-
-    def boxes(self, pruned: PrunedForest) -> list[Proof]:
-        """What a short run of boxes says of every question."""
-        most = self.effort.box_limit
-        if self.oracle.has_score_trees:
-            most *= _MORE_BOXES
-        return [
-            prove_boxes(self.game, pruned, q, max_boxes=most, deadline=self.deadline)
-            for q in (self.game.questions if most else ())
-        ]
-
-    def ask(
-        self, pruned: PrunedForest, questions: list[Question], how: tuple[Setting, ...]
-    ) -> list[Proof]:
-        """What CP-SAT says of the questions within its effort."""
-        return self.oracle.prove(pruned, questions, how, self.deadline, self.effort.proof_effort)
 
     def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
         """Add counterexamples and what lies around them; stop where a proof did not end."""
@@ -319,25 +284,8 @@ class Run:
         """Weights on the grid, if every row survives the rounding."""
         if weights is None:
             return None
-        pruned = to_grid(self.game, weights, self.pool.column_scale, self.reference)
-        return None if pruned is None or self.breaks_rows(pruned) else pruned
-
-    def add_lost_fit_rows(self, pruned: PrunedForest) -> int:
-        """Fit rows that are no rows yet (a large X_fit) and that the pruned model would lose."""
-        if len(self.fit_states) <= _MOST_FIT_ROWS:
-            return 0
-        leaves = self.reference.leaves
-        decided = self.game.decided(self.game.original_margins_int(leaves))
-        margins = margins_int(pruned_leaves_int(self.game, pruned), leaves) + pruned.intercept_int
-        sides = pruned_sides(self.game, margins)
-        lost = (decided & (sides < needed_sides(self.game, pruned.grid))).any(axis=1)
-        return self.pool.add(self.fit_states[np.flatnonzero(lost)[:_FIT_ROWS_PER_ROUND]])
-
-    def breaks_rows(self, pruned: PrunedForest) -> bool:
-        """Whether rounding to the grid lost a row (then these weights cannot be written)."""
-        leaf_int = pruned_leaves_int(self.game, pruned)
-        needed = needed_sides(self.game, pruned.grid)
-        return bool(self.pool.violated(leaf_int, needed, pruned.intercept_int).any())
+        pruned = to_grid(self.game, weights, self.pool.column_scale, self.fit_rows.reference)
+        return None if pruned is None or self.pool.loses(pruned) else pruned
 
     def adopt(self, larger: SearchResult) -> None:
         """Take over a model that was proved on a larger region, unless a smaller one is known."""
@@ -360,8 +308,7 @@ class Run:
 
     def memory(self) -> Memory:
         """What the search of a larger region may begin with."""
-        fit_rows = FitRows(self.fit_states, self.reference)
-        return Memory(self.pool, self.pruner, fit_rows, self.lower_bound, self.support())
+        return Memory(self.pool, self.pruner, self.fit_rows, self.lower_bound, self.support())
 
     def result(self) -> SearchResult:
         """The best model, and how far the run came."""
