@@ -25,7 +25,7 @@ from pine_boost.region.isolation_forest import fit_isolation_forest
 from pine_boost.region.leaf_support import fit_leaf_support
 from pine_boost.region.tables import RegionTables
 from pine_boost.routing import route
-from pine_boost.search import oracle
+from pine_boost.search import opinions, oracle
 from pine_boost.search.game import Game, build_game
 from pine_boost.search.oracle import Answer, Setting
 from pine_boost.search.outcome import SearchResult
@@ -290,4 +290,4 @@ def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
         monkeypatch.setattr(oracle, name, replace(setting, name="again", random_seed=99))
     monkeypatch.setattr(oracle.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
     monkeypatch.setattr(Run, "walk_from", lambda self, starts: 0)
-    monkeypatch.setattr(Run, "boxes", lambda self, pruned: [])
+    monkeypatch.setattr(opinions, "_boxes", lambda *question: [])

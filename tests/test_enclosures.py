@@ -94,17 +94,18 @@ def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
 
 def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
-    from pine_boost.search import run
+    from pine_boost.search.oracle import Oracle
+    from pine_boost.search.outcome import OutOfEffort
 
     fell_back = 0
-    ask = run.Run.ask
+    prove = Oracle.prove
 
-    def give_up(self, pruned, questions, how):  # type: ignore[no-untyped-def]
-        if self.oracle.has_score_trees:
-            raise run.OutOfEffort
-        return ask(self, pruned, questions, how)
+    def give_up(self, *question):  # type: ignore[no-untyped-def]
+        if self.has_score_trees:
+            raise OutOfEffort
+        return prove(self, *question)
 
-    monkeypatch.setattr(run.Run, "ask", give_up)
+    monkeypatch.setattr(Oracle, "prove", give_up)
     for seed in range(6):
         problem = _problem(seed, n_trees=7)
         result = search_inwards(problem.game, problem.fit_states, effort=Effort(box_limit=0))
