@@ -89,9 +89,36 @@ def test_repair_ends_in_a_winning_support() -> None:
         assert not np.any(support & ~repaired)
         support = repaired
     assert frozenset(np.flatnonzero(support).tolist()) in winning
-    again = pruner.repair(support)
-    assert again is not None
-    assert np.array_equal(again, support)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_repair_adds_as_many_columns_as_asked(seed: int) -> None:
+    """Those of a cut where the support is excluded, any where it is not; None when all are kept."""
+    problem = small_problem(seed, XGBOOST, score=None, n_trees=8, leaf_grid=None)
+    pool = RowPool(problem.game)
+    pool.add(problem.fit_states[:6])
+    pruner = Pruner(pool)
+    n_columns = problem.game.n_units
+    excluded = winning = 0
+    for size in range(n_columns):
+        support = np.arange(n_columns) < size
+        for n_more in (1, 2, n_columns):
+            wins = pruner.solve(support) is not None
+            repaired = pruner.repair(support, n_more)
+            assert repaired is not None
+            assert not np.any(support & ~repaired)
+            new = set(np.flatnonzero(repaired & ~support).tolist())
+            if wins:
+                winning += 1
+                assert len(new) == min(n_more, n_columns - size)
+            elif size:
+                excluded += 1
+                kept = set(np.flatnonzero(support).tolist())
+                assert 1 <= len(new) <= n_more
+                assert any(new <= cut for cut in pruner.cuts if not cut & kept)
+    assert pruner.repair(np.ones(n_columns, dtype=bool)) is None
+    assert winning > 2
+    assert excluded > 2
 
 
 def test_minimal_cuts() -> None:

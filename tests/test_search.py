@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pine_boost.forest import Decision
 from pine_boost.search.game import build_game
-from pine_boost.search.loop import SearchResult, Step, explore, finish, search
+from pine_boost.search.loop import Effort, Run, SearchResult, Step, explore, finish, search
 from pine_boost.search.oracle import Setting
 from tests.bruteforce import (
     Problem,
@@ -78,6 +78,53 @@ def test_many_small_games() -> None:
             assert result.lower_bound <= smallest <= result.n_kept
             compared += result.stopped == "optimal"
     assert compared > 300
+
+
+def test_a_late_run_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a hurry from the start: larger models first, all of them certified, the same end."""
+    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    n_pruned = 0
+    for seed in range(8):
+        n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
+        problem = small_problem(
+            seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, n_fit=4, leaf_grid=None
+        )
+        certified: list[int] = []
+        result = search(
+            problem.game, problem.fit_states,
+            callback=lambda step, sizes=certified: (
+                sizes.append(step.trees) if step.phase == "certified" else None
+            ),
+        )  # fmt: skip
+        check_result(problem, result)
+        assert certified == sorted(set(certified), reverse=True)
+        smallest = minimum_columns(problem.game, all_rows(problem))
+        if smallest is not None:
+            assert result.n_kept == result.lower_bound == smallest
+        n_pruned += result.n_kept < problem.game.n_units
+    assert n_pruned > 3
+
+
+def test_a_late_ascent_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused each time, it comes near the original in a few steps, and never as far."""
+    problem = small_problem(3, XGBOOST, n_trees=40, score=None)
+    sizes: dict[float, list[int]] = {}
+    for patience in (0.0, 1e6):
+        monkeypatch.setattr("pine_boost.search.run._PATIENCE", patience)
+        run = Run(problem.game, problem.fit_states, None, 1, 0, Effort(), None, None)
+        run.add_fit_rows()
+        tried = sizes[patience] = []
+        monkeypatch.setattr(
+            Run, "stands",
+            lambda self, support, in_a_hurry, tried=tried: tried.append(int(support.sum())),
+        )  # fmt: skip
+        assert run.ascend() is False
+        assert tried[-1] == problem.game.n_units - 1
+    hurried, patient = sizes[0.0], sizes[1e6]
+    assert patient == list(range(patient[0], problem.game.n_units))
+    assert hurried[0] == patient[0]
+    assert hurried[1] - hurried[0] == 2
+    assert len(hurried) < len(patient) / 3
 
 
 @pytest.mark.parametrize("unit", ["round", "tree"])

@@ -131,3 +131,20 @@ def test_a_program_that_highs_does_not_end_with_is_given_up(
     assert program.widest(support) is not None
     monkeypatch.setattr("pine_boost.search.weights._HIGHS_ITERATIONS", 1)
     assert program.widest(support) is None
+
+
+def test_the_widest_weights_leave_ties_where_they_can() -> None:
+    """A row that a tie would keep gets room as well, unless a tie is all there is."""
+    both = np.array([True, True])
+    strict = np.array([True, False])
+    program = _program(np.array([[0.5, 1.0], [1.0, -1.0]]), np.zeros((2, 0)), strict)
+    result = program.solve(both)
+    assert isinstance(result, Weights)
+    assert result.weights[0] - result.weights[1] == pytest.approx(0)
+    wide = program.widest(both)
+    assert wide is not None
+    assert wide.weights[0] - wide.weights[1] > 0.4
+    program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), False)
+    tied = program.widest(both)
+    assert tied is not None
+    assert tied.weights == pytest.approx([0.5, 0.5])

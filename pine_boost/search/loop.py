@@ -88,7 +88,8 @@ def explore(
         elif objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
-            run.ascend()
+            while run.ascend() and run.is_late():
+                pass
             if not run.is_optimal():
                 # the cuts of an earlier search guide the exact one better than other orders do
                 for order in range(run.effort.n_eliminations if start is None else 0):

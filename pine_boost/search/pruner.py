@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
+from pine_boost.forest import IntArray
 from pine_boost.search.rows import RowPool
 from pine_boost.search.solving import solve
 from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]
+_TRIED = 8  # columns that a repair tries, those of the largest gain
 
 
 class Pruner:
@@ -80,37 +82,53 @@ class Pruner:
             else:
                 weights, support = result, trial & (result.weights > 0)
 
-    def repair(self, support: Support) -> Support | None:
-        """An excluded support plus the one column that leaves the game most winnable.
+    def repair(self, support: Support, n_more: int = 1) -> Support | None:
+        """A support plus the column that leaves the game most winnable, and more on request.
 
-        When no single column is enough, the first of the cut is added: it is needed or not, and
-        elimination tells later. None when no column is left.
+        Of an excluded support the columns of its cut join, those of the largest gain first; when
+        no single one is enough, elimination tells later which were needed. A support that is not
+        excluded gets those that weigh most when all are kept. None when no column is left.
         """
         result = self._solve(support)
-        if isinstance(result, Weights):
-            return support
-        self._record(result)
-        if len(result.columns) == 0:
+        if isinstance(result, Cut):
+            self._record(result)
+            columns = result.columns[np.argsort(-result.gain, kind="stable")]
+            columns = self._best_first(support, columns)
+        else:
+            everything = self._solve(np.ones(self.n_columns, dtype=bool))
+            weight = everything.weights if isinstance(everything, Weights) else result.weights
+            columns = np.flatnonzero(~support)
+            columns = columns[np.argsort(-weight[columns], kind="stable")]
+        if len(columns) == 0:
             return None
-        best, best_value = int(result.columns[0]), -1.0
-        for column in result.columns:
+        repaired = support.copy()
+        repaired[columns[:n_more]] = True
+        return repaired
+
+    def _best_first(self, support: Support, columns: IntArray) -> IntArray:
+        """The one of the first few columns that helps a support most, then the others."""
+        values = []
+        for column in columns[:_TRIED]:
             trial = support.copy()
             trial[column] = True
             grown = self._solve(trial)
-            value = grown.value if isinstance(grown, Weights) else 0.0
-            if value > best_value:
-                best, best_value = int(column), value
-        repaired = support.copy()
-        repaired[best] = True
-        return repaired
+            values.append(grown.value if isinstance(grown, Weights) else 0.0)
+        if not values:
+            return columns
+        best = columns[np.argmax(values)]
+        return np.concatenate([[best], columns[columns != best]])
 
-    def find_essential(self, kept: Support) -> None:
-        """Record every column without which the game is lost; only kept ones can be."""
+    def find_essential(self, kept: Support, *, to_the_end: bool = True) -> None:
+        """Record every column without which the game is lost; only kept ones can be.
+
+        Otherwise only up to the first that can go.
+        """
         for column in np.flatnonzero(kept):
             if frozenset([int(column)]) not in self._known:
                 support = np.ones(self.n_columns, dtype=bool)
                 support[column] = False
-                self.solve(support)
+                if self.solve(support) is not None and not to_the_end:
+                    return
 
     def strengthen(self, support: Support, seed: int) -> None:
         """Grow an excluded support while it stays excluded: the cuts it leaves are small.

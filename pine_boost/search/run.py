@@ -105,6 +105,7 @@ class Run:
             if self.oracle.has_score_trees:
                 n_walks //= _FEWER_WALKS
             self.walk_from(inside[random.permutation(len(inside))[:n_walks]])
+        if len(inside) and not self.is_late():
             starts = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
             self.walk_from(wander(self.game, starts, self.seed, n_moves))
@@ -119,14 +120,22 @@ class Run:
         """The smallest model that stands so far, be it proved once or twice."""
         return self.waiting[-1] if self.waiting else self.best
 
-    def ascend(self) -> None:
-        """A first certified model soon: a small support, and one more column per refutation."""
+    def ascend(self) -> bool:
+        """A certified model soon: a small support, and one more column per refutation.
+
+        Late in a run the steps double: a larger model that can be proved comes before the
+        smallest. True if the model is new.
+        """
         weights = self.pruner.eliminate()
         support = None if weights is None else weights.weights > 0
+        n_more = 1
         while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
-            if self.stands(support) is not False:
-                return
-            support = self.pruner.repair(support)
+            if self.stands(support, in_a_hurry=True):
+                return True
+            room = self.smallest.n_kept - int(np.count_nonzero(support))
+            n_more = max(1, min(2 * n_more, room // 2)) if self.is_late() else 1
+            support = self.pruner.repair(support, n_more)
+        return False
 
     def support(self) -> Support | None:
         """The columns of the smallest model; None where that is the original."""
@@ -147,11 +156,12 @@ class Run:
             if self.stands(weights.weights > 0) is not False:
                 return True
 
-    def stands(self, support: Support) -> bool | None:
+    def stands(self, support: Support, *, in_a_hurry: bool = False) -> bool | None:
         """Whether a support can be certified: True, False (excluded by rows), None (cannot tell).
 
         Rows found on the way stay; the weights follow them until the Oracle is silent or no
-        weights on this support keep all rows.
+        weights on this support keep all rows. A late run ``in_a_hurry`` gives a support up (False)
+        when a proof ends with a counterexample.
         """
         while True:
             self.check_time()
@@ -176,9 +186,11 @@ class Run:
                 if n_kept < self.smallest.n_kept:
                     found = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
                     self.waiting.append(found)
-                if time.monotonic() >= self.late:
+                if self.is_late():
                     self.confirm()
                 return True
+            if in_a_hurry and self.is_late():
+                return False
 
     def confirm(self) -> None:
         """The second opinion: the smallest model that passes it too becomes the best.
@@ -241,7 +253,8 @@ class Run:
         if self.is_settled():
             return True
         kept = self.support()
-        self.pruner.find_essential(np.ones(self.game.n_units, dtype=bool) if kept is None else kept)
+        kept = np.ones(self.game.n_units, dtype=bool) if kept is None else kept
+        self.pruner.find_essential(kept, to_the_end=not self.is_late())
         essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
         self.lower_bound = max(self.lower_bound, essential)
         return self.is_settled()
@@ -256,7 +269,7 @@ class Run:
         last_program = self.pool.program.n_solved + self.effort.exact_programs
         for round_number in range(self.effort.exact_rounds):
             self.check_time()
-            if time.monotonic() >= self.late:
+            if self.is_late():
                 self.confirm()
             if self.pool.program.n_solved > last_program:
                 return
@@ -323,6 +336,10 @@ class Run:
             seconds=self.seconds,
             points=self.points,
         )
+
+    def is_late(self) -> bool:
+        """Whether a certified model now is worth more than a smaller one later."""
+        return time.monotonic() >= self.late
 
     def check_time(self) -> None:
         """Stop the run when its time is over."""

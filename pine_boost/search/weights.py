@@ -48,9 +48,10 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """At least one of these columns must be kept."""
+    """At least one of these columns must be kept; the larger its gain, the more it helps."""
 
     columns: IntArray
+    gain: FloatArray
 
 
 class UnsolvedProgramError(ArithmeticError):
@@ -127,18 +128,18 @@ class WeightProgram:
         return self._solve_once_more(support)
 
     def widest(self, support: npt.NDArray[np.bool_]) -> Weights | None:
-        """Weights with the widest absolute margin on every row: what survives rounding best."""
-        try:
-            result = self._whole_program(support, self.strict.astype(np.float64) * self.magnified)
-        except UnsolvedProgramError:
-            return None
-        value = float(-result.fun)
-        if value <= 0:
-            return None
-        kept = np.flatnonzero(support)
-        weights = np.zeros(self.n_columns)
-        weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
-        return Weights(weights, np.asarray(result.x[len(kept) : -1]), value)
+        """Weights with the widest absolute margin: what survives rounding best.
+
+        On every row where the set allows it, else on those rows that a tie would lose.
+        """
+        for rows in (np.ones(len(self.rows), dtype=bool), self.strict):
+            try:
+                result = self._whole_program(support, rows * self.magnified)
+            except UnsolvedProgramError:
+                return None
+            if -result.fun > SMALLEST_VALUE:
+                return self._weights(support, result)
+        return None
 
     def _cut(self, support: npt.NDArray[np.bool_], dual: FloatArray, active: IntArray) -> Cut:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
@@ -146,7 +147,7 @@ class WeightProgram:
         gain = weight @ self.rows[active]
         largest = max(float(np.abs(gain).max(initial=0.0)), 1e-300)
         needed = np.flatnonzero((gain > _POSITIVE_GAIN * max(largest, 1.0)) & ~support)
-        return Cut(needed)
+        return Cut(needed, gain[needed])
 
     def _solve_once_more(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
         """GLOP does not end with this one: the whole program by HiGHS, and a fresh GLOP after."""
@@ -157,10 +158,14 @@ class WeightProgram:
         if value < SMALLEST_VALUE:
             dual = np.asarray(result.ineqlin.marginals[:-1])
             return self._cut(support, dual, np.arange(len(self.rows)))
+        return self._weights(support, result)
+
+    def _weights(self, support: npt.NDArray[np.bool_], result: Any) -> Weights:
+        """The solution of a whole program."""
         kept = np.flatnonzero(support)
         weights = np.zeros(self.n_columns)
         weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
-        return Weights(weights, np.asarray(result.x[len(kept) : -1]), value)
+        return Weights(weights, np.asarray(result.x[len(kept) : -1]), float(-result.fun))
 
     def _whole_program(self, support: npt.NDArray[np.bool_], width: FloatArray) -> Any:
         """All rows at once by HiGHS: ``max t : rows @ w + free_rows @ f >= width * t``."""
