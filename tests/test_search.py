@@ -80,7 +80,7 @@ def test_many_small_games() -> None:
     assert compared > 300
 
 
-def test_a_late_run_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hurry from the start: larger models first, all of them certified, the same end."""
     monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
     n_pruned = 0
@@ -91,7 +91,7 @@ def test_a_late_run_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) ->
         )
         certified: list[int] = []
         result = search(
-            problem.game, problem.fit_states,
+            problem.game, problem.fit_states, time_limit=600,
             callback=lambda step, sizes=certified: (
                 sizes.append(step.trees) if step.phase == "certified" else None
             ),
@@ -105,22 +105,22 @@ def test_a_late_run_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) ->
     assert n_pruned > 3
 
 
-def test_a_late_ascent_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused each time, it comes near the original in a few steps, and never as far."""
     problem = small_problem(3, XGBOOST, n_trees=40, score=None)
-    sizes: dict[float, list[int]] = {}
-    for patience in (0.0, 1e6):
-        monkeypatch.setattr("pine_boost.search.run._PATIENCE", patience)
-        run = Run(problem.game, problem.fit_states, None, 1, 0, Effort(), None, None)
+    sizes: dict[float | None, list[int]] = {}
+    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    for limit in (600.0, None):
+        run = Run(problem.game, problem.fit_states, limit, 1, 0, Effort(), None, None)
         run.add_fit_rows()
-        tried = sizes[patience] = []
+        tried = sizes[limit] = []
         monkeypatch.setattr(
             Run, "stands",
-            lambda self, support, in_a_hurry, tried=tried: tried.append(int(support.sum())),
+            lambda self, support, briefly, tried=tried: tried.append(int(support.sum())),
         )  # fmt: skip
         assert run.ascend() is False
         assert tried[-1] == problem.game.n_units - 1
-    hurried, patient = sizes[0.0], sizes[1e6]
+    hurried, patient = sizes[600.0], sizes[None]
     assert patient == list(range(patient[0], problem.game.n_units))
     assert hurried[0] == patient[0]
     assert hurried[1] - hurried[0] == 2

@@ -88,7 +88,7 @@ def explore(
         elif objective == "l1":
             run.certify(lambda: run.pruner.lightest())
         elif not run.is_settled():
-            while run.ascend() and run.is_late():
+            while run.ascend() and run.in_a_hurry():
                 pass
             if not run.is_optimal():
                 # the cuts of an earlier search guide the exact one better than other orders do

@@ -59,6 +59,7 @@ class Run:
         referee: Judge | None = None,
     ) -> None:
         self.started = time.monotonic()
+        self.is_limited = time_limit is not None
         limit = time_limit if time_limit is not None else 1e9
         self.deadline = self.started + limit
         self.late = self.started + min(_PATIENCE, limit / 10)
@@ -105,7 +106,7 @@ class Run:
             if self.oracle.has_score_trees:
                 n_walks //= _FEWER_WALKS
             self.walk_from(inside[random.permutation(len(inside))[:n_walks]])
-        if len(inside) and not self.is_late():
+        if len(inside) and not self.in_a_hurry():
             starts = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
             self.walk_from(wander(self.game, starts, self.seed, n_moves))
@@ -123,17 +124,17 @@ class Run:
     def ascend(self) -> bool:
         """A certified model soon: a small support, and one more column per refutation.
 
-        Late in a run the steps double: a larger model that can be proved comes before the
-        smallest. True if the model is new.
+        In a hurry the steps double: a larger model that can be proved comes before the smallest.
+        True if the model is new.
         """
         weights = self.pruner.eliminate()
         support = None if weights is None else weights.weights > 0
         n_more = 1
         while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
-            if self.stands(support, in_a_hurry=True):
+            if self.stands(support, briefly=True):
                 return True
             room = self.smallest.n_kept - int(np.count_nonzero(support))
-            n_more = max(1, min(2 * n_more, room // 2)) if self.is_late() else 1
+            n_more = max(1, min(2 * n_more, room // 2)) if self.in_a_hurry() else 1
             support = self.pruner.repair(support, n_more)
         return False
 
@@ -156,12 +157,12 @@ class Run:
             if self.stands(weights.weights > 0) is not False:
                 return True
 
-    def stands(self, support: Support, *, in_a_hurry: bool = False) -> bool | None:
+    def stands(self, support: Support, *, briefly: bool = False) -> bool | None:
         """Whether a support can be certified: True, False (excluded by rows), None (cannot tell).
 
         Rows found on the way stay; the weights follow them until the Oracle is silent or no
-        weights on this support keep all rows. A late run ``in_a_hurry`` gives a support up (False)
-        when a proof ends with a counterexample.
+        weights on this support keep all rows. ``briefly``: in a hurry one counterexample of a
+        proof is enough to give the support up (False).
         """
         while True:
             self.check_time()
@@ -189,7 +190,7 @@ class Run:
                 if self.is_late():
                     self.confirm()
                 return True
-            if in_a_hurry and self.is_late():
+            if briefly and self.in_a_hurry():
                 return False
 
     def confirm(self) -> None:
@@ -254,7 +255,7 @@ class Run:
             return True
         kept = self.support()
         kept = np.ones(self.game.n_units, dtype=bool) if kept is None else kept
-        self.pruner.find_essential(kept, to_the_end=not self.is_late())
+        self.pruner.find_essential(kept, to_the_end=not self.in_a_hurry())
         essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
         self.lower_bound = max(self.lower_bound, essential)
         return self.is_settled()
@@ -338,8 +339,15 @@ class Run:
         )
 
     def is_late(self) -> bool:
-        """Whether a certified model now is worth more than a smaller one later."""
+        """Whether what was proved once should be proved again at once."""
         return time.monotonic() >= self.late
+
+    def in_a_hurry(self) -> bool:
+        """Whether a certified model now is worth more than a smaller one later.
+
+        Never without a time limit: such runs repeat exactly, on any machine.
+        """
+        return self.is_limited and self.is_late()
 
     def check_time(self) -> None:
         """Stop the run when its time is over."""
