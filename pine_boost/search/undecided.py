@@ -6,6 +6,8 @@ is a few float roundings wide, so usually there is none.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -18,10 +20,13 @@ from pine_boost.search.solving import solve
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
 
 
-def find_undecided(game: Game, encoding: Encoding | None = None) -> bool | None:
+def find_undecided(
+    game: Game, encoding: Encoding | None = None, deadline: float = math.inf
+) -> bool | None:
     """Search the region for an input inside the original's rounding band, with little effort.
 
-    ``encoding`` saves building it anew.
+    ``encoding`` saves building it anew; ``deadline`` is in terms of ``time.monotonic``, a moment
+    per question is left after it.
     """
     if game.undecided == 0:
         return False
@@ -42,6 +47,7 @@ def find_undecided(game: Game, encoding: Encoding | None = None) -> bool | None:
         solver.parameters.num_workers = 1
         solver.parameters.linearization_level = 0
         solver.parameters.max_deterministic_time = _EFFORT
+        solver.parameters.max_time_in_seconds = min(max(deadline - time.monotonic(), 0.2), 1e8)
         status = solve(solver, model)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return True
