@@ -121,7 +121,7 @@ class Pruner:
     def find_essential(self, kept: Support, *, to_the_end: bool = True) -> None:
         """Record every column without which the game is lost; only kept ones can be.
 
-        Otherwise only up to the first that can go.
+        Where not all are asked for, it ends with the first that can go.
         """
         for column in np.flatnonzero(kept):
             if frozenset([int(column)]) not in self._known:

@@ -125,14 +125,14 @@ class Run:
         """A certified model soon: a small support, and one more column per refutation.
 
         In a hurry the steps double: a larger model that can be proved comes before the smallest.
-        True if the model is new.
+        True if it is smaller than what was known.
         """
         weights = self.pruner.eliminate()
         support = None if weights is None else weights.weights > 0
-        n_more = 1
+        n_more, known = 1, self.smallest.n_kept
         while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
             if self.stands(support, briefly=True):
-                return True
+                return self.smallest.n_kept < known
             room = self.smallest.n_kept - int(np.count_nonzero(support))
             n_more = max(1, min(2 * n_more, room // 2)) if self.in_a_hurry() else 1
             support = self.pruner.repair(support, n_more)
