@@ -14,6 +14,7 @@ from pine_boost.forest import Decision
 from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Run, SearchResult, Step, explore, finish, search
 from pine_boost.search.oracle import Setting
+from pine_boost.search.outcome import OutOfEffort
 from tests.bruteforce import (
     Problem,
     all_rows,
@@ -103,6 +104,31 @@ def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPat
             assert result.n_kept == result.lower_bound == smallest
         n_pruned += result.n_kept < problem.game.n_units
     assert n_pruned > 3
+
+
+@pytest.mark.parametrize("time_limit", [600, None])
+def test_second_opinions_that_never_end_leave_the_original(
+    monkeypatch: pytest.MonkeyPatch, time_limit: float | None
+) -> None:
+    """Nothing proved only once is claimed, and the run ends by itself, in a hurry or not."""
+
+    def never(*question: Any) -> list[Any]:
+        raise OutOfEffort
+
+    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.run.second_opinion", never)
+    problem = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
+    smallest = minimum_columns(problem.game, all_rows(problem))
+    assert smallest is not None
+    assert smallest < problem.game.n_units
+    result = search(
+        problem.game, problem.fit_states, time_limit=time_limit, effort=Effort(exact_rounds=20)
+    )
+    assert result.pruned is None
+    assert result.proofs == ()
+    assert result.n_kept == problem.game.n_units
+    assert result.lower_bound <= smallest
+    assert result.stopped == "effort"
 
 
 def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
