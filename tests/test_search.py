@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,7 @@ from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Run, SearchResult, Step, explore, finish, search
 from pine_boost.search.oracle import Setting
 from pine_boost.search.outcome import OutOfEffort
+from pine_boost.search.weights import UnsolvedProgramError, WeightProgram
 from tests.bruteforce import (
     Problem,
     all_rows,
@@ -129,6 +132,20 @@ def test_second_opinions_that_never_end_leave_the_original(
     assert result.n_kept == problem.game.n_units
     assert result.lower_bound <= smallest
     assert result.stopped == "effort"
+
+
+def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def too_long(self: WeightProgram, support: Any) -> Any:
+        if self.deadline < math.inf and self.deadline - time.monotonic() < 1e6:
+            time.sleep(max(0.0, self.deadline - time.monotonic()))
+        raise UnsolvedProgramError
+
+    monkeypatch.setattr(WeightProgram, "solve", too_long)
+    problem = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
+    assert search(problem.game, problem.fit_states, time_limit=0.3).stopped == "time"
+    assert search(problem.game, problem.fit_states).stopped == "effort"
 
 
 def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:

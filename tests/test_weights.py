@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,3 +149,26 @@ def test_the_widest_weights_leave_ties_where_they_can() -> None:
     tied = program.widest(both)
     assert tied is not None
     assert tied.weights == pytest.approx([0.5, 0.5])
+
+
+def test_a_program_that_glop_does_not_end_with_is_left_to_highs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
+    supports = [np.arange(12) < size for size in (3, 6, 12)]
+    expected = [_program(rows, free, strict).solve(support) for support in supports]
+    monkeypatch.setattr("pine_boost.search.weights._GLOP_ITERATIONS", 1 - 10 * 12)
+    asked: list[int] = []
+    whole_program = WeightProgram._whole_program
+
+    def count(self: WeightProgram, *arguments: Any) -> Any:
+        asked.append(1)
+        return whole_program(self, *arguments)
+
+    monkeypatch.setattr(WeightProgram, "_whole_program", count)
+    for support, known in zip(supports, expected, strict=True):
+        result = _program(rows, free, strict).solve(support)
+        assert type(result) is type(known)
+        if isinstance(result, Weights) and isinstance(known, Weights):
+            assert result.value == pytest.approx(known.value, abs=1e-7)
+    assert len(asked) == len(supports)

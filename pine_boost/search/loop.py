@@ -132,10 +132,11 @@ def _stopping(run: Run) -> Iterator[None]:
     """Whatever ends a part of the run, the best certified model stays."""
     try:
         yield
-    except OutOfTime:
-        run.stopped = "time" if run.stopped == "effort" else run.stopped
-    except (OutOfEffort, UnsolvedProgramError):
-        run.gave_up = True
+    except (OutOfTime, OutOfEffort, UnsolvedProgramError) as reason:
+        if isinstance(reason, OutOfTime) or time.monotonic() >= run.deadline:
+            run.stopped = "time" if run.stopped == "effort" else run.stopped
+        else:
+            run.gave_up = True
     except KeyboardInterrupt:
         run.stopped = "interrupted"
     except MemoryError:

@@ -31,8 +31,10 @@ _MAX_PASSES = 200
 _ACTIVE_PER_COLUMN = 16
 # Bounds and rows change between programs, which leaves the last basis dual feasible; presolve
 # would throw it away (both: four searches 8.8 s -> 7.1 s).
-_WARM = "use_dual_simplex: true use_preprocessing: false"
-# HiGHS has been seen not to end (JM1 40x3); what it has not solved by then it never does.
+_WARM = "use_dual_simplex: true use_preprocessing: false max_number_of_iterations: "
+# Both GLOP (Seeds, 300 trees) and HiGHS (JM1 40x3) have been seen not to end; what they have not
+# solved by then they never do (100 columns: GLOP needs at most 290 iterations elsewhere).
+_GLOP_ITERATIONS = 1000  # and ten more for every column
 _HIGHS_ITERATIONS = 20_000
 _HIGHS_SECONDS = 10.0
 
@@ -103,6 +105,7 @@ class WeightProgram:
         self.n_solved += 1
         is_fresh = False
         for _ in range(_MAX_PASSES):
+            self._limit_time()
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 if is_fresh:
                     return self._solve_once_more(support)
@@ -199,6 +202,10 @@ class WeightProgram:
         self._build()
         self._activate(active)
 
+    def _limit_time(self) -> None:
+        milliseconds = 1000 * (self.deadline - time.monotonic())
+        self._solver.SetTimeLimit(int(min(max(milliseconds, 100), 1e9)))
+
     def _permit(self, support: npt.NDArray[np.bool_]) -> None:
         for column, variable in enumerate(self._columns):
             variable.SetUb(1.0 if support[column] else 0.0)
@@ -219,7 +226,8 @@ class WeightProgram:
 
     def _build(self) -> None:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._solver.SetSolverSpecificParametersAsString(_WARM)
+        most = _GLOP_ITERATIONS + 10 * self.n_columns
+        self._solver.SetSolverSpecificParametersAsString(f"{_WARM}{most}")
         bound = _free_bound(self.n_columns)
         self._columns = [self._solver.NumVar(0.0, 1.0, "") for _ in range(self.n_columns)]
         self._free = [self._solver.NumVar(-bound, bound, "") for _ in range(self.n_free)]
