@@ -87,6 +87,7 @@ def test_many_small_games() -> None:
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hurry from the start: larger models first, all of them certified, the same end."""
     monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
     n_pruned = 0
     for seed in range(8):
         n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
@@ -119,6 +120,7 @@ def test_second_opinions_that_never_end_leave_the_original(
         raise OutOfEffort
 
     monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
     monkeypatch.setattr("pine_boost.search.run.second_opinion", never)
     problem = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     smallest = minimum_columns(problem.game, all_rows(problem))
@@ -153,6 +155,7 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
     problem = small_problem(3, XGBOOST, n_trees=40, score=None)
     sizes: dict[float | None, list[int]] = {}
     monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
     for limit in (600.0, None):
         run = Run(problem.game, problem.fit_states, limit, 1, 0, Effort(), None, None)
         run.add_fit_rows()

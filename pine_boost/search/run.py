@@ -7,6 +7,7 @@ order. The best certified model is always in ``best``; a step that runs out rais
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,6 +41,7 @@ _LOGGER = logging.getLogger("pine_boost")
 # A model proved once waits for its second opinion, since the next one is often smaller; but not
 # when the run is older than this or a tenth of its time: whoever stops it then loses nothing.
 _PATIENCE = 20.0
+_LONG = 0.02  # of the time limit: a step of a run in a hurry that asks for longer ones
 _FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
 
 
@@ -124,17 +126,19 @@ class Run:
     def ascend(self) -> bool:
         """A certified model soon: a small support, and one more column per refutation.
 
-        In a hurry the steps double: a larger model that can be proved comes before the smallest.
+        In a hurry slow steps double: a larger model that can be proved comes before the smallest.
         True if it is smaller than what was known.
         """
         weights = self.pruner.eliminate()
         support = None if weights is None else weights.weights > 0
         n_more, known = 1, self.smallest.n_kept
         while support is not None and np.count_nonzero(support) < self.smallest.n_kept:
+            started = time.monotonic()
             if self.stands(support, briefly=True):
                 return self.smallest.n_kept < known
-            room = self.smallest.n_kept - int(np.count_nonzero(support))
-            n_more = max(1, min(2 * n_more, room // 2)) if self.in_a_hurry() else 1
+            if self.in_a_hurry(since=started):
+                room = self.smallest.n_kept - int(np.count_nonzero(support))
+                n_more = max(1, min(2 * n_more, room // 2))
             support = self.pruner.repair(support, n_more)
         return False
 
@@ -161,8 +165,8 @@ class Run:
         """Whether a support can be certified: True, False (excluded by rows), None (cannot tell).
 
         Rows found on the way stay; the weights follow them until the Oracle is silent or no
-        weights on this support keep all rows. ``briefly``: in a hurry one counterexample of a
-        proof is enough to give the support up (False).
+        weights on this support keep all rows. ``briefly``: in a hurry one counterexample that
+        took long is enough to give the support up (False).
         """
         while True:
             self.check_time()
@@ -181,6 +185,7 @@ class Run:
                 self.replay(pruned, climbed)
                 self.walk()
                 continue
+            started = time.monotonic()
             proofs = self.prove(pruned)
             if proofs is not None:
                 n_kept = int(np.count_nonzero(self.columns_of(pruned)))
@@ -190,7 +195,7 @@ class Run:
                 if self.is_late():
                     self.confirm()
                 return True
-            if briefly and self.in_a_hurry():
+            if briefly and self.in_a_hurry(since=started):
                 return False
 
     def confirm(self) -> None:
@@ -342,12 +347,14 @@ class Run:
         """Whether what was proved once should be proved again at once."""
         return time.monotonic() >= self.late
 
-    def in_a_hurry(self) -> bool:
+    def in_a_hurry(self, since: float = -math.inf) -> bool:
         """Whether a certified model now is worth more than a smaller one later.
 
-        Never without a time limit: such runs repeat exactly, on any machine.
+        Late, and with a step that took long ``since`` it began. Never without a time limit: such
+        runs repeat exactly, on any machine.
         """
-        return self.is_limited and self.is_late()
+        is_slow = time.monotonic() - since > _LONG * (self.deadline - self.started)
+        return self.is_limited and self.is_late() and is_slow
 
     def check_time(self) -> None:
         """Stop the run when its time is over."""
