@@ -73,6 +73,40 @@ def test_cuts_supports_and_bounds(seed: int) -> None:
             assert support & cut, "a cut excludes a winning support"
 
 
+def test_a_shake_ends_in_another_minimal_set_and_leaves_no_cuts() -> None:
+    n_new = 0
+    for seed in (7, 12, 13):  # games with several minimal sets
+        problem = small_problem(seed, MANNERS[seed % 4], n_trees=8, score=None)
+        winning = set(_winning(problem))
+        pool = RowPool(problem.game)
+        pool.add(all_rows(problem))
+        pruner = Pruner(pool)
+        weights = pruner.eliminate()
+        assert weights is not None
+        start = weights.weights > 0
+        known = list(pruner.cuts)
+        for shake in range(8):
+            shaken = pruner.shake(start, shake)
+            assert shaken is not None
+            support = frozenset(np.flatnonzero(shaken).tolist())
+            assert support in winning
+            assert not any(support - {column} in winning for column in support)
+            n_new += bool((shaken != start).any())
+        assert pruner.cuts == known
+    assert n_new > 4
+
+
+def test_a_shake_of_a_losing_set_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pine_boost.search.pruner._JOINING", 1)
+    problem = small_problem(1, XGBOOST, score=None)
+    winning = set(_winning(problem))
+    pool = RowPool(problem.game)
+    pool.add(all_rows(problem))
+    smallest = min(len(support) for support in winning)
+    assert smallest > 2  # one that joins is not enough for a single column
+    assert Pruner(pool).shake(_flags(frozenset([0]), problem.game.n_units), 0) is None
+
+
 def test_repair_ends_in_a_winning_support() -> None:
     problem = small_problem(1, XGBOOST, score=None)
     winning = set(_winning(problem))

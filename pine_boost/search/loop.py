@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pine_boost.search.fewest import search_fewest
 from pine_boost.search.game import Game
 from pine_boost.search.outcome import (
     Effort,
@@ -94,7 +95,7 @@ def explore(
                 # the cuts of an earlier search guide the exact one better than other orders do
                 for order in range(run.effort.n_eliminations if start is None else 0):
                     run.certify(partial(run.pruner.eliminate, order or None))
-                run.search_exactly()
+                search_fewest(run)
     with _stopping(run):
         run.bound()
     run.points = run.pool.states

@@ -19,6 +19,7 @@ from pine_boost.search.solving import solve
 from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]
+_JOINING = 6  # columns that a shake adds
 _TRIED = 8  # columns that a repair tries, those of the largest gain
 
 
@@ -39,14 +40,15 @@ class Pruner:
         self._known: set[frozenset[int]] = set(self.cuts)
         self.before_program: Callable[[], None] = _go_on  # a run checks its time here
 
-    def solve(self, support: Support) -> Weights | None:
+    def solve(self, support: Support, *, records: bool = True) -> Weights | None:
         """Weights on a support, or None after recording the cut that excludes it."""
         if not support.any():
             return None
         result = self._solve(support)
         if isinstance(result, Weights):
             return result if result.weights.any() else _with_one_column(result, support)
-        self._record(result)
+        if records:
+            self._record(result)
         return None
 
     def _solve(self, support: Support) -> Weights | Cut:
@@ -64,10 +66,27 @@ class Pruner:
         pass is enough. ``order_seed`` shuffles the order for a second opinion.
         """
         weights = self.lightest()
+        random = np.random.default_rng(order_seed) if order_seed is not None else None
+        return None if weights is None else self._descend(weights, random)
+
+    def shake(self, support: Support, seed: int) -> Support | None:
+        """Another set nearby: a few columns join a set, then what can go goes, in random order.
+
+        None where the set does not win. No cuts are recorded: there would be many, of little use.
+        """
+        random = np.random.default_rng(seed)
+        grown = support.copy()
+        grown[random.permutation(np.flatnonzero(~support))[:_JOINING]] = True
+        weights = self.solve(grown, records=False)
         if weights is None:
             return None
+        return self._descend(weights, random, records=False).weights > 0
+
+    def _descend(
+        self, weights: Weights, random: np.random.Generator | None, *, records: bool = True
+    ) -> Weights:
+        """Drop columns, light ones first, until each that is left is needed."""
         support = weights.weights > 0
-        random = np.random.default_rng(order_seed) if order_seed is not None else None
         needed = np.zeros(self.n_columns, dtype=bool)
         while True:
             open_columns = np.flatnonzero(support & ~needed)
@@ -76,7 +95,7 @@ class Pruner:
             column = _next_column(weights, open_columns, random)
             trial = support.copy()
             trial[column] = False
-            result = self.solve(trial)
+            result = self.solve(trial, records=records)
             if result is None:
                 needed[column] = True
             else:
@@ -225,6 +244,9 @@ def _master_solver(seconds: float, effort: float, seed: int) -> cp_model.CpSolve
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
+    # clauses join the LP: 641 cuts of FICO 40x3, bound 18 after 0.3 deterministic s, without 4 of
+    # 18 after 2 s
+    solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = effort
     solver.parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))
     return solver

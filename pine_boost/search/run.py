@@ -148,6 +148,11 @@ class Run:
             return None
         return self.columns_of(self.smallest.pruned)
 
+    def columns_kept(self) -> Support:
+        """The columns of the smallest model, be it the original."""
+        kept = self.support()
+        return np.ones(self.game.n_units, dtype=bool) if kept is None else kept
+
     def columns_of(self, pruned: PrunedForest) -> Support:
         """The columns that a model keeps."""
         return np.bincount(self.game.unit[pruned.kept], minlength=self.game.n_units) > 0
@@ -258,46 +263,10 @@ class Run:
         """Whether the columns that nothing can do without already make up the best model."""
         if self.is_settled():
             return True
-        kept = self.support()
-        kept = np.ones(self.game.n_units, dtype=bool) if kept is None else kept
-        self.pruner.find_essential(kept, to_the_end=not self.in_a_hurry())
+        self.pruner.find_essential(self.columns_kept(), to_the_end=not self.in_a_hurry())
         essential = sum(len(cut) == 1 for cut in self.pruner.cuts)
         self.lower_bound = max(self.lower_bound, essential)
         return self.is_settled()
-
-    def search_exactly(self) -> None:
-        """Ask the cuts for a set one smaller than the best, until they prove there is none.
-
-        A set whose weights do not survive the grid is passed over from then on. That proves
-        nothing about its size, so the bound comes from the cuts alone.
-        """
-        passed_over: list[Support] = []
-        last_program = self.pool.program.n_solved + self.effort.exact_programs
-        for round_number in range(self.effort.exact_rounds):
-            self.check_time()
-            if self.is_late():
-                self.confirm()
-            if self.pool.program.n_solved > last_program:
-                return
-            if len(passed_over) > self.effort.passed_over:
-                return
-            self.tell("exact")
-            limits = (self.deadline - time.monotonic(), self.effort.master_effort)
-            n_columns = self.smallest.n_kept - 1
-            support = self.pruner.hitting_set(n_columns, *limits, passed_over)
-            if support is None and passed_over:
-                support = self.pruner.hitting_set(n_columns, *limits)
-                if support is not None:
-                    return
-            if support is None:
-                self.lower_bound = self.smallest.n_kept
-            if support is None or isinstance(support, bool):
-                return
-            verdict = self.stands(support)
-            if verdict is None:
-                passed_over.append(support)
-            elif verdict is False:
-                self.pruner.strengthen(support, self.seed + round_number)
 
     def write(self, weights: Weights | None) -> PrunedForest | None:
         """Weights on the grid, if every row survives the rounding."""
