@@ -216,6 +216,7 @@ def small_problem(
     unit: str = "round",
     leaf_grid: int | None = 3,
     n_fit: int = 12,
+    delta: float = 0.0,
 ) -> Problem:
     """A game small enough to enumerate; ``score=None`` is the whole (permitted) space.
 
@@ -250,7 +251,7 @@ def small_problem(
         scores = np.sort(fitted.score(everything[tables.permits(everything)]))
         tau = int(scores[int(quantile * (len(scores) - 1))])
         tables = replace(tables, score=fitted, tau=tau)
-    game = build_game(forest, space, tables, unit=unit)
+    game = build_game(forest, space, tables, unit=unit, delta=delta)
     fit_states = space.states(X[:n_fit])
     reachable = np.all(
         [axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0

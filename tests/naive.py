@@ -152,9 +152,11 @@ def random_domain(rng: np.random.Generator, tables: RegionTables) -> RegionTable
 
 
 def random_pruned(rng: np.random.Generator, game: Game, kind: str, grid: int = 14) -> PrunedForest:
-    """A model on the grid: the original itself, reweighted, or with one leaf changed."""
+    """A model on the grid: the original itself, reweighted, a leaf changed, trees dropped."""
     forest = game.forest
     weights = np.ones(forest.n_trees)
+    if kind == "dropped":
+        weights[rng.permutation(forest.n_trees)[: int(rng.integers(1, 3))]] = 0.0
     if kind == "reweighted":
         weights = rng.uniform(0.5, 1.5, forest.n_trees)
         weights[rng.random(forest.n_trees) < 0.2] = 0.0

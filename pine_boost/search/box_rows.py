@@ -20,6 +20,7 @@ from pine_boost.search.grid import needed_sides
 _RATIOS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # log2, around the balance
 _FEW_RATIOS = (-1.0, 0.0, 1.0)
 _FINENESS = 256  # the smallest multiplier of a sum: rounding it to a whole number costs 0.2 %
+_CANCELLED = 0.5  # of the original's range: what is left where most trees keep their weight
 _WORD_LIMIT = 2**62
 _TABLE_LIMIT = 2**30  # sums of table entries stay below this, so int32 never wraps
 
@@ -37,12 +38,16 @@ class Rows:
     n_original : int
         The first rows say that the original decides the question's side (one per rival); the next
         that the pruned model does not; a last one, if any, that the leaves' costs leave room.
+    doublings : int
+        How often a unit of the original's rows fits into one of the pruned model's, as a power of
+        two: so weighed, trees that keep their weight cancel.
     """
 
     value: IntArray
     constant: IntArray
     leaf_offset: IntArray
     n_original: int
+    doublings: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,13 @@ def question_rows(
         model_part = np.zeros(game.trees.n_leaves if own_trees is not None else 0, np.int64)
         rows.append(np.concatenate([model_part, -cost]))
         constants.append(budget)
-    return Rows(np.stack(rows), np.array(constants, dtype=np.int64), offset, len(rivals))
+    return Rows(
+        np.stack(rows),
+        np.array(constants, dtype=np.int64),
+        offset,
+        len(rivals),
+        game.scale - pruned.grid,
+    )
 
 
 def weigh(rows: Rows) -> Sums:
@@ -132,7 +143,7 @@ def weigh(rows: Rows) -> Sums:
 
 def _multipliers(rows: Rows) -> list[list[int]]:
     n_rows, n_original = len(rows.value), rows.n_original
-    spread = _spread(rows)
+    spread = _spread(rows.value, rows.leaf_offset)
     chosen = [[int(k == row) for k in range(n_rows)] for row in range(n_rows)]
     magnitude = np.abs(rows.value).max(axis=1)
     pruned, score = n_original, n_original + 1
@@ -140,7 +151,9 @@ def _multipliers(rows: Rows) -> list[list[int]]:
     def add(weights: dict[int, float]) -> None:
         scaled = [weights.get(row, 0.0) / spread[row] for row in range(n_rows)]
         smallest = min(weight for weight in scaled if weight > 0)
-        whole = [round(_FINENESS * weight / smallest) for weight in scaled]
+        take([round(_FINENESS * weight / smallest) for weight in scaled])
+
+    def take(whole: list[int]) -> None:
         largest = sum(w * int(m) for w, m in zip(whole, magnitude, strict=True))
         if whole not in chosen and largest < _WORD_LIMIT:  # no sum of them wraps in 64 bits
             chosen.append(whole)
@@ -156,12 +169,17 @@ def _multipliers(rows: Rows) -> list[list[int]]:
         for ratio in _FEW_RATIOS:
             for share in (0.25, 1.0):
                 add({0: 1.0, pruned: 2.0**ratio, score: share})
+    doublings = int(np.clip(rows.doublings, -30, 30))  # beyond that the rows have nothing in common
+    own, other = 2 ** max(0, -doublings), 2 ** max(0, doublings)
+    difference = own * rows.value[[0]] + other * rows.value[[pruned]]
+    if _spread(difference, rows.leaf_offset)[0] < _CANCELLED * own * spread[0]:
+        take([own * (row == 0) + other * (row == pruned) for row in range(n_rows)])
     return chosen
 
 
-def _spread(rows: Rows) -> list[float]:
+def _spread(value: IntArray, leaf_offset: IntArray) -> list[float]:
     """How much each row can vary: the sum over trees of the range of their leaves."""
-    starts = rows.leaf_offset[:-1]
-    highest = np.maximum.reduceat(rows.value, starts, axis=1)
-    lowest = np.minimum.reduceat(rows.value, starts, axis=1)
+    starts = leaf_offset[:-1]
+    highest = np.maximum.reduceat(value, starts, axis=1)
+    lowest = np.minimum.reduceat(value, starts, axis=1)
     return [max(1.0, float(x)) for x in (highest - lowest).sum(axis=1)]

@@ -149,9 +149,17 @@ class _FeatureLiterals:
 
 
 def encode_region(
-    space: StateSpace, region: RegionTables, trees: StateTrees, masks: LeafMasks
+    space: StateSpace,
+    region: RegionTables,
+    trees: StateTrees,
+    masks: LeafMasks,
+    wanted: npt.NDArray[np.bool_] | None = None,
 ) -> Encoding:
-    """Build the base model: states, leaves of all trees, domain knowledge and score."""
+    """Build the base model: states, leaves of all trees, domain knowledge and score.
+
+    Without the trees that are not ``wanted``, whose leaves are None; a score that adds up costs of
+    the model's leaves wants them all.
+    """
     model = cp_model.CpModel()
     allowed = [a.copy() for a in region.allowed]
     bins = cheapest_bins(region)
@@ -165,7 +173,9 @@ def encode_region(
     )
     reachable = _reachable_leaves(trees, masks, allowed)
     reachable &= cheapest_leaves(region, trees, masks, allowed)
-    leaves = _add_trees(model, features, trees, masks, reachable, allowed)
+    if wanted is None:
+        wanted = np.ones(trees.n_trees, dtype=bool)
+    leaves = _add_trees(model, features, trees, masks, reachable, allowed, wanted)
     if leaves is None:
         return Encoding(model, (None,) * trees.n_leaves, features, False)
     _add_domain(model, features, region)
@@ -191,14 +201,18 @@ def _add_trees(
     masks: LeafMasks,
     reachable: npt.NDArray[np.bool_],
     allowed: list[npt.NDArray[np.bool_]],
+    wanted: npt.NDArray[np.bool_],
 ) -> tuple[cp_model.IntVar | None, ...] | None:
     """One Boolean per reachable leaf, exactly one per tree, linked to the states by cliques.
 
     For each set of states that a tree splits on: at most one of the leaves that need the state
     inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
     """
-    leaves = tuple(model.new_bool_var("") if flag else None for flag in reachable)
+    kept = reachable & wanted[trees.leaf_tree]
+    leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
     for tree in range(trees.n_trees):
+        if not wanted[tree]:
+            continue
         start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
         members = [leaf for leaf in leaves[start:stop] if leaf is not None]
         if not members:
@@ -207,6 +221,8 @@ def _add_trees(
     seen: set[tuple[int, int, bytes]] = set()
     for node in np.flatnonzero(trees.leaf_of_node < 0):
         tree = int(np.searchsorted(trees.root, node, side="right")) - 1
+        if not wanted[tree]:
+            continue
         feature = int(trees.feature[node])
         left = trees.goes_left(int(node), len(allowed[feature]))
         key = (tree, feature, (left & allowed[feature]).tobytes())
@@ -284,7 +300,8 @@ def _add_score(
             own_trees = score.trees.trees
             own_masks = leaf_masks(own_trees, space)
             reach = _reachable_leaves(own_trees, own_masks, allowed)
-            added = _add_trees(model, features, own_trees, own_masks, reach, allowed)
+            every = np.ones(own_trees.n_trees, dtype=bool)
+            added = _add_trees(model, features, own_trees, own_masks, reach, allowed, every)
             if added is None:
                 return False
             own = added

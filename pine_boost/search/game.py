@@ -62,6 +62,8 @@ class Game:
         the original's arithmetic is exact, so a tie is a faithful answer).
     unit : int64 (n_trees,)
         Column of the game that each tree belongs to (a round or the tree itself).
+    delta : float
+        Indifference: inputs nearer to the cut than this are not part of the region; 0: none.
     """
 
     forest: Forest
@@ -78,6 +80,7 @@ class Game:
     undecided: float
     strict: npt.NDArray[np.bool_]
     unit: IntArray
+    delta: float = 0.0
 
     @property
     def n_units(self) -> int:
@@ -175,6 +178,7 @@ def build_game(
         undecided=undecided,
         strict=np.array([not is_exact or not _wins_ties(forest, q) for q in questions]),
         unit=np.unique(units, return_inverse=True)[1].astype(np.int64),
+        delta=delta,
     )
 
 

@@ -61,12 +61,18 @@ def needed_sides(game: Game, grid: int) -> IntArray:
 
 
 def to_grid(
-    game: Game, weights: Weights, column_scale: FloatArray, reference: Reference
+    game: Game,
+    weights: Weights,
+    column_scale: FloatArray,
+    reference: Reference,
+    *,
+    scale: float | None = None,
 ) -> PrunedForest | None:
     """Round a solution to the grid; None when the weights cannot be written exactly.
 
     Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
-    added to all leaves of its first kept tree.
+    added to all leaves of its first kept tree. ``scale`` multiplies all weights; without it, the
+    one that brings probabilities closest to the original's.
     """
     forest = game.forest
     tree_weight = (weights.weights / column_scale)[game.unit]
@@ -76,9 +82,9 @@ def to_grid(
     constants = _constants(game, weights)
     if constants is None:
         return None
-    scale, intercept = constants
+    own_scale, intercept = constants
     if scale is None:
-        scale = _closest_scale(game, tree_weight, intercept, reference)
+        scale = own_scale or _closest_scale(game, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     tree_weight, intercept = tree_weight * scale, scale * intercept
     intercept = intercept + _common_level(game, tree_weight, intercept, reference)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.search.fewest import search_fewest
 from pine_boost.search.game import Game
+from pine_boost.search.nearby import stay_near
 from pine_boost.search.outcome import (
     Effort,
     Judge,
@@ -82,6 +83,8 @@ def explore(
         if start is not None:
             run.stands(start)
         elif larger is None or not run.is_optimal():
+            if objective == "l0" and not bound_only:
+                stay_near(run)
             run.walk()
         if bound_only:
             run.pruner.eliminate()

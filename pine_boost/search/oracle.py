@@ -19,12 +19,13 @@ from ortools.sat.python import cp_model
 
 from pine_boost import exact
 from pine_boost.forest import IntArray, PrunedForest
+from pine_boost.search.difference import Difference, difference
 from pine_boost.search.encoding import Encoding, encode_region
 from pine_boost.search.game import Game, Question, pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.neighbours import Neighbourhood
 from pine_boost.search.rows import RowPool, pruned_sides
-from pine_boost.search.solving import Stop, solve_each
+from pine_boost.search.solving import Stop, solve, solve_each
 from pine_boost.search.walks import climb
 
 _CLIMB_STARTS = 48
@@ -94,6 +95,7 @@ class Oracle:
         if self.has_score_trees:
             self.first, self.second = (FIRST_LP, FIRST), (SECOND_LP, SECOND)
         self._encoding: Encoding | None = None
+        self._near: tuple[bytes, Encoding] | None = None  # over the trees of the last difference
         # per settings and question, the turn that last had an answer
         self._last_turn: dict[tuple[tuple[Setting, ...], Question], tuple[Setting, float]] = {}
 
@@ -136,10 +138,60 @@ class Oracle:
         Several settings take turns that grow. ``deadline`` is in terms of ``time.monotonic``,
         ``effort`` in CP-SAT's deterministic time per turn.
         """
-        encoding = self.encoding  # built before any thread asks for it
         settings = (how,) if isinstance(how, Setting) else how
-        ask = partial(self._ask, encoding, pruned, settings, deadline, effort)
-        return solve_each(ask, questions, self.n_jobs)
+        near = self.prove_near(pruned, questions, settings, deadline, min(effort, _FIRST_TURN))
+        proofs = {proof.question: proof for proof in near}
+        others = [question for question in questions if question not in proofs]
+        if others:
+            encoding = self.encoding  # built before any thread asks for it
+            ask = partial(self._ask, encoding, pruned, settings, deadline, effort)
+            proofs |= dict(zip(others, solve_each(ask, others, self.n_jobs), strict=True))
+        return [proofs[question] for question in questions]
+
+    def prove_near(
+        self,
+        pruned: PrunedForest,
+        questions: list[Question],
+        settings: tuple[Setting, ...],
+        deadline: float,
+        effort: float,
+    ) -> list[Proof]:
+        """Proofs of those questions that the difference of a model near the original settles.
+
+        An easier question: only the trees whose weight changed take part, most must not have.
+        """
+        setting = max(settings, key=lambda setting: setting.linearization_level)
+        proofs = []
+        for question in questions:
+            gap = difference(self.game, pruned, question)
+            if gap is None or not self._is_easier(gap):
+                continue
+            started = time.monotonic()
+            answer = self._ask_near(gap, setting, deadline - started, effort)
+            if answer is Answer.PROVED:
+                name = f"{setting.name} (difference)"
+                proofs.append(Proof(question, name, answer, time.monotonic() - started))
+        return proofs
+
+    def _is_easier(self, gap: Difference) -> bool:
+        score = self.game.region.score
+        costs_leaves = score is not None and score.trees is not None and score.trees.of_model
+        return not costs_leaves and 2 * int(np.count_nonzero(gap.moving)) <= len(gap.moving)
+
+    def _ask_near(self, gap: Difference, setting: Setting, seconds: float, effort: float) -> Answer:
+        """Whether any point of the region satisfies the row of a difference."""
+        game, key = self.game, gap.moving.tobytes()
+        if self._near is None or self._near[0] != key:
+            made = encode_region(game.space, game.region, game.trees, game.masks, gap.moving)
+            self._near = key, made
+        encoding = self._near[1]
+        if not encoding.feasible:
+            return Answer.PROVED
+        model = encoding.model.clone()
+        model.add(margin_row(encoding, gap.value) >= gap.least)
+        solver = cp_model.CpSolver()
+        _configure(solver, setting, seconds, effort)
+        return STATUS_MAP[solve(solver, model)]
 
     def _ask(
         self,

@@ -43,8 +43,8 @@ class Effort:
 
     n_walks: int = 400
     n_eliminations: int = 3
-    exact_rounds: int = 1200
-    exact_programs: int = 30_000
+    exact_rounds: int = 400
+    exact_programs: int = 8000
     passed_over: int = 40
     master_effort: float = 2.0
     proof_effort: float = 100.0

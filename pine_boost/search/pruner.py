@@ -20,6 +20,7 @@ from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]
 _JOINING = 6  # columns that a shake adds
+_MANY_CUTS = 200  # fewer are soon covered, and the LP of all cuts would take longer
 _TRIED = 8  # columns that a repair tries, those of the largest gain
 
 
@@ -189,7 +190,7 @@ class Pruner:
         for support in excluded:
             pairs = zip(keep, support, strict=True)
             model.add_bool_or([~variable if kept else variable for variable, kept in pairs])
-        solver = _master_solver(seconds, effort, seed=len(self.cuts))
+        solver = _master_solver(seconds, effort, len(self.cuts), seed=len(self.cuts))
         status = solve(solver, model)
         if status == cp_model.INFEASIBLE:
             return None
@@ -201,7 +202,7 @@ class Pruner:
         """The size of a smallest set that meets every cut, or the solver's bound on it."""
         model, keep = self._master()
         model.minimize(sum(keep))
-        solver = _master_solver(seconds, effort, seed=0)
+        solver = _master_solver(seconds, effort, len(self.cuts), seed=0)
         if solve(solver, model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return 1
         return max(1, int(np.ceil(solver.best_objective_bound - 1e-6)))
@@ -240,13 +241,14 @@ def _with_one_column(weights: Weights, support: Support) -> Weights:
     return replace(weights, weights=light)
 
 
-def _master_solver(seconds: float, effort: float, seed: int) -> cp_model.CpSolver:
+def _master_solver(seconds: float, effort: float, n_cuts: int, *, seed: int) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
-    # clauses join the LP: 641 cuts of FICO 40x3, bound 18 after 0.3 deterministic s, without 4 of
-    # 18 after 2 s
-    solver.parameters.linearization_level = 2
+    if n_cuts > _MANY_CUTS:
+        # clauses join the LP: 641 cuts of FICO 40x3, bound 18 after 0.3 deterministic s, without
+        # it 4 of 18 after 2 s
+        solver.parameters.linearization_level = 2
     solver.parameters.max_deterministic_time = effort
     solver.parameters.max_time_in_seconds = max(0.01, min(seconds, 1e8))
     return solver

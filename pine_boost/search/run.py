@@ -193,15 +193,19 @@ class Run:
             started = time.monotonic()
             proofs = self.prove(pruned)
             if proofs is not None:
-                n_kept = int(np.count_nonzero(self.columns_of(pruned)))
-                if n_kept < self.smallest.n_kept:
-                    found = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
-                    self.waiting.append(found)
-                if self.is_late():
-                    self.confirm()
+                self.accept(pruned, proofs)
                 return True
             if briefly and self.in_a_hurry(since=started):
                 return False
+
+    def accept(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
+        """A model proved once waits for its second opinion, if it is smaller than what is known."""
+        n_kept = int(np.count_nonzero(self.columns_of(pruned)))
+        if n_kept < self.smallest.n_kept:
+            found = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
+            self.waiting.append(found)
+        if self.is_late():
+            self.confirm()
 
     def confirm(self) -> None:
         """The second opinion: the smallest model that passes it too becomes the best.
