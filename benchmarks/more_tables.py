@@ -98,6 +98,30 @@ def large(folder: Path) -> str:
     return markdown(header, lines) if lines else ""
 
 
+def large_in_short(folder: Path) -> str:
+    """Default-sized models: one line per library and indifference, refused cells counted as 0."""
+    rows = read_rows(folder / "large.csv")
+    lines = []
+    for model in texts(rows, "model"):
+        for indifference in sorted(texts(rows, "indifference")):
+            here = where(rows, model=model, indifference=indifference)
+            smaller = [row for row in here if float(row["pruning_rate"]) > 0]
+            certified = sum(row["status"] == "CERTIFIED" for row in here)
+            lines.append(
+                (
+                    model, indifference, f"{certified}/{len(here)}", len(smaller),
+                    number(mean(here, "pruning_rate")), number(mean(smaller, "pruning_rate")),
+                    number(mean(smaller, "native_ratio")), number(mean(here, "fidelity"), 2),
+                    number(mean(here, "time_s")),
+                )
+            )  # fmt: skip
+    header = (
+        "model", "indifference", "certified", "smaller", "trees removed %", "where smaller %",
+        "native x there", "fidelity %", "mean s",
+    )  # fmt: skip
+    return markdown(header, lines) if lines else ""
+
+
 def serving(folder: Path) -> str:
     """Rows per second before and after."""
     rows = read_rows(folder / "serving.csv")

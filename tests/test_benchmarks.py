@@ -20,6 +20,7 @@ from benchmarks import (  # noqa: E402
     baselines,
     compare,
     data,
+    fewest,
     large,
     paper,
     published,
@@ -312,7 +313,9 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
     ]
     text = tables.render(tmp_path)
     assert "## Inference" in text
-    assert "## Models of default size" in text
+    assert "## Models of default size\n" in text
+    removed = float(runner.read_rows(out)[0]["pruning_rate"])
+    assert f"| xgboost | 0 | 1/1 | {int(removed > 0)} | {removed:.1f} |" in text
 
 
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
@@ -345,6 +348,30 @@ def test_tables_and_figures_from_the_results(folder, results):
     assert {p.name for p in (results / "figures").glob("*.png")} >= {
         "tradeoff_accuracy.png", "tradeoff_fidelity.png", "coverage.png",
     }  # fmt: skip
+
+
+def test_cells_with_a_gap_are_searched_further(folder, tmp_path):
+    out, further = tmp_path / "trees.csv", tmp_path / "fewest.csv"
+    arguments = ["--datasets", "Toy,Flowers", "--data", folder, "--seeds", "1", "--alphas", "0.8",
+                 "--trees", "10", "--depth", "3", "--time-limit", "600", "--jobs", "0"]  # fmt: skip
+    assert paper.main([*arguments, "--out", str(out)]) == 0
+    flowers, toy = sorted(runner.read_rows(out), key=lambda row: row["dataset"])
+    assert fewest.kept_of(toy) == int(toy["lower_bound"]) > 1  # proved to be the fewest
+    options = ["--results", str(out), "--data", folder, "--trees", "10", "--time-limit", "600",
+               "--jobs", "0", "--out", str(further)]  # fmt: skip
+    assert fewest.main(options) == 0
+    assert runner.read_rows(further) == []  # no gap, nothing to do
+    out.unlink()
+    runner.append_rows(out, COLUMNS, [{**toy, "lower_bound": "1"}, flowers])
+    assert fewest.main(options) == 0
+    (row,) = runner.read_rows(further)
+    assert (row["dataset"], row["stopped"]) == ("Toy", "optimal")
+    assert row["kept"] == row["lower_bound"] == toy["lower_bound"]
+    rates = [100 - 10 * fewest.kept_of(r) for r in (toy, flowers)]
+    reached = f"| 10 | {np.mean(rates):.2f} | {np.mean(rates):.2f} | 39.17 |"
+    assert f"{reached} {np.mean(rates):.2f} |" in tables.render(tmp_path)
+    further.unlink()
+    assert f"{reached} {np.mean([90, rates[1]]):.2f} |" in tables.render(tmp_path)
 
 
 def test_readme_script_writes_between_its_markers_only(results, tmp_path):
