@@ -9,7 +9,7 @@ trees has none. Without indifference there is no room, and nothing happens.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,8 +77,8 @@ def stay_near(run: Run) -> None:
             refused = n_dropped
             n_dropped = (proved + refused) // 2
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)
-    if run.is_limited:
-        run.confirm()
+    if run.is_limited:  # whoever stops it from now on has this; larger ones follow where it is hard
+        run.confirm(replace(run.effort, proof_effort=2 * _EFFORT))
 
 
 def column_ranges(run: Run) -> Ranges:
@@ -148,5 +148,5 @@ def _stands(run: Run, pruned: PrunedForest, deadline: float) -> bool:
     proofs = run.oracle.prove_near(pruned, questions, run.oracle.first, deadline, _EFFORT)
     if len(proofs) < len(questions):
         return False
-    run.accept(pruned, tuple(proofs))
+    run.hold(pruned, tuple(proofs))
     return True

@@ -193,31 +193,32 @@ class Run:
             started = time.monotonic()
             proofs = self.prove(pruned)
             if proofs is not None:
-                self.accept(pruned, proofs)
+                self.hold(pruned, proofs)
+                if self.is_late():
+                    self.confirm()
                 return True
             if briefly and self.in_a_hurry(since=started):
                 return False
 
-    def accept(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
+    def hold(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
         """A model proved once waits for its second opinion, if it is smaller than what is known."""
         n_kept = int(np.count_nonzero(self.columns_of(pruned)))
         if n_kept < self.smallest.n_kept:
             found = replace(self.best, pruned=pruned, proofs=proofs, n_kept=n_kept)
             self.waiting.append(found)
-        if self.is_late():
-            self.confirm()
 
-    def confirm(self) -> None:
+    def confirm(self, effort: Effort | None = None) -> None:
         """The second opinion: the smallest model that passes it too becomes the best.
 
-        Where it does not end, the next larger one is asked about; where it objects (then one of
-        the two methods is wrong), the columns start anew with what was found.
+        Where it does not end (within the run's effort or another one), the next larger one is
+        asked about; where it objects (then one of the two methods is wrong), the columns start
+        anew with what was found.
         """
         while self.waiting:
             found = self.waiting[-1]
             assert found.pruned is not None
             try:
-                second = self.prove(found.pruned, second_opinion)
+                second = self.prove(found.pruned, second_opinion, effort)
                 if second is None:
                     self.waiting.pop()
                     self.stands(self.columns_of(found.pruned))
@@ -230,11 +231,14 @@ class Run:
             self.tell("certified")
 
     def prove(
-        self, pruned: PrunedForest, opinion: Callable[..., list[Proof]] = first_opinion
+        self,
+        pruned: PrunedForest,
+        opinion: Callable[..., list[Proof]] = first_opinion,
+        effort: Effort | None = None,
     ) -> tuple[Proof, ...] | None:
         """A proof of every question; None after adding what spoke against one."""
         self.tell("prove" if opinion is first_opinion else "prove again")
-        proofs = opinion(self.oracle, pruned, self.effort, self.deadline)
+        proofs = opinion(self.oracle, pruned, effort or self.effort, self.deadline)
         return None if self.objections(pruned, proofs) else tuple(proofs)
 
     def objections(self, pruned: PrunedForest, proofs: list[Proof]) -> bool:
