@@ -48,7 +48,9 @@ def search_fewest(run: Run) -> None:
         elif verdict is False:
             run.pruner.strengthen(support, run.seed + round_number)
         if _FIRST_SHAKE <= round_number < _FIRST_SHAKE + _MOST_SHAKES:
+            before = run.pool.program.n_solved
             nearby = _shake(run, nearby, run.seed + round_number)
+            last_program += run.pool.program.n_solved - before  # its own, not those of the cuts
 
 
 def _smaller_set(run: Run, passed_over: list[Support]) -> Support | None:
