@@ -19,6 +19,8 @@ from pine_boost.search import box_rows, nearby
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.difference import difference
 from pine_boost.search.encoding import encode_region
+from pine_boost.search.game import pruned_leaves_int
+from pine_boost.search.grid import needed_sides
 from pine_boost.search.loop import search
 from pine_boost.search.oracle import FIRST_LP, SECOND_LP, Answer, Oracle
 from pine_boost.search.outcome import OutOfEffort
@@ -70,6 +72,39 @@ def test_every_counterexample_satisfies_the_row(
     assert n_still > 100
     assert n_excluded > 1000
     assert limit > 2**12 or n_halved > 100
+
+
+@pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**16, 2**10])
+def test_a_counterexample_by_a_single_unit_satisfies_the_row(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The original decides a row just so, the pruned model misses it by one unit of its grid."""
+    n_tight = 0
+    for seed in range(60):
+        case = random_case(seed)
+        game, pruned = case.game, _some_pruned(seed, case)
+        rng = np.random.default_rng(seed)
+        states = case.rows[rng.integers(len(case.rows), size=6)]
+        leaves = game.trees.leaves(states)
+        for question in game.questions:
+            needed = int(needed_sides(game, pruned.grid)[question.index])
+            for row in leaves:
+                before = game.side_int(game.original_margins_int(row[None]), question)[0]
+                margins = pruned_leaves_int(game, pruned)[row].sum(axis=0) + pruned.intercept_int
+                miss = int(game.side_int(margins[None], question)[0]) - (needed - 1)
+                least = game.least.copy()
+                least[question.index] = before
+                shift = np.zeros_like(pruned.intercept_int)
+                shift[question.plus] = miss * (question.sign if len(shift) == 1 else 1)
+                missed = replace(pruned, intercept_int=pruned.intercept_int - shift)
+                with monkeypatch.context() as smaller:
+                    smaller.setattr(exact, "ROW_LIMIT", limit)
+                    found = difference(replace(game, least=least), missed, question)
+                assert found is not None
+                total = int(found.value[row].sum())
+                assert total >= found.least
+                n_tight += total == found.least
+    assert n_tight > 30
 
 
 def test_units_too_far_apart_have_no_row() -> None:
