@@ -62,7 +62,7 @@ def difference(game: Game, pruned: PrunedForest, question: Question) -> Differen
     moving = largest - np.minimum.reduceat(value, starts) > own + other
     least = own * lowest - other * highest - sum(int(x) for x in largest[~moving])
     value = np.where(moving[game.trees.leaf_tree], value, 0)
-    total = sum(abs(int(x)) for x in value) + abs(least)
+    total = sum(abs(int(x)) for x in value[value != 0]) + abs(least)
     halvings = max(0, total.bit_length() - (exact.ROW_LIMIT // 2).bit_length() + 1)
     return Difference(-((-value) >> halvings), -((-least) >> halvings), moving)
 

@@ -183,6 +183,21 @@ def encode_region(
     return Encoding(model, leaves, features, feasible)
 
 
+def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_model.CpModel:
+    """A row over leaves, ``sum >= least``, with any leaf of every tree: more than all inputs."""
+    model = cp_model.CpModel()
+    literals: list[Literal] = []
+    values: list[int] = []
+    for start, stop in pairwise(leaf_offset):
+        distinct = np.unique(value[start:stop]).tolist()
+        own = [model.new_bool_var("") for _ in distinct]
+        model.add_exactly_one(own)
+        literals += own
+        values += distinct
+    model.add(cp_model.LinearExpr.weighted_sum(literals, values) >= least)
+    return model
+
+
 def _reachable_leaves(
     trees: StateTrees, masks: LeafMasks, allowed: list[npt.NDArray[np.bool_]]
 ) -> npt.NDArray[np.bool_]:
@@ -210,19 +225,16 @@ def _add_trees(
     """
     kept = reachable & wanted[trees.leaf_tree]
     leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
-    for tree in range(trees.n_trees):
-        if not wanted[tree]:
-            continue
+    for tree in np.flatnonzero(wanted).tolist():
         start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
         members = [leaf for leaf in leaves[start:stop] if leaf is not None]
         if not members:
             return None
         model.add_exactly_one(members)
     seen: set[tuple[int, int, bytes]] = set()
-    for node in np.flatnonzero(trees.leaf_of_node < 0):
-        tree = int(np.searchsorted(trees.root, node, side="right")) - 1
-        if not wanted[tree]:
-            continue
+    nodes = np.flatnonzero(trees.leaf_of_node < 0)
+    owners = np.searchsorted(trees.root, nodes, side="right") - 1
+    for node, tree in zip(nodes[wanted[owners]], owners[wanted[owners]].tolist(), strict=True):
         feature = int(trees.feature[node])
         left = trees.goes_left(int(node), len(allowed[feature]))
         key = (tree, feature, (left & allowed[feature]).tobytes())

@@ -159,9 +159,10 @@ def cheapest_leaves(
     for feature, unary in enumerate(score.unary):
         bins = score.bins[feature]
         present = np.zeros((trees.n_leaves, len(unary)), dtype=bool)
-        for state in np.flatnonzero(allowed[feature]):
-            words = masks.mask[masks.state_offset[feature] + state]
-            present[:, bins[state]] |= leaf_flags(trees, words)
+        for index in np.unique(bins[allowed[feature]]):
+            states = np.flatnonzero(allowed[feature] & (bins == index))
+            words = masks.mask[masks.state_offset[feature] + states]
+            present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(words, axis=0))
         own.append(np.where(present, unary, IMPOSSIBLE).astype(np.int64))
     _, _, total = _upward(score, rooted, own)
     return affordable & (total + _tree_floor(score) <= region.tau)

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from pine_boost.search.run import Run
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
-_SHARE = 0.25  # of a time limit; what is left belongs to the game of all trees
+_SHARE = 0.25  # of the time that is left; the rest belongs to the game of all trees
 _TRIALS = 12
+_LARGEST = 5 * 10**6  # leaves times features: in more, which leaves the region reaches takes long
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +58,8 @@ def stay_near(run: Run) -> None:
     if game.delta == 0 or run.smallest.pruned is not None:
         return
     run.tell("near")
-    deadline = run.deadline
-    if run.is_limited:
-        deadline = run.started + _SHARE * (run.deadline - run.started)
+    now = time.monotonic()
+    deadline = now + (_SHARE if run.is_limited else 1.0) * (run.deadline - now)
     ranges = column_ranges(run)
     excess = _excess(run, ranges)
     order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
@@ -84,8 +84,10 @@ def stay_near(run: Run) -> None:
 def column_ranges(run: Run) -> Ranges:
     """Ranges over the leaves that the region, or a fit row beside it, can reach."""
     game, pool = run.game, run.pool
-    reached = cheapest_leaves(game.region, game.trees, game.masks, game.region.allowed)
-    reached[np.unique(run.fit_rows.reference.leaves)] = True
+    reached = np.ones(game.trees.n_leaves, dtype=bool)
+    if game.trees.n_leaves * game.space.n_features <= _LARGEST:
+        reached = cheapest_leaves(game.region, game.trees, game.masks, game.region.allowed)
+        reached[np.unique(run.fit_rows.reference.leaves)] = True
     starts = game.trees.leaf_offset[:-1]
 
     def largest(value: FloatArray) -> FloatArray:

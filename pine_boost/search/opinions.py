@@ -11,6 +11,7 @@ from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.oracle import Answer, Oracle, Proof
 from pine_boost.search.outcome import Effort
 
+_LARGEST_TABLE = 10**8  # leaves times states, in bytes: boxes of more would take seconds to set up
 _MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, boxes do not
 
 
@@ -40,8 +41,11 @@ def second_opinion(
 
 def _boxes(oracle: Oracle, pruned: PrunedForest, effort: Effort, deadline: float) -> list[Proof]:
     """What a short run of boxes says of every question; nothing where the effort allows none."""
+    game = oracle.game
     most = effort.box_limit * (_MORE_BOXES if oracle.has_score_trees else 1)
+    if game.trees.n_leaves * int(game.space.n_states.sum()) > _LARGEST_TABLE:
+        most = 0
     return [
-        prove_boxes(oracle.game, pruned, question, max_boxes=most, deadline=deadline)
-        for question in (oracle.game.questions if most else ())
+        prove_boxes(game, pruned, question, max_boxes=most, deadline=deadline)
+        for question in (game.questions if most else ())
     ]

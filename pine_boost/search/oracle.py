@@ -20,7 +20,7 @@ from ortools.sat.python import cp_model
 from pine_boost import exact
 from pine_boost.forest import IntArray, PrunedForest
 from pine_boost.search.difference import Difference, difference
-from pine_boost.search.encoding import Encoding, encode_region
+from pine_boost.search.encoding import Encoding, encode_region, encode_values
 from pine_boost.search.game import Game, Question, pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.neighbours import Neighbourhood
@@ -69,6 +69,7 @@ FIRST_LP = Setting(
 )
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
 _MOST_MOVING = 0.9  # share of the trees; where nearly all take part the whole question says more
+_LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
 _FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
 
 
@@ -180,16 +181,26 @@ class Oracle:
         return not costs_leaves and float(gap.moving.mean()) <= _MOST_MOVING
 
     def _ask_near(self, gap: Difference, setting: Setting, seconds: float, effort: float) -> Answer:
-        """Whether any point of the region satisfies the row of a difference."""
-        game, key = self.game, gap.moving.tobytes()
-        if self._near is None or self._near[0] != key:
-            made = encode_region(game.space, game.region, game.trees, game.masks, gap.moving)
-            self._near = key, made
-        encoding = self._near[1]
-        if not encoding.feasible:
-            return Answer.PROVED
-        model = encoding.model.clone()
-        model.add(margin_row(encoding, gap.value) >= gap.least)
+        """Whether any point of the region satisfies the row of a difference.
+
+        Where the largest values of all trees do not add up to it, their values alone are asked
+        about and no states: that goes for thousands of leaves.
+        """
+        game = self.game
+        if int(np.maximum.reduceat(gap.value, game.trees.leaf_offset[:-1]).sum()) < gap.least:
+            model = encode_values(gap.value, game.trees.leaf_offset, gap.least)
+        elif np.count_nonzero(gap.value) * int(game.space.n_states.sum()) > _LARGEST_NEAR:
+            return Answer.UNKNOWN
+        else:
+            key = gap.moving.tobytes()
+            if self._near is None or self._near[0] != key:
+                made = encode_region(game.space, game.region, game.trees, game.masks, gap.moving)
+                self._near = key, made
+            encoding = self._near[1]
+            if not encoding.feasible:
+                return Answer.PROVED
+            model = encoding.model.clone()
+            model.add(margin_row(encoding, gap.value) >= gap.least)
         solver = cp_model.CpSolver()
         _configure(solver, setting, seconds, effort)
         return STATUS_MAP[solve(solver, model)]

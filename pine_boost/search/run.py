@@ -293,7 +293,8 @@ class Run:
     def look_for_undecided(self) -> None:
         """Whether the claim needs an exception: inputs where rounding decides the original."""
         if self.best.pruned is not None and self.undecided is None:
-            self.undecided = find_undecided(self.game, self.oracle.encoding, self.deadline)
+            encoding = self.oracle.encoding if self.game.undecided else None
+            self.undecided = find_undecided(self.game, encoding, self.deadline)
 
     def bound(self) -> None:
         """The lower bound that the cuts give; a run that was stopped spends little on it."""
