@@ -18,7 +18,7 @@ from pine_boost.forest import PrunedForest
 from pine_boost.search import box_rows, nearby
 from pine_boost.search.boxes import prove_boxes
 from pine_boost.search.difference import difference
-from pine_boost.search.encoding import encode_region
+from pine_boost.search.encoding import encode_region, encode_values
 from pine_boost.search.game import pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.loop import search
@@ -227,6 +227,40 @@ def test_a_model_near_the_original_where_the_game_has_no_answer(
                 assert set(np.round(result.pruned.weights, 9)) == {0.0, 1.0}
     # costs of the model's own leaves want all trees, so nothing is asked there
     assert n_pruned == 0 if score == "leaf-support" else n_pruned > 8
+
+
+def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
+    for place in ("nearby._LARGEST", "opinions._LARGEST_TABLE", "oracle._LARGEST_NEAR"):
+        monkeypatch.setattr(f"pine_boost.search.{place}", 0)
+
+    def no_answer(run: Run) -> bool:
+        raise OutOfEffort
+
+    monkeypatch.setattr(Run, "ascend", no_answer)
+    n_pruned = 0
+    for seed in range(12):
+        problem = _near(seed, 2.0)
+        result = search(problem.game, problem.fit_states)
+        check_result(problem, result)
+        if result.pruned is not None:
+            n_pruned += 1
+            methods = {proof.method for proof in result.proofs}
+            assert methods == {f"{s.name} (difference)" for s in (FIRST_LP, SECOND_LP)}
+    assert n_pruned > 2
+
+
+def test_values_of_trees_alone() -> None:
+    """Infeasible exactly where the largest values do not add up to the bound."""
+    from ortools.sat.python import cp_model
+
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        offset = np.concatenate([[0], np.cumsum(rng.integers(1, 6, size=4))])
+        value = rng.integers(-9, 9, size=offset[-1])
+        most = int(np.maximum.reduceat(value, offset[:-1]).sum())
+        for least, status in ((most, cp_model.OPTIMAL), (most + 1, cp_model.INFEASIBLE)):
+            assert cp_model.CpSolver().solve(encode_values(value, offset, least)) == status
 
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
