@@ -19,10 +19,9 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.forest import IntArray
 from pine_boost.region.tables import RegionTables
 from pine_boost.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.search.literals import FeatureLiterals, Literal
 from pine_boost.search.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
 from pine_boost.states import StateSpace
-
-Literal = Any  # a Boolean variable of CP-SAT or its negation; ortools exports no common type
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,117 +34,19 @@ class Encoding:
     leaves : tuple
         Boolean of each leaf of the model's trees, None where no point of the region reaches it.
     features : tuple
-        Per feature its `_FeatureLiterals`.
+        Per feature its `FeatureLiterals`.
     feasible : bool
         False when the tables alone show that the region is empty.
     """
 
     model: cp_model.CpModel
     leaves: tuple[cp_model.IntVar | None, ...]
-    features: tuple[_FeatureLiterals, ...]
+    features: tuple[FeatureLiterals, ...]
     feasible: bool
 
     def states_of(self, solution: Any) -> npt.NDArray[np.int32]:
         """The state row of a solver's solution."""
         return np.array([f.state_of(solution) for f in self.features], dtype=np.int32)
-
-
-class _FeatureLiterals:
-    """Literals "state in a set" of one feature, created when first asked for.
-
-    Allowed interval states form a chain of order literals ``state <= s``; allowed special states
-    and categories have a literal each. A set is then a literal of the chain, or a new Boolean.
-    """
-
-    def __init__(
-        self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]
-    ) -> None:
-        self.model = model
-        self.allowed = np.flatnonzero(allowed)
-        self.intervals = self.allowed[self.allowed < n_intervals]
-        specials = self.allowed[self.allowed >= n_intervals]
-        self.special = {int(state): model.new_bool_var("") for state in specials}
-        self.order: dict[int, Literal] = {}
-        self._sets: dict[bytes, Literal] = {}
-        self._true = model.new_constant(1)
-        self._false = ~self._true
-        self._in_intervals: Literal = self._true
-        if self.special:
-            members = list(self.special.values())
-            if len(self.intervals):
-                self._in_intervals = model.new_bool_var("")
-                members.append(self._in_intervals)
-            else:
-                self._in_intervals = self._false
-            model.add_exactly_one(members)
-        for state in self.intervals[:-1]:
-            self.order[int(state)] = model.new_bool_var("")
-        chain = [self.order[int(state)] for state in self.intervals[:-1]]
-        for earlier, later in pairwise(chain):
-            model.add_implication(earlier, later)
-        # A special state counts as the first interval in the chain: fixes the free literals.
-        for literal in self.special.values():
-            for order in chain[:1]:
-                model.add_implication(literal, order)
-
-    def at_most(self, state: int) -> Literal:
-        """``the interval state (0 for a special one) is <= state``."""
-        if len(self.intervals) == 0 or state >= self.intervals[-1]:
-            return self._true
-        if state < self.intervals[0]:
-            return self._false
-        return self.order[int(self.intervals[self.intervals <= state][-1])]
-
-    def in_set(self, members: npt.NDArray[np.bool_]) -> Literal:
-        """A literal equivalent to "the state is one of these"."""
-        inside = members[self.allowed]
-        if inside.all():
-            return self._true
-        if not inside.any():
-            return self._false
-        key = members.tobytes()
-        if key not in self._sets:
-            self._sets[key] = self._new_set(members)
-        return self._sets[key]
-
-    def _new_set(self, members: npt.NDArray[np.bool_]) -> Literal:
-        intervals = members[self.intervals]
-        specials = np.array([members[state] for state in self.special], dtype=bool)
-        runs = np.flatnonzero(np.diff(intervals.astype(int)))
-        if len(intervals) and not specials.any() and not self.special:
-            if len(runs) == 1 and intervals[0]:
-                return self.at_most(int(self.intervals[runs[0]]))
-            if len(runs) == 1:
-                return ~self.at_most(int(self.intervals[runs[0]]))
-        model = self.model
-        literal = model.new_bool_var("")
-        parts = [self.special[state] for state in self.special if members[state]]
-        others = [self.special[state] for state in self.special if not members[state]]
-        for part in parts:
-            model.add_implication(part, literal)
-        for other in others:
-            model.add_implication(other, ~literal)
-        # each run of intervals start..stop: inside iff literal
-        bounds = np.concatenate([[0], runs + 1, [len(intervals)]])
-        for start, stop in pairwise(bounds):
-            if stop == start:
-                continue
-            low = int(self.intervals[start])
-            high = int(self.intervals[stop - 1])
-            before = self.at_most(low - 1) if start > 0 else self._false
-            here = [~self._in_intervals, before, ~self.at_most(high)]
-            model.add_bool_or([*here, literal if intervals[start] else ~literal])
-        return literal
-
-    def state_of(self, solution: Any) -> int:
-        """The state that a solver's solution gives this feature."""
-        for state, literal in self.special.items():
-            if solution.boolean_value(literal):
-                return state
-        for state in self.intervals[:-1]:
-            if solution.boolean_value(self.order[int(state)]):
-                return int(state)
-        return int(self.intervals[-1])
 
 
 def encode_region(
@@ -169,7 +70,7 @@ def encode_region(
     if any(not a.any() for a in allowed):
         return Encoding(model, (None,) * trees.n_leaves, (), False)
     features = tuple(
-        _FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
+        FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
     )
     reachable = _reachable_leaves(trees, masks, allowed)
     reachable &= cheapest_leaves(region, trees, masks, allowed)
@@ -211,7 +112,7 @@ def _reachable_leaves(
 
 def _add_trees(
     model: cp_model.CpModel,
-    features: tuple[_FeatureLiterals, ...],
+    features: tuple[FeatureLiterals, ...],
     trees: StateTrees,
     masks: LeafMasks,
     reachable: npt.NDArray[np.bool_],
@@ -267,7 +168,7 @@ def _leaves_needing(
 
 
 def _add_domain(
-    model: cp_model.CpModel, features: tuple[_FeatureLiterals, ...], region: RegionTables
+    model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables
 ) -> None:
     for pair in region.forbidden:
         rows, inverse = np.unique(pair.forbidden, axis=0, return_inverse=True)
@@ -282,7 +183,7 @@ def _add_domain(
 
 def _add_score(
     model: cp_model.CpModel,
-    features: tuple[_FeatureLiterals, ...],
+    features: tuple[FeatureLiterals, ...],
     region: RegionTables,
     space: StateSpace,
     leaves: tuple[cp_model.IntVar | None, ...],
