@@ -114,6 +114,26 @@ def test_units_too_far_apart_have_no_row() -> None:
     assert difference(case.game, far, case.game.questions[0]) is None
 
 
+def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
+    """Where the trees of both classes changed their weight, the difference says nothing more."""
+    n_asked = n_easier = 0
+    for seed in range(8, 160, 12):  # three classes
+        case = random_case(seed)
+        if case.game.forest.value.shape[1] > 1:
+            continue
+        pruned = random_pruned(np.random.default_rng(seed), case.game, "reweighted")
+        oracle = Oracle(case.game)
+        for question in case.game.questions:
+            row = difference(case.game, pruned, question)
+            assert row is not None
+            of_classes = np.isin(case.game.forest.tree_output, (question.plus, question.minus))
+            assert row.n_asked <= of_classes.sum() < case.game.trees.n_trees
+            n_asked += row.n_asked == row.moving.sum()
+            n_easier += bool(oracle._is_easier(row)) and row.n_asked == row.moving.sum()
+    assert n_asked > 20
+    assert n_easier == 0
+
+
 def test_some_trees_of_a_region() -> None:
     """The model over some trees admits exactly the sums of their leaves over the region."""
     from ortools.sat.python import cp_model

@@ -32,11 +32,14 @@ class Difference:
         A counterexample has ``sum(value[leaf]) >= least``.
     moving : bool (n_trees,)
         Trees whose part in the difference is not the same on all inputs.
+    n_asked : int
+        Trees that the question depends on in either model (those of other classes do not count).
     """
 
     value: IntArray
     least: int
     moving: npt.NDArray[np.bool_]
+    n_asked: int
 
 
 def difference(game: Game, pruned: PrunedForest, question: Question) -> Difference | None:
@@ -59,12 +62,18 @@ def difference(game: Game, pruned: PrunedForest, question: Question) -> Differen
     starts = game.trees.leaf_offset[:-1]
     largest = np.maximum.reduceat(value, starts)
     # rounded to nearest in both units, leaves of equal weight differ by at most half of each
-    moving = largest - np.minimum.reduceat(value, starts) > own + other
+    moving = _ranges(value, starts) > own + other
     least = own * lowest - other * highest - sum(int(x) for x in largest[~moving])
     value = np.where(moving[game.trees.leaf_tree], value, 0)
     total = sum(abs(int(x)) for x in value[value != 0]) + abs(least)
     halvings = max(0, total.bit_length() - (exact.ROW_LIMIT // 2).bit_length() + 1)
-    return Difference(-((-value) >> halvings), -((-least) >> halvings), moving)
+    n_asked = np.count_nonzero((_ranges(before, starts) > 0) | (_ranges(after, starts) > 0))
+    return Difference(-((-value) >> halvings), -((-least) >> halvings), moving, int(n_asked))
+
+
+def _ranges(value: IntArray, starts: IntArray) -> IntArray:
+    """How far the leaves of each tree are apart."""
+    return np.maximum.reduceat(value, starts) - np.minimum.reduceat(value, starts)
 
 
 def _side(game: Game, constant: IntArray, question: Question) -> int:

@@ -68,7 +68,7 @@ FIRST_LP = Setting(
     "cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False
 )
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
-_MOST_MOVING = 0.9  # share of the trees; where nearly all take part the whole question says more
+_MOST_MOVING = 0.9  # of the trees asked about; where nearly all moved the whole question says more
 _LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
 _FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
 
@@ -178,7 +178,7 @@ class Oracle:
     def _is_easier(self, gap: Difference) -> bool:
         score = self.game.region.score
         costs_leaves = score is not None and score.trees is not None and score.trees.of_model
-        return not costs_leaves and float(gap.moving.mean()) <= _MOST_MOVING
+        return not costs_leaves and int(gap.moving.sum()) <= _MOST_MOVING * gap.n_asked
 
     def _ask_near(self, gap: Difference, setting: Setting, seconds: float, effort: float) -> Answer:
         """Whether any point of the region satisfies the row of a difference.
