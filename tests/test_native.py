@@ -20,6 +20,8 @@ from pine_boost.referee import original_band
 from pine_boost.result import PruneResult
 from pine_boost.search.game import Game, build_game, settled
 from pine_boost.search.grid import needed_sides
+from pine_boost.search.outcome import OutOfEffort
+from pine_boost.search.run import Run
 from tests.bruteforce import all_states
 from tests.grids import edge_rows, integer_margins
 from tests.native_models import MODELS, Table, built
@@ -149,6 +151,29 @@ def test_edges_of_an_isolation_forest(name: str) -> None:
     _check_original_margins(result, rows)
     if result.search.pruned is not None:
         _check_margins(result, rows)
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Light trees gone, the others as they were: thresholds, beside them, NaN, unseen categories.
+
+    The game of all trees is stopped, so that this is the answer wherever there is room for it.
+    """
+
+    def no_answer(run: Run) -> bool:
+        raise OutOfEffort
+
+    monkeypatch.setattr(Run, "ascend", no_answer)
+    model, X = built(name)
+    result = prune_booster(model, X[:200], X[200:], alpha=0.7, indifference=0.5)
+    assert result.status == "CERTIFIED"
+    rows = edge_rows(result.original.forest, X, infinite=False)
+    rows = rows[_accepted(result, rows)]
+    assert _same_classes(result, rows) > 10
+    _check_original_margins(result, rows)
+    assert result.search.pruned is not None
+    assert any("(difference)" in proof.method for proof in result.search.proofs)
+    _check_margins(result, rows)
 
 
 def _rows_on_edges_of_the_space(result: PruneResult, X: np.ndarray) -> np.ndarray:

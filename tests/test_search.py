@@ -17,7 +17,6 @@ from pine_boost.search.game import build_game
 from pine_boost.search.loop import Effort, Run, SearchResult, Step, explore, finish, search
 from pine_boost.search.oracle import Setting
 from pine_boost.search.outcome import OutOfEffort
-from pine_boost.search.pruner import Pruner
 from pine_boost.search.weights import UnsolvedProgramError, WeightProgram
 from tests.bruteforce import (
     Problem,
@@ -109,39 +108,6 @@ def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPat
             assert result.n_kept == result.lower_bound == smallest
         n_pruned += result.n_kept < problem.game.n_units
     assert n_pruned > 3
-
-
-def test_shakes_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shakes from the first round on: the same minimum, though no set of the cuts is tried."""
-    monkeypatch.setattr("pine_boost.search.fewest._FIRST_SHAKE", 0)
-    monkeypatch.setattr(Run, "certify", lambda run, propose: False)
-    monkeypatch.setattr(Run, "ascend", lambda run: False)
-    stands, shaken = Run.stands, []
-
-    def only_shaken(run: Run, support: Any, **options: Any) -> bool | None:
-        if not any(support is own for own in shaken):
-            return stands(run, support, **options) if run.pruner.solve(support) is None else False
-        return stands(run, support, **options)
-
-    shake = Pruner.shake
-
-    def noted(pruner: Pruner, support: Any, seed: int) -> Any:
-        shaken.append(shake(pruner, support, seed))
-        return shaken[-1]
-
-    monkeypatch.setattr(Run, "stands", only_shaken)
-    monkeypatch.setattr(Pruner, "shake", noted)
-    n_pruned = 0
-    for seed in range(6):
-        problem = small_problem(seed, MANNERS[seed % 4], n_trees=7, n_fit=4, leaf_grid=None)
-        result = search(problem.game, problem.fit_states, effort=Effort(exact_rounds=40))
-        check_result(problem, result)
-        smallest = minimum_columns(problem.game, all_rows(problem))
-        if smallest is not None and smallest < problem.game.n_units:
-            assert result.n_kept == smallest
-            n_pruned += 1
-    assert n_pruned > 2
-    assert shaken
 
 
 @pytest.mark.parametrize("time_limit", [600, None])
