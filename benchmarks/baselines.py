@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.evaluation import find_leaves
-from pine_boost.forest import Forest, Model, SplitKind
+from pine_boost.model.forest import Forest, Model, SplitKind
+from pine_boost.model.reference import find_leaves
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -42,9 +42,9 @@ def gaps(results: Path, trees: list[str], time_limit: float, folder: str | None)
 def run_further(cell: Cell) -> list[dict[str, Any]]:
     """The search of one cell with no limit but time."""
     from pine_boost.parsers import read_model
+    from pine_boost.proof.problem import build_game
     from pine_boost.region.region import fit_region
-    from pine_boost.search.game import build_game
-    from pine_boost.search.loop import Effort, search
+    from pine_boost.search.algorithm import Effort, search
 
     warm_up()
     table = data.load(cell.dataset, cell.folder)

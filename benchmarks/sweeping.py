@@ -36,7 +36,7 @@ class Grid:
 def run_grid(grid: Grid) -> list[dict[str, Any]]:
     """Time the single calls and the sweep in one process, one after the other."""
     from pine_boost import prune_booster, sweep
-    from pine_boost.tradeoff import ALPHAS
+    from pine_boost.sweeping import ALPHAS
 
     warm_up()
     table = data.load(grid.dataset, grid.folder)

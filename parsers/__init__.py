@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import MissingDependencyError, UnsupportedModelError
-from pine_boost.forest import Model
-from pine_boost.reading import MODEL_LIMIT, read_limited, require_size
+from pine_boost.files import MODEL_LIMIT, read_limited, require_size
+from pine_boost.model.forest import Model
 
 __all__ = ["read_model"]
 
@@ -70,7 +70,7 @@ def read_model(
 
 def _reader(library: str) -> Any:
     """The read function of a library, imported only now."""
-    module = import_module(f"pine_boost.parsers.{library}")
+    module = import_module(f"pine_boost.parsers.{library}.read")
     return getattr(module, _READERS[library])
 
 

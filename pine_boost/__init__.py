@@ -20,13 +20,13 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
-    from pine_boost.certificate import Certificate, Status
+    from pine_boost.certificate.certificate import Certificate, Status
+    from pine_boost.certificate.verification import Verification, verify
     from pine_boost.classifier import PineClassifier
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
-    from pine_boost.tradeoff import SweepResult, sweep
-    from pine_boost.verification import Verification, verify
+    from pine_boost.sweeping import SweepResult, sweep
 
 __all__ = [
     "AlphaSelection",
@@ -60,17 +60,17 @@ __all__ = [
 # A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
 _MODULE_OF = {
     "AlphaSelection": "selection",
-    "Certificate": "certificate",
+    "Certificate": "certificate.certificate",
     "Evaluation": "result",
     "PineClassifier": "classifier",
     "PruneResult": "result",
-    "Status": "certificate",
-    "SweepResult": "tradeoff",
-    "Verification": "verification",
+    "Status": "certificate.certificate",
+    "SweepResult": "sweeping",
+    "Verification": "certificate.verification",
     "prune_booster": "prune",
     "select_alpha": "selection",
-    "sweep": "tradeoff",
-    "verify": "verification",
+    "sweep": "sweeping",
+    "verify": "certificate.verification",
 }
 
 

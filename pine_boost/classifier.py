@@ -24,10 +24,10 @@ from sklearn.utils.validation import (
 )
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.native import predict_classes
+from pine_boost.native.predict import predict_classes
 from pine_boost.prune import prune_booster
 from pine_boost.region.domain import Domain
-from pine_boost.search.loop import Step
+from pine_boost.search.algorithm import Step
 
 
 class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types

@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.conclusion import conclude, native_rows, replay
+from pine_boost.certificate.issue import conclude, native_rows, replay
 from pine_boost.errors import HoldoutWarning, InvalidInputError
-from pine_boost.forest import Model
-from pine_boost.inputs import schema_of, to_matrix
-from pine_boost.referee import Referee
+from pine_boost.model.forest import Model
+from pine_boost.native.child_process import read_rehearsed
+from pine_boost.native.replay import Referee
+from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.proof.problem import build_game
 from pine_boost.region.domain import Domain
 from pine_boost.region.region import fit_region
 from pine_boost.result import PruneResult
-from pine_boost.sandbox import read_rehearsed
-from pine_boost.search.game import build_game
-from pine_boost.search.loop import Effort, Step
-from pine_boost.search.solving import finishing
+from pine_boost.search.algorithm import Effort, Step
 from pine_boost.search.stages import search_inwards
-from pine_boost.tables import take_rows
+from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.native import take_rows
 
 _LOGGER = logging.getLogger("pine_boost")
 

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate import Certificate
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import FloatArray, IntArray, Model
-from pine_boost.inputs import to_matrix
-from pine_boost.native import predict_classes
+from pine_boost.folders import MODEL_SUFFIXES as MODEL_SUFFIXES
+from pine_boost.folders import write_file as write_file
+from pine_boost.folders import write_folder as write_folder
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.native.predict import predict_classes
 from pine_boost.region.region import Coverage, Region
 from pine_boost.region.storage import canonical
-from pine_boost.search.loop import SearchResult
-from pine_boost.writing import MODEL_SUFFIXES as MODEL_SUFFIXES
-from pine_boost.writing import write_file as write_file
-from pine_boost.writing import write_folder as write_folder
+from pine_boost.search.algorithm import SearchResult
+from pine_boost.tables.matrix import to_matrix
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class PruneResult:
         curve : sequence of mapping
             ``SweepResult.table()``, for the trade-off plot of the report.
         """
-        from pine_boost.report import render_report
+        from pine_boost.report.report import render_report
 
         name, contents = self.model_file()
         files = {

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.forest import Model
-from pine_boost.referee import Referee
+from pine_boost.model.forest import Model
+from pine_boost.native.replay import Referee
+from pine_boost.proof.problem import Game, build_game
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
-from pine_boost.search.game import Game, build_game
-from pine_boost.search.loop import Effort, Memory, Run, SearchResult, Step, explore, finish
+from pine_boost.search.algorithm import Effort, Memory, Run, SearchResult, Step, explore, finish
 from pine_boost.search.stages import search_inwards
 
 # Second opinions of CP-SAT in another configuration: boxes take two to seven times as long.

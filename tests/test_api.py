@@ -17,7 +17,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 import pine_boost
 from pine_boost import HoldoutWarning, InvalidInputError, prune_booster
-from pine_boost.certificate import Certificate
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.result import write_folder
 
 

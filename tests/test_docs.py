@@ -37,9 +37,9 @@ WITH_EXAMPLES = [
 ENTRANCES = [
     "pine_boost.region.region.fit_region",
     "pine_boost.parsers.read_model",
-    "pine_boost.parsers.xgboost.read_xgboost",
-    "pine_boost.parsers.lightgbm.read_lightgbm",
-    "pine_boost.parsers.sklearn.read_sklearn",
+    "pine_boost.parsers.xgboost.read.read_xgboost",
+    "pine_boost.parsers.lightgbm.read.read_lightgbm",
+    "pine_boost.parsers.sklearn.read.read_sklearn",
     "pine_boost.exporters.treelite.to_treelite",
 ]
 FUNCTIONS = [

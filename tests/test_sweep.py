@@ -12,8 +12,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
 from pine_boost import InvalidInputError, RegionError, prune_booster, sweep
-from pine_boost.native import predict_classes
-from pine_boost.tradeoff import ALPHAS
+from pine_boost.native.predict import predict_classes
+from pine_boost.sweeping import ALPHAS
 
 GRID = (0.0, 0.1, 0.3, 0.6)
 

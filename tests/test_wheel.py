@@ -53,7 +53,7 @@ def test_the_wheel_holds_one_top_level_package(wheel):
         names = archive.namelist()
     top = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert top == {"pine_boost"}
-    assert "pine_boost/parsers/xgboost.py" in names
+    assert "pine_boost/parsers/xgboost/read.py" in names
     assert "pine_boost/exporters/xgboost.py" in names
     assert "pine_boost/py.typed" in names
 

@@ -35,8 +35,8 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.errors import InvalidInputError
     from pine_boost.parsers import read_model
     from pine_boost.region.region import Region
-    from pine_boost.tables import take_rows
-    from pine_boost.tables_io import read_table
+    from pine_boost.tables.files import read_table
+    from pine_boost.tables.native import take_rows
 
     region = Region.load(arguments.region)
     X = read_table(arguments.data, region.schema).X

@@ -15,7 +15,7 @@ import numpy as np
 
 from pine_boost.cli import options
 from pine_boost.errors import MissingDependencyError
-from pine_boost.tables import take_rows
+from pine_boost.tables.native import take_rows
 
 _FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
 

@@ -42,8 +42,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def describe(parsed: Any, size: int) -> dict[str, Any]:
     """Facts of a parsed model."""
-    from pine_boost.forest import SplitKind
-    from pine_boost.states import build_space
+    from pine_boost.model.forest import SplitKind
+    from pine_boost.model.states import build_space
 
     forest = parsed.forest
     used = np.unique(forest.feature[forest.kind != SplitKind.LEAF])
@@ -70,7 +70,7 @@ def describe(parsed: Any, size: int) -> dict[str, Any]:
 
 
 def _most_leaves(forest: Any) -> int:
-    from pine_boost.forest import SplitKind
+    from pine_boost.model.forest import SplitKind
 
     return int(np.bincount(forest.node_tree[forest.kind == SplitKind.LEAF]).max())
 

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from pine_boost.search.loop import Step
+from pine_boost.search.algorithm import Step
 
 _WIDTH = 20
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed

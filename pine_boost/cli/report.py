@@ -32,9 +32,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
     from pine_boost.region.region import Region
-    from pine_boost.report import render_folder_report
+    from pine_boost.report.report import render_folder_report
     from pine_boost.result import write_file
-    from pine_boost.tables_io import read_table
+    from pine_boost.tables.files import read_table
 
     folder = Path(arguments.folder)
     X = None

@@ -39,9 +39,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save, print the table."""
     from pine_boost.cli.progress import Progress
-    from pine_boost.inputs import schema_of
-    from pine_boost.tables_io import read_table
-    from pine_boost.tradeoff import sweep
+    from pine_boost.sweeping import sweep
+    from pine_boost.tables.files import read_table
+    from pine_boost.tables.matrix import schema_of
 
     model, parsed = options.read_given_model(arguments)
     schema = schema_of(parsed.forest)

@@ -36,11 +36,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prove anew and say so."""
-    from pine_boost.certificate import Certificate
+    from pine_boost.certificate.certificate import Certificate
+    from pine_boost.certificate.verification import verify
     from pine_boost.errors import InvalidInputError
-    from pine_boost.report import model_path
-    from pine_boost.verification import verify
-    from pine_boost.writing import write_file
+    from pine_boost.folders import write_file
+    from pine_boost.report.report import model_path
 
     pruned = Path(arguments.pruned)
     if pruned.is_dir():

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.forest import Model, PrunedForest
+from pine_boost.model.forest import Model, PrunedForest
 
 __all__ = ["export"]
 

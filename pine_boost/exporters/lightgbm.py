@@ -21,11 +21,11 @@ from pine_boost.errors import (
     MissingDependencyError,
     UnsupportedModelError,
 )
-from pine_boost.exact import PRECISION
-from pine_boost.forest import FloatArray, Model, PrunedForest, spread
-from pine_boost.parsers._lightgbm_decision import class_gap, read_objective
-from pine_boost.parsers._lightgbm_document import LightgbmDocument
-from pine_boost.parsers._lightgbm_tree import TreeBlock
+from pine_boost.model.exact import PRECISION
+from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
+from pine_boost.parsers.lightgbm.document import LightgbmDocument
+from pine_boost.parsers.lightgbm.tree import TreeBlock
 
 
 def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:

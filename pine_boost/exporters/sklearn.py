@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exact import UNIT_ROUNDOFF
-from pine_boost.forest import FloatArray, IntArray, Model, PrunedForest, SplitKind
+from pine_boost.model.exact import UNIT_ROUNDOFF
+from pine_boost.model.forest import FloatArray, IntArray, Model, PrunedForest, SplitKind
 
 __all__ = ["write_sklearn"]
 
 UNIT = UNIT_ROUNDOFF[np.float64]
 # Multiples of 2**-q below 2**(51 - q) add exactly and stay different after division by the number
-# of trees (the inequality is in parsers/_sklearn_rounding.py).
+# of trees (the inequality is in parsers/sklearn/rounding.py).
 EXACT_BITS = 51
 
 # What training left behind about trees that may be gone.
@@ -217,7 +217,7 @@ def _write_votes(model: Model, pruned: PrunedForest) -> Any:
     n_classes = len(forest.classes)
     if n_classes > 2:
         # -w / (K - 1) and n additions round by at most (n + 2) u W per class, the division by W
-        # by u W: two classes one unit apart must stay in order (facts 3, _sklearn_rounding)
+        # by u W: two classes one unit apart must stay in order (facts 3, sklearn/rounding.py)
         blur = (2 * len(weights_int) + 8) * UNIT * float(weights_int.sum())
         if blur >= 1:
             raise InvalidInputError(

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.evaluation import LIGHTGBM_ZERO
-from pine_boost.forest import (
+from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
     FloatArray,
@@ -25,6 +24,7 @@ from pine_boost.forest import (
     Model,
     SplitKind,
 )
+from pine_boost.model.reference import LIGHTGBM_ZERO
 
 __all__ = ["to_treelite"]
 

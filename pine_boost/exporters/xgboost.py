@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
-from pine_boost.exact import PRECISION
-from pine_boost.forest import Model, PrunedForest
-from pine_boost.parsers._xgboost_document import XGBoostDocument
-from pine_boost.parsers._xgboost_intercept import LINKS, NEUTRAL_SCORE, constant_trees
-from pine_boost.parsers._xgboost_trees import Trees, take_trees
-from pine_boost.parsers._xgboost_write import write_document
-from pine_boost.parsers.xgboost import FILE_KIND
+from pine_boost.model.exact import PRECISION
+from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, constant_trees
+from pine_boost.parsers.xgboost.read import FILE_KIND
+from pine_boost.parsers.xgboost.trees import Trees, take_trees
+from pine_boost.parsers.xgboost.write import write_document
 
 # A best_iteration of the original would silently cut the pruned model (facts, xgb_wrapper)
 _STALE_ATTRIBUTES = ("best_iteration", "best_score", "best_ntree_limit")
@@ -33,7 +33,7 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
     Parameters
     ----------
     model : Model
-        What `pine_boost.parsers.xgboost.read_xgboost` returned; its native object is not touched.
+        What `pine_boost.parsers.read_model` returned; its native object is not touched.
     pruned : PrunedForest
         Kept trees and leaf values in grid units.
 
@@ -105,7 +105,7 @@ def _constant_outputs(
     """Outputs that get a one-leaf tree: those with an intercept first, then fillers of zero.
 
     XGBoost 1.7 ignores the trees after the last multiple of the number of classes, silently
-    (tests/test_xgboost_versions.py), and no version transforms base_score without any tree.
+    (tests/parsers/test_xgboost_versions.py), and no version transforms base_score without any tree.
     """
     n_outputs = len(intercept_int)
     constants = np.flatnonzero(intercept_int)

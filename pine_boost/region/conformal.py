@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, RegionError
-from pine_boost.forest import FloatArray
+from pine_boost.model.forest import FloatArray
 
 
 def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) -> int | None:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import FloatArray, Forest
-from pine_boost.routing import StateTrees
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.routing import StateTrees
 
 
 def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -> FloatArray:

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import Comparison
-from pine_boost.inputs import InputSchema
-from pine_boost.region.tables import ForbiddenPair, RegionTables
-from pine_boost.states import Axis, StateSpace
+from pine_boost.model.forest import Comparison
+from pine_boost.model.states import Axis, StateSpace
+from pine_boost.region.score_tables import ForbiddenPair, RegionTables
+from pine_boost.tables.matrix import InputSchema
 
 BoolArray = npt.NDArray[np.bool_]
 Feature = str | int

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pine_boost.forest import IntArray
-from pine_boost.region.tables import RegionTables, TreeCost
-from pine_boost.routing import StateTrees, number_leaves
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.region.score_tables import RegionTables, TreeCost
 
 DEPTHS = (4,)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.region.tables import ScoreTables
-from pine_boost.states import StateSpace
+from pine_boost.model.states import StateSpace
+from pine_boost.region.score_tables import ScoreTables
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region

@@ -18,19 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.forest import FloatArray, Forest, IntArray, Model
-from pine_boost.holdout import warn_of_overlap
-from pine_boost.inputs import InputSchema, schema_of, to_matrix
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.routing import route
+from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region import storage
 from pine_boost.region.conformal import calibrate, indifference_delta, read_level, require_room
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.explanation import Explanation, explain_row
-from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
-from pine_boost.region.scores import fit_score
-from pine_boost.region.tables import RegionTables, ScoreTables
-from pine_boost.routing import route
-from pine_boost.states import StateSpace, build_space
+from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.scores.fitting import fit_score
+from pine_boost.tables.matrix import InputSchema, schema_of, to_matrix
+from pine_boost.tables.overlap import warn_of_overlap
 
 
 @dataclass(frozen=True)

@@ -15,17 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.forest import CategoryRule, Comparison
-from pine_boost.inputs import InputSchema
-from pine_boost.reading import REGION_LIMIT, read_limited
-from pine_boost.region import fields as f
-from pine_boost.region.fields import require
-from pine_boost.region.scores import check_tables
-from pine_boost.region.tables import ForbiddenPair, PairTable, RegionTables, ScoreTables, TreeCost
-from pine_boost.routing import StateTrees, number_leaves
-from pine_boost.states import Axis, StateSpace
-from pine_boost.writing import clear_errors, write_file
+from pine_boost.files import REGION_LIMIT, read_limited
+from pine_boost.folders import clear_errors, write_file
+from pine_boost.json_fields import require
+from pine_boost.model.forest import CategoryRule, Comparison
+from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.model.states import Axis, StateSpace
+from pine_boost.region.score_tables import (
+    ForbiddenPair,
+    PairTable,
+    RegionTables,
+    ScoreTables,
+    TreeCost,
+)
+from pine_boost.region.scores.fitting import check_tables
+from pine_boost.tables.matrix import InputSchema
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import PrunedForest
-from pine_boost.search.game import Game, margins_int, pruned_leaves_int
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.problem import Game, margins_int, pruned_leaves_int
 from pine_boost.search.grid import Reference, build_reference, needed_sides
 from pine_boost.search.rows import pruned_sides
 

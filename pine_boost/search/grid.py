@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost import exact
-from pine_boost.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
-from pine_boost.search.game import Game, required_int
+from pine_boost.model import exact
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.proof.problem import Game, required_int
 from pine_boost.search.weights import Weights
 
 _SCALE_STEPS = 40

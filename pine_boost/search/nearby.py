@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pine_boost.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.search.game import Question
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.proof.minsum import cheapest_leaves
+from pine_boost.proof.problem import Question
 from pine_boost.search.grid import to_grid
-from pine_boost.search.minsum import cheapest_leaves
 from pine_boost.search.rows import n_free_columns
 from pine_boost.search.weights import Weights
 

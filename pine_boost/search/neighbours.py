@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import IntArray
-from pine_boost.region.tables import RegionTables
-from pine_boost.routing import LeafMasks, StateTrees, leaf_masks
-from pine_boost.search.game import Game
-from pine_boost.states import StateSpace
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.model.states import StateSpace
+from pine_boost.proof.problem import Game
+from pine_boost.region.score_tables import RegionTables
 
 _CELLS = 3_000_000  # rows x states x trees of one feature held at once
 

@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from pine_boost import exact
-from pine_boost.forest import IntArray, PrunedForest
-from pine_boost.search.difference import Difference, difference
-from pine_boost.search.encoding import Encoding, encode_region, encode_values
-from pine_boost.search.game import Game, Question, pruned_leaves_int
+from pine_boost.model import exact
+from pine_boost.model.forest import IntArray, PrunedForest
+from pine_boost.proof.cpsat.encoding import Encoding, encode_region, encode_values
+from pine_boost.proof.cpsat.solving import Stop, solve, solve_each
+from pine_boost.proof.difference import Difference, difference
+from pine_boost.proof.problem import Game, Question, pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.neighbours import Neighbourhood
 from pine_boost.search.rows import RowPool, pruned_sides
-from pine_boost.search.solving import Stop, solve, solve_each
 from pine_boost.search.walks import climb
 
 _CLIMB_STARTS = 48

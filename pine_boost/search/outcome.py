@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import PrunedForest
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.problem import Game
 from pine_boost.search.fit_rows import FitRows
-from pine_boost.search.game import Game
 from pine_boost.search.grid import Reference
 from pine_boost.search.oracle import Proof
 from pine_boost.search.pruner import Pruner, Support

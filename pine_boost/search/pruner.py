@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from pine_boost.forest import IntArray
+from pine_boost.model.forest import IntArray
+from pine_boost.proof.cpsat.solving import solve
 from pine_boost.search.rows import RowPool
-from pine_boost.search.solving import solve
 from pine_boost.search.weights import Cut, Weights
 
 Support = npt.NDArray[np.bool_]

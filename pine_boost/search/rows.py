@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.search.game import Game, Question, margins_int, pruned_leaves_int
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.proof.problem import Game, Question, margins_int, pruned_leaves_int
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.weights import WeightProgram
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import PrunedForest
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.problem import Game
+from pine_boost.proof.two_proofs import first_opinion, second_opinion
+from pine_boost.proof.undecided import find_undecided
 from pine_boost.search.fit_rows import distinct_fit_rows
-from pine_boost.search.game import Game
 from pine_boost.search.grid import to_grid
-from pine_boost.search.opinions import first_opinion, second_opinion
 from pine_boost.search.oracle import Answer, Oracle, Proof
 from pine_boost.search.outcome import (
     Effort,
@@ -33,7 +34,6 @@ from pine_boost.search.outcome import (
 )
 from pine_boost.search.pruner import Pruner, Support
 from pine_boost.search.rows import RowPool
-from pine_boost.search.undecided import find_undecided
 from pine_boost.search.walks import boundary_walks, wander
 from pine_boost.search.weights import Weights
 

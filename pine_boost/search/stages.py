@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.search.enclosures import Enclosure, enclosures
-from pine_boost.search.game import Game
-from pine_boost.search.loop import explore, finish
+from pine_boost.proof.enclosures import Enclosure, enclosures
+from pine_boost.proof.problem import Game
+from pine_boost.search.algorithm import explore, finish
 from pine_boost.search.outcome import Effort, Judge, SearchResult
 
 _STAGE_EFFORT = 20.0  # deterministic seconds of CP-SAT per proof; an easier stage has an answer

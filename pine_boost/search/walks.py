@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.forest import IntArray
-from pine_boost.search.game import Game
+from pine_boost.model.forest import IntArray
+from pine_boost.proof.problem import Game
 from pine_boost.search.neighbours import Neighbourhood
 
 _LARGE = 2**62

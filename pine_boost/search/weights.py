@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 from scipy.optimize import linprog
 
-from pine_boost.forest import FloatArray, IntArray
+from pine_boost.model.forest import FloatArray, IntArray
 
 _LOGGER = logging.getLogger("pine_boost")
 

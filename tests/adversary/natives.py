@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.forest import FloatArray, Forest, IntArray, MissingRule, Model, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray, MissingRule, Model, SplitKind
 from pine_boost.parsers import read_model
-from pine_boost.parsers._xgboost_document import XGBoostDocument
-from pine_boost.parsers._xgboost_trees import Trees
-from pine_boost.parsers._xgboost_write import write_document
-from tests.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
+from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.trees import Trees
+from pine_boost.parsers.xgboost.write import write_document
+from tests.support.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner
 
 N_CATEGORIES = 3
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.evaluation import _goes_left
-from pine_boost.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind
-from pine_boost.inputs import schema_of
-from pine_boost.region.chow_liu import fit_chow_liu
+from pine_boost.model.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind
+from pine_boost.model.reference import _goes_left
+from pine_boost.model.routing import route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.proof.problem import Game, build_game
 from pine_boost.region.domain import compile_domain
-from pine_boost.region.leaf_support import fit_leaf_support
-from pine_boost.routing import route
-from pine_boost.search.game import Game, build_game
-from pine_boost.states import StateSpace, build_space
-from tests.forests import SKLEARN, Manner, random_forest, random_rows
-from tests.naive import Case, every_row, in_region, total_score
+from pine_boost.region.scores.chow_liu import fit_chow_liu
+from pine_boost.region.scores.leaf_support import fit_leaf_support
+from pine_boost.tables.matrix import schema_of
+from tests.support.forests import SKLEARN, Manner, random_forest, random_rows
+from tests.support.naive import Case, every_row, in_region, total_score
 
 GRID = 10
 BASE_GRID = 3  # leaves of the base forests are eighths

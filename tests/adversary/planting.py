@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.forest import Comparison, Forest, IntArray, Model, PrunedForest, SplitKind
-from pine_boost.search.game import build_game
+from pine_boost.model.forest import Comparison, Forest, IntArray, Model, PrunedForest, SplitKind
+from pine_boost.proof.problem import build_game
 from tests.adversary.natives import native_model
 from tests.adversary.needles import (
     BASE_GRID,
@@ -29,8 +29,8 @@ from tests.adversary.needles import (
     only_unseen,
     with_tau,
 )
-from tests.forests import SKLEARN, Manner
-from tests.naive import Case, broken_rows, total_score
+from tests.support.forests import SKLEARN, Manner
+from tests.support.naive import Case, broken_rows, total_score
 
 PATHS = (
     "on a threshold", "one ulp beside", "only NaN", "only an unseen category",
@@ -266,6 +266,6 @@ def _category(manner: Manner) -> int | None:
 
 
 def _number(manner: Manner) -> int:
-    from tests.forests import MANNERS
+    from tests.support.forests import MANNERS
 
     return MANNERS.index(manner)

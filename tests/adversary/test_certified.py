@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.forest import Forest, SplitKind
-from pine_boost.native import predict_classes
+from pine_boost.certificate.verification import verify
+from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.native.predict import predict_classes
+from pine_boost.proof.problem import build_game, settled
 from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
-from pine_boost.search.game import build_game, settled
-from pine_boost.verification import verify
-from tests.grids import feature_edges
+from tests.support.grids import feature_edges
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")

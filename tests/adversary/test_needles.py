@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from pine_boost.certificate.verification import THIRD
 from pine_boost.exporters import export
-from pine_boost.forest import PrunedForest
-from pine_boost.native import original_bytes
-from pine_boost.search.boxes import prove_boxes
+from pine_boost.model.forest import PrunedForest
+from pine_boost.native.predict import original_bytes
+from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.search.oracle import (
     FIRST,
     FIRST_LP,
@@ -26,11 +27,10 @@ from pine_boost.search.oracle import (
     Proof,
     Setting,
 )
-from pine_boost.verification import THIRD
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
-from tests.forests import MANNERS, Manner
-from tests.naive import Case, broken_rows
+from tests.support.forests import MANNERS, Manner
+from tests.support.naive import Case, broken_rows
 
 pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")

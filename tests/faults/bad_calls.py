@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import pine_boost as pb
+from pine_boost.certificate.verification import verify
 from pine_boost.region.domain import Condition
-from pine_boost.verification import verify
 
 Call = Callable[["World"], Any]
 Row = tuple[str, Call, type[Exception], str]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, OutputError, Region, prune_booster
-from pine_boost.certificate import forest_digest
+from pine_boost.certificate.certificate import forest_digest
+from pine_boost.folders import write_folder
 from pine_boost.parsers import read_model
-from pine_boost.writing import write_folder
 
 lightgbm = pytest.importorskip("lightgbm")
 resource = pytest.importorskip("resource")
@@ -43,7 +43,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 _WRITER = """
 import sys, pathlib
-from pine_boost.writing import write_folder
+from pine_boost.folders import write_folder
 target, *sources = map(pathlib.Path, sys.argv[1:])
 sets = [{p.name: p.read_bytes() for p in source.iterdir()} for source in sources]
 print("ready", flush=True)
@@ -128,7 +128,7 @@ def test_a_link_to_a_folder_stays_a_link(tmp_path, results):
 _LIMITED = """
 import resource, signal, sys, pathlib
 from pine_boost.errors import PineBoostError
-from pine_boost.writing import write_folder
+from pine_boost.folders import write_folder
 source, target, limit = sys.argv[1:]
 files = {p.name: p.read_bytes() for p in pathlib.Path(source).iterdir()}
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -201,7 +201,7 @@ def test_a_read_only_folder_is_one_line(tmp_path, results):
     assert subprocess.run(check, capture_output=True, text=True).stdout == "refused\n"
     writer = (
         "import os, sys\n"
-        "from pine_boost.writing import write_folder\n"
+        "from pine_boost.folders import write_folder\n"
         "from pine_boost.errors import OutputError\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "try: write_folder(sys.argv[1], {'certificate.json': b'{}'})\n"

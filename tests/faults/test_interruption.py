@@ -15,8 +15,8 @@ import pytest
 from ortools.sat.python import cp_model
 
 from pine_boost import prune_booster, sweep
-from pine_boost.native import predict_classes
-from pine_boost.search.solving import Stop, finishing, solve, solve_each
+from pine_boost.native.predict import predict_classes
+from pine_boost.proof.cpsat.solving import Stop, finishing, solve, solve_each
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 

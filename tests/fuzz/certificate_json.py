@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pine_boost import Certificate, prune_booster
-from pine_boost.certificate import _digest
+from pine_boost.certificate.certificate import _digest
 from tests.fuzz.driver import Target, main
 from tests.fuzz.mutations import damage_bytes, damage_json
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate import forest_digest
-from pine_boost.evaluation import native_margins
-from pine_boost.forest import Model
-from pine_boost.native import original_bytes
+from pine_boost.certificate.certificate import forest_digest
+from pine_boost.model.forest import Model
+from pine_boost.model.reference import native_margins
+from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from tests.fuzz.driver import remember
 from tests.fuzz.native_worker import WORKER

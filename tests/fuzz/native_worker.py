@@ -98,9 +98,9 @@ WORKER = Worker()
 
 def serve() -> None:
     """What the child does until its input ends."""
-    from pine_boost.native import load_native
+    from pine_boost.native.child_process import _limit
+    from pine_boost.native.predict import load_native
     from pine_boost.parsers import read_model
-    from pine_boost.sandbox import _limit
 
     _limit(MEMORY_LIMIT)
     source = sys.stdin.buffer

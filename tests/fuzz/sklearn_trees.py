@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from pine_boost.evaluation import native_margins
+from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.fuzz.driver import Target, main
 

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pine_boost.parsers import read_model
-from pine_boost.parsers._ubjson import read_ubjson, write_ubjson
+from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
 from tests.fuzz.driver import Target, main
 from tests.fuzz.mutations import damage_bytes
 from tests.fuzz.native_check import check_model
@@ -18,7 +18,7 @@ from tests.fuzz.native_check import check_model
 @cache
 def healthy() -> list[bytes]:
     """The model with categories, as XGBoost writes it."""
-    from tests.malformed_xgboost import healthy_files
+    from tests.support.malformed_xgboost import healthy_files
 
     return [contents for name, contents in healthy_files().items() if name.endswith(".ubj")]
 

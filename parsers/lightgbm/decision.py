@@ -1,0 +1,205 @@
+"""From a LightGBM objective to the decision on the raw score.
+
+In come the objective line, the user's threshold and bounds on the margins; out go a `Decision`
+and the number of outputs. Refuses objectives without classes unless a threshold is given.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.model.exact import (
+    LIGHTGBM_BINARY_CUT,
+    SOFTMAX_GUARD_FLOAT64,
+    UNIT_ROUNDOFF,
+    probability_guard,
+)
+from pine_boost.model.forest import Decision, FloatArray
+from pine_boost.parsers.lightgbm.tree import NUMBER
+
+_UNIT = UNIT_ROUNDOFF[np.float64]
+# LightGBM reads "sigmoid:0.7" with its own decimal reader (digit by digit, a few roundings), the
+# score is multiplied by it and, for random forests, divided by the number of rounds: together
+# less than 16 roundings of relative size u; twice that, to be safe about libm.
+_SCALE_ERROR = 32 * _UNIT
+# The guard of the original also bounds the exported model, whose scores may be somewhat larger
+# (ln 32 / k for sigmoids); the exporter checks that they are not larger than that.
+_HEADROOM = 32.0
+# exp(-k * raw) overflows beyond 709.78: all probabilities are 0 and the lowest class wins.
+_OVERFLOW = 700.0
+
+_OPTIONS = {
+    "binary": re.compile(rf"binary sigmoid:(?P<sigmoid>{NUMBER})"),
+    "multiclass": re.compile(r"multiclass num_class:(?P<classes>[0-9]{1,7})"),
+    "multiclassova": re.compile(
+        rf"multiclassova num_class:(?P<classes>[0-9]{{1,7}}) sigmoid:(?P<sigmoid>{NUMBER})"
+    ),
+    "cross_entropy": re.compile(r"cross_entropy"),
+}
+_PROBABILITY = ("binary", "cross_entropy")
+_SEVERAL = ("multiclass", "multiclassova")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The objective line of a LightGBM text: its name, classes and slope of the sigmoid."""
+
+    name: str
+    num_class: int
+    sigmoid: float = 1.0
+
+
+def read_objective(line: str | None, num_class: int) -> Objective:
+    """Interpret the objective line; None is a custom objective."""
+    if line is None:
+        return Objective("custom", num_class)
+    name = line.split(" ")[0]
+    if name not in _OPTIONS:
+        return Objective(name[:60], num_class)
+    match = _OPTIONS[name].fullmatch(line)
+    if not match:
+        raise MalformedModelError(f"The objective {line[:80]!r} of the LightGBM text is damaged.")
+    found = match.groupdict()
+    classes = int(found.get("classes") or 1)
+    if classes != num_class or (name in _SEVERAL and classes < 2):
+        raise MalformedModelError(
+            f"The objective {line[:80]!r} does not fit num_class={num_class} of the header."
+        )
+    sigmoid = float(found.get("sigmoid") or 1.0)
+    if not (sigmoid > 0 and math.isfinite(sigmoid)):
+        raise MalformedModelError(f"The objective {line[:80]!r} needs a sigmoid above 0.")
+    return Objective(name, num_class, sigmoid)
+
+
+def read_thresholds(threshold: Any, *, probabilities: bool) -> tuple[float, ...]:
+    """The user's threshold(s) as an ascending tuple, empty for None."""
+    if threshold is None:
+        return ()
+    several = isinstance(threshold, (Sequence, np.ndarray)) and not isinstance(threshold, str)
+    try:
+        numbers = tuple(float(t) for t in (threshold if several else (threshold,)))
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"threshold={threshold!r} is no number or sequence of numbers."
+        ) from error
+    if not numbers or not all(map(math.isfinite, numbers)) or isinstance(threshold, bool):
+        raise InvalidInputError(f"threshold={threshold!r} needs one or more finite numbers.")
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise InvalidInputError(f"threshold={threshold!r} must be ascending and without repeats.")
+    if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
+        raise InvalidInputError(f"threshold={threshold!r} must lie between 0 and 1 (exclusive).")
+    return numbers
+
+
+def decide(
+    objective: Objective,
+    threshold: Any,
+    *,
+    is_classifier: bool,
+    divisor: int,
+    lowest: FloatArray,
+    highest: FloatArray,
+) -> Decision:
+    """The decision of the native ``predict`` on the sum of the leaves.
+
+    Parameters
+    ----------
+    objective : Objective
+    threshold : float, sequence of float or None
+        Probabilities for binary and cross_entropy. For an objective without classes a raw score,
+        compared with the sum of the leaves, or with their mean for random forests (which is what
+        ``predict`` of such a regression returns).
+    is_classifier : bool
+        Whether an LGBMClassifier makes classes of the output.
+    divisor : int
+        Rounds of a random forest (``predict`` divides the sum by it), else 1.
+    lowest, highest : float64 (n_outputs,)
+        Bounds on the margins of each output over all inputs.
+    """
+    name = objective.name
+    if name in _SEVERAL:
+        if threshold is not None:
+            raise InvalidInputError(
+                f"threshold was given for a LightGBM model of {objective.num_class} classes; "
+                "per-class thresholds are not supported. Leave threshold=None."
+            )
+        guard = class_gap(objective, divisor, lowest, highest)
+        is_constant = name == "multiclass" and divisor == 1
+        return Decision((), guard=guard if is_constant else _HEADROOM * guard)
+    if objective.num_class > 1:
+        raise UnsupportedModelError(
+            f"LightGBM objective {name!r} with {objective.num_class} outputs has no class "
+            "decision; binary, multiclass and multiclassova are supported."
+        )
+    is_probability = name in _PROBABILITY
+    thresholds = read_thresholds(threshold, probabilities=is_probability)
+    if not thresholds:
+        if name == "binary" or (name == "cross_entropy" and is_classifier):
+            return _half(objective.sigmoid, divisor)
+        what = "<probability above which the class is 1>" if is_probability else "<raw score>"
+        raise UnsupportedModelError(
+            f"LightGBM objective {name!r} has no class decision (binary, multiclass and "
+            f"multiclassova have); pass threshold={what}."
+        )
+    scale = divisor / objective.sigmoid if is_probability else float(divisor)
+    links = [math.log(t / (1 - t)) if is_probability else t for t in thresholds]
+    cuts = tuple(scale * link for link in links)
+    guard = max(abs(cut) for cut in cuts) * _SCALE_ERROR if is_probability or divisor > 1 else 0.0
+    if is_probability:
+        # t / (1 - t) has relative error 2u, so its log is off by 2u and one rounding of its own
+        guard += scale * (4 * _UNIT + max(probability_guard(t, np.float64) for t in thresholds))
+    return Decision(cuts, guard=guard, thresholds=thresholds)
+
+
+def _half(sigmoid: float, divisor: int) -> Decision:
+    """Class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53, measured by bisection for k from 0.1 to 10."""
+    cut = LIGHTGBM_BINARY_CUT * divisor / sigmoid
+    is_plain = sigmoid == 1.0 and divisor == 1
+    return Decision((cut,), guard=0.0 if is_plain else cut * _SCALE_ERROR)
+
+
+def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:
+    """Gap of two margins within which the native argmax may not see their order.
+
+    For softmax a constant: it subtracts the maximum, exactly for scores this close. Averaging
+    rounds each score, in proportion to its size; separate sigmoids flatten towards 1.
+    """
+    rounding = _SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
+    if objective.name == "multiclass":
+        return divisor * SOFTMAX_GUARD_FLOAT64 + (rounding if divisor > 1 else 0.0)
+    return one_against_all_guard(objective.sigmoid / divisor, lowest, highest) + rounding
+
+
+def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray) -> float:
+    """Gap of two scores below which their float64 sigmoids may come out equal or swapped.
+
+    Each class has its own sigmoid, p = 1 / (1 + exp(-slope * margin)), computed to 8u. The lower
+    of the two best scores is at most M, the second largest of ``highest``, and for a gap g above
+    it the probabilities differ by at least (1 - exp(-slope g)) exp(-slope M) / 4 of the larger
+    one. That exceeds 16u once slope * g >= 2x with x = 64u exp(slope M) <= 1/4.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The sigmoids of two classes can both round to 1 (or all to 0): then no gap decides.
+    """
+    second = max(float(np.sort(highest)[-2]), 0.0)
+    if slope * second > _OVERFLOW or slope * float(lowest.max()) < -_OVERFLOW:
+        x = math.inf
+    else:
+        x = 64 * _UNIT * math.exp(slope * second)
+    if x > 0.25:
+        raise UnsupportedModelError(
+            f"multiclassova scores can reach {second:g}, where LightGBM rounds the probabilities "
+            "of two classes to the same number and the label no longer follows the scores; "
+            "train with objective='multiclass'."
+        )
+    return 2 * x / slope

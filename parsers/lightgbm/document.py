@@ -1,0 +1,287 @@
+"""A whole LightGBM text file, checked line by line before any native loader sees it.
+
+In come bytes (format v4, LF or consistently CRLF); out goes a `LightgbmDocument`.
+Refuses damaged, truncated or inconsistent text; it does not interpret the objective.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost.parsers.lightgbm.tree import (
+    TreeBlock,
+    read_integer,
+    read_integers,
+    read_pairs,
+    read_tree,
+)
+
+MAX_BYTES = 2**31 - 1  # the native loader counts in int32
+_HEADER_KEYS = (
+    "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx",
+    "objective", "average_output", "feature_names", "monotone_constraints", "feature_infos",
+    "tree_sizes",
+)  # fmt: skip
+_FEATURE_INFO = re.compile(r"none|\[[^\s:\[\]]+:[^\s:\[\]]+\]|-?[0-9]+(?::-?[0-9]+)*")
+_CATEGORY_LIST = re.compile(r"-?[0-9]+(?::-?[0-9]+)*")
+# anything else on such a line (facts: a line cut in the middle) makes LightGBM 4.7 crash
+_PARAMETER = re.compile(r"\[([a-z][a-z0-9_]*): ([^\x00-\x1f\x7f]*)\]")
+
+
+@dataclass(frozen=True, eq=False)
+class LightgbmDocument:
+    """A validated LightGBM text file.
+
+    Attributes
+    ----------
+    objective : str or None
+        The objective line as written, None for a custom objective.
+    average_output : bool
+        Random forest: ``predict`` divides the sum by the number of rounds.
+    num_class : int
+        Number of trees per round.
+    feature_infos, monotone_constraints : tuple
+        As written, one entry per feature (constraints may be empty).
+    parameters : tuple of (str, str)
+        The parameters section in file order.
+    pandas_categorical : list or None
+        Categories of the pandas ``category`` columns of the training table, in column order.
+    has_pandas_line : bool
+        Files of LightGBM's own command line lack that line.
+    best_iteration : int
+        Rounds used by ``predict`` of a live Booster; 0 means all. Files do not carry it.
+    """
+
+    num_class: int
+    label_index: int
+    objective: str | None
+    average_output: bool
+    feature_names: tuple[str, ...]
+    feature_infos: tuple[str, ...]
+    monotone_constraints: tuple[int, ...]
+    trees: tuple[TreeBlock, ...]
+    parameters: tuple[tuple[str, str], ...]
+    pandas_categorical: list[list[Any]] | None
+    has_pandas_line: bool
+    best_iteration: int = 0
+
+    @property
+    def n_rounds(self) -> int:
+        """Number of rounds in the text."""
+        return len(self.trees) // self.num_class
+
+    @property
+    def n_used_rounds(self) -> int:
+        """Number of rounds the native ``predict`` uses."""
+        return min(self.best_iteration, self.n_rounds) if self.best_iteration > 0 else self.n_rounds
+
+    def parameter(self, key: str) -> str | None:
+        """A parameter's text, None where the file does not have it."""
+        return dict(self.parameters).get(key)
+
+    def category_features(self) -> list[int]:
+        """Ascending indices of the features trained as categorical."""
+        listed = self.parameter("categorical_feature")
+        if listed and re.fullmatch(r"[0-9]{1,9}(?:,[0-9]{1,9})*", listed):
+            return sorted({int(i) for i in listed.split(",")})
+        infos = enumerate(self.feature_infos)
+        return [i for i, info in infos if _CATEGORY_LIST.fullmatch(info)]
+
+
+def read_document(contents: bytes) -> LightgbmDocument:
+    """Parse and validate LightGBM text.
+
+    Parameters
+    ----------
+    contents : bytes
+        UTF-8, lines ending in LF. CRLF is accepted if every line ends so (LightGBM itself aborts
+        on it) and is turned into LF before anything is measured.
+
+    Raises
+    ------
+    MalformedModelError
+        Any fault of facts section 5.
+    UnsupportedModelError
+        A format version other than v4, or linear leaves.
+    """
+    data = _normalise(contents)
+    head, blank, _ = data.partition(b"\n\n")
+    if not blank:
+        _truncated("the header does not end in an empty line")
+    header = _read_header(_decode(head))
+    n_features = read_integer(header, "max_feature_idx", "the header", 0, 2**31 - 2) + 1
+    num_class = read_integer(header, "num_class", "the header", 1, 1_000_000)
+    if read_integer(header, "num_tree_per_iteration", "the header", 1, 1_000_000) != num_class:
+        _malformed(
+            f"num_tree_per_iteration={header['num_tree_per_iteration']} does not match "
+            f"num_class={num_class}"
+        )
+    names = _split_per_feature(header, "feature_names", n_features)
+    if len(set(names)) != n_features:
+        _malformed("a feature name appears twice")
+    infos = _split_per_feature(header, "feature_infos", n_features)
+    for info in infos:
+        if not _FEATURE_INFO.fullmatch(info):
+            _malformed(f"feature_infos has the entry {info[:60]!r}")
+    constraints: tuple[int, ...] = ()
+    if "monotone_constraints" in header:
+        array = read_integers(header["monotone_constraints"], "monotone_constraints")
+        if len(array) != n_features or np.any(np.abs(array) > 1):
+            _malformed(f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
+        constraints = tuple(int(i) for i in array)
+    trees, tail = _read_trees(header, data, len(head) + 2, n_features, num_class)
+    parameters, pandas_categorical, has_line = _read_tail(_decode(tail))
+    return LightgbmDocument(
+        num_class=num_class,
+        label_index=read_integer(header, "label_index", "the header", 0, 2**31 - 2),
+        objective=header.get("objective"),
+        average_output="average_output" in header,
+        feature_names=names,
+        feature_infos=infos,
+        monotone_constraints=constraints,
+        trees=trees,
+        parameters=parameters,
+        pandas_categorical=pandas_categorical,
+        has_pandas_line=has_line,
+    )
+
+
+def _malformed(what: str) -> NoReturn:
+    raise MalformedModelError(f"The LightGBM text is damaged: {what}. Save the model again.")
+
+
+def _truncated(what: str) -> NoReturn:
+    _malformed(f"{what} (truncated?)")
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedModelError(
+            f"The LightGBM text is not UTF-8 ({error.reason} at byte {error.start})."
+        ) from error
+
+
+def _normalise(contents: bytes) -> bytes:
+    if not contents:
+        _truncated("it is empty")
+    if len(contents) > MAX_BYTES:
+        _malformed(f"it has {len(contents)} bytes, at most {MAX_BYTES} are accepted")
+    n_returns = contents.count(b"\r")
+    if n_returns:
+        if not n_returns == contents.count(b"\r\n") == contents.count(b"\n"):
+            _malformed("it mixes line ends; all lines must end in LF, or all in CRLF")
+        contents = contents.replace(b"\r\n", b"\n")
+    if b"\x00" in contents:
+        _malformed("it contains a zero byte")
+    return contents
+
+
+def _read_header(text: str) -> dict[str, str]:
+    first, _, rest = text.partition("\n")
+    if first != "tree":
+        _malformed(f"it starts with {first[:30]!r}, expected the line 'tree'")
+    header = read_pairs(rest.split("\n"), "the header", bare=frozenset({"average_output"}))
+    if header.get("version") != "v4":
+        raise UnsupportedModelError(
+            f"The LightGBM text has version {header.get('version', '(none)')[:30]!r}, only 'v4' "
+            "(LightGBM 4.x) is supported; load and save it with LightGBM 4."
+        )
+    for key in header:
+        if key not in _HEADER_KEYS:
+            _malformed(f"the header has the unknown key {key[:60]!r}")
+    if header.get("average_output"):
+        _malformed("average_output has a value")
+    return header
+
+
+def _split_per_feature(header: dict[str, str], key: str, n_features: int) -> tuple[str, ...]:
+    entries = tuple(header.get(key, "").split(" "))
+    if len(entries) != n_features or not all(entries):
+        _malformed(f"{key} has {len(entries)} entries for {n_features} features (max_feature_idx)")
+    return entries
+
+
+def _read_trees(
+    header: dict[str, str], data: bytes, start: int, n_features: int, num_class: int
+) -> tuple[tuple[TreeBlock, ...], bytes]:
+    if "tree_sizes" not in header:
+        _malformed("the line tree_sizes is missing")
+    sizes = read_integers(header["tree_sizes"], "tree_sizes")
+    if len(sizes) == 0:
+        _malformed("it has no trees")
+    if len(sizes) % num_class:
+        _malformed(f"{len(sizes)} trees are no whole rounds of num_class={num_class}")
+    if np.any(sizes < 1) or sizes.max() > len(data) or sizes.sum() > len(data) - start:
+        _truncated("tree_sizes do not fit the length of the text")
+    trees = []
+    for index, size in enumerate(sizes.tolist()):
+        block = data[start : start + size]
+        # the native loader cuts at these byte counts without looking; both must agree
+        if not block.endswith(b"\n\n\n") or block.startswith(b"\n") or b"\n\n" in block[:-3]:
+            _malformed(f"tree_sizes and the block of tree {index} do not agree")
+        trees.append(read_tree(_decode(block[:-3]), index, n_features))
+        start += size
+    if not data.startswith(b"end of trees\n\n", start):
+        _malformed("tree_sizes do not lead to the line 'end of trees'")
+    return tuple(trees), data[start + len(b"end of trees\n\n") :]
+
+
+def _read_tail(
+    text: str,
+) -> tuple[tuple[tuple[str, str], ...], list[list[Any]] | None, bool]:
+    """Importances (recomputed on writing), parameters, pandas categories."""
+    importances, marker, rest = text.partition("\nparameters:\n")
+    if not marker:
+        _truncated("the section 'parameters:' is missing")
+    lines = importances.split("\n")
+    if lines[0] != "feature_importances:" or lines[-1] != "":
+        _malformed("the section 'feature_importances:' is missing")
+    for line in lines[1:-1]:
+        if not re.fullmatch(r"[^ ]+=[0-9]+", line):
+            _malformed(f"feature_importances has the line {line[:60]!r}")
+    body, marker, rest = rest.partition("\nend of parameters\n")
+    if not marker or not body.endswith("\n"):
+        _truncated("the line 'end of parameters' is missing")
+    parameters = []
+    for line in body[:-1].split("\n"):
+        match = _PARAMETER.fullmatch(line)
+        if not match:
+            _malformed(f"parameters has the line {line[:60]!r}, expected '[key: value]'")
+        parameters.append((match[1], match[2]))
+    if len(dict(parameters)) != len(parameters):
+        _malformed("a parameter appears twice")
+    if rest == "":
+        return tuple(parameters), None, False
+    if not re.fullmatch(r"\npandas_categorical:[^\n]*\n", rest):
+        _truncated(f"after the parameters comes {rest[:40]!r}")
+    return tuple(parameters), _read_pandas(rest[len("\npandas_categorical:") : -1]), True
+
+
+def _read_pandas(text: str) -> list[list[Any]] | None:
+    def refuse_constant(token: str) -> NoReturn:
+        _malformed(f"pandas_categorical contains {token}")
+
+    try:
+        value = json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, MalformedModelError):
+            raise
+        raise MalformedModelError("pandas_categorical is not valid JSON.") from error
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(column, list) for column in value):
+        _malformed("pandas_categorical is not a list of lists")
+    for column in value:
+        for entry in column:
+            if not isinstance(entry, (str, int, float)) or entry in (math.inf, -math.inf):
+                _malformed("pandas_categorical has a category that is no text, number or bool")
+    return value

@@ -1,0 +1,287 @@
+"""LightGBM 4.x into the tree IR.
+
+In come a Booster, an LGBMClassifier (any LGBMModel with a threshold), a .txt path or bytes; out
+goes a Model. Text is parsed here, without LightGBM; linear leaves and other versions are refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.files import MODEL_LIMIT, read_limited
+from pine_boost.model.forest import (
+    CategoryRule,
+    Comparison,
+    FloatArray,
+    Forest,
+    IntArray,
+    MissingRule,
+    Model,
+    SplitKind,
+)
+from pine_boost.parsers.lightgbm.decision import decide, read_objective
+from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
+from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock
+
+_WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
+# decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
+_MISSING_RULES = np.array(
+    [MissingRule.NAN_IS_ZERO, MissingRule.ZERO_IS_MISSING, MissingRule.DEFAULT], dtype=np.uint8
+)
+
+
+def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = None) -> Model:
+    """Read a LightGBM model exactly.
+
+    Parameters
+    ----------
+    model : lightgbm.Booster, lightgbm.LGBMClassifier, path or bytes
+        LGBMRegressor and LGBMRanker are accepted together with ``threshold``. A live model is
+        read up to its best_iteration, as its ``predict`` does; a file has no best_iteration and
+        is read whole.
+    threshold : float, sequence of float or None
+        None is LightGBM's own decision: probability above 0.5, or the largest one. Otherwise
+        probabilities for binary and cross_entropy; for objectives without classes a raw score
+        (for random forests: the mean over the trees). cross_entropy needs one unless it comes
+        as an LGBMClassifier, because its labels may be fractions.
+
+    Returns
+    -------
+    Model
+        ``native_margins`` of its forest is ``predict(raw_score=True)`` bit for bit; for random
+        forests that is the *sum* of the leaves, and the decision carries the division.
+
+    Raises
+    ------
+    MalformedModelError
+        The text is damaged; no native loader has seen it.
+    UnsupportedModelError
+        Linear leaves, another format version, an objective without classes and no threshold.
+    InvalidInputError
+        Not fitted, an unreadable path, or a threshold that does not fit.
+
+    Examples
+    --------
+    >>> import lightgbm, numpy as np
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> booster = lightgbm.train(
+    ...     {"objective": "binary", "verbose": -1, "min_data_in_leaf": 5, "num_threads": 1},
+    ...     lightgbm.Dataset(X, X[:, 0] > 20), 3)
+    >>> read_lightgbm(booster).forest.n_trees
+    3
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return _read_bytes(read_limited(model, MODEL_LIMIT, "model file"), threshold)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _read_bytes(bytes(model), threshold)
+    return _read_live(model, threshold)
+
+
+def _read_bytes(contents: bytes, threshold: Any) -> Model:
+    document = read_document(contents)
+    forest = _build_forest(document, threshold, labels=None)
+    return Model(forest, "lightgbm file", None, document)
+
+
+def _read_live(model: Any, threshold: Any) -> Model:
+    names = [
+        base.__name__ for base in type(model).__mro__ if base.__module__.startswith("lightgbm")
+    ]
+    if any(name.startswith("Dask") for name in names):
+        raise UnsupportedModelError(f"{type(model).__name__}: pass model.to_local() instead.")
+    kind = next((name for name in names if name in (*_WRAPPERS, "Booster")), None)
+    if kind is None:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is no LightGBM model; accepted: Booster, LGBMClassifier, "
+            "LGBMRegressor and LGBMRanker with a threshold, a .txt path or its bytes."
+        )
+    booster, labels = model, None
+    if kind != "Booster":
+        if not model.__sklearn_is_fitted__():
+            raise InvalidInputError(f"This {kind} is not fitted; call fit first.")
+        booster = model.booster_
+        if model.get_params().get("pred_early_stop"):
+            raise UnsupportedModelError(
+                "pred_early_stop makes LightGBM stop adding trees early, so the margin is not the "
+                "sum of the trees; set pred_early_stop=False."
+            )
+        if kind == "LGBMClassifier":
+            labels = tuple(model.classes_.tolist())
+    document = read_document(booster.model_to_string(num_iteration=-1).encode("utf-8"))
+    _check_sigmoid(booster, document)
+    document = replace(document, best_iteration=max(int(booster.best_iteration), 0))
+    return Model(_build_forest(document, threshold, labels), f"lightgbm.{kind}", model, document)
+
+
+def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
+    """The text keeps six digits of ``sigmoid``; a live model with more has another slope."""
+    line = document.objective or ""
+    given = (booster.params or {}).get("sigmoid")
+    if "sigmoid:" not in line or given is None:
+        return
+    if float(given) != float(line.rpartition("sigmoid:")[2]):
+        raise UnsupportedModelError(
+            f"This Booster was trained with sigmoid={given}, but LightGBM's model text says "
+            f"{line!r} (it keeps six digits). Retrain with a sigmoid of six digits at most."
+        )
+
+
+def _build_forest(
+    document: LightgbmDocument, threshold: Any, labels: tuple[Any, ...] | None
+) -> Forest:
+    n_outputs, rounds = document.num_class, document.n_used_rounds
+    trees = document.trees[: rounds * n_outputs]
+    tree_output = np.tile(np.arange(n_outputs, dtype=np.int32), rounds)
+    with np.errstate(over="ignore"):
+        extremes = [
+            np.array([bound(t.leaf_value) for t in trees]).reshape(rounds, n_outputs).sum(axis=0)
+            for bound in (np.min, np.max)
+        ]
+    if not np.all(np.isfinite(extremes)):
+        raise MalformedModelError("The leaves of the LightGBM text add up beyond float64.")
+    objective = read_objective(document.objective, n_outputs)
+    decision = decide(
+        objective,
+        threshold,
+        is_classifier=labels is not None,
+        divisor=rounds if document.average_output else 1,
+        lowest=extremes[0],
+        highest=extremes[1],
+    )
+    offset = np.concatenate([[0], np.cumsum([2 * tree.n_leaves - 1 for tree in trees])])
+    category_offset, category = _stack_categories(trees)
+    names = document.feature_names
+    is_default = all(name == f"Column_{i}" for i, name in enumerate(names))
+    return Forest(
+        tree_offset=offset.astype(np.int64),
+        feature=_stack(trees, lambda t: t.split_feature, -1).astype(np.int32),
+        threshold=_stack(trees, lambda t: np.where(t.is_categorical, 0.0, t.threshold), 0.0),
+        left=_stack_children(trees, offset, "left_child"),
+        right=_stack_children(trees, offset, "right_child"),
+        default_left=_stack(trees, _default_left, False),
+        kind=_stack(
+            trees,
+            lambda t: np.where(t.is_categorical, SplitKind.CATEGORICAL, SplitKind.NUMERIC),
+            SplitKind.LEAF,
+        ).astype(np.uint8),
+        missing=_stack(trees, lambda t: _MISSING_RULES[t.decision_type >> 2], 0).astype(np.uint8),
+        set_left=_stack(trees, lambda t: t.is_categorical, False),
+        category_offset=category_offset,
+        category=category,
+        value=np.concatenate(
+            [np.concatenate([np.zeros(t.n_leaves - 1), t.leaf_value]) for t in trees]
+        )[:, None],
+        tree_output=tree_output,
+        tree_round=np.repeat(np.arange(rounds, dtype=np.int32), n_outputs),
+        tree_bias=_tree_bias(document, trees),
+        intercept=np.zeros(n_outputs),
+        free_intercept=True,
+        arithmetic=np.float64,
+        comparison=Comparison.FLOAT64_LESS_EQUAL,
+        category_rule=CategoryRule.TRUNCATE,
+        decision=decision,
+        n_outputs=n_outputs,
+        classes=_classes(objective.name, n_outputs, len(decision.cuts), labels),
+        n_features=len(names),
+        library="lightgbm",
+        objective=objective.name,
+        slope=objective.sigmoid / (rounds if document.average_output else 1),
+        feature_names=None if is_default else names,
+        feature_categories=_feature_categories(document),
+    )
+
+
+def _stack(trees: Sequence[TreeBlock], of_inner: Any, at_leaves: Any) -> Any:
+    """Inner nodes of each tree (its root first), then its leaves."""
+    parts = []
+    for tree in trees:
+        inner = np.asarray(of_inner(tree))
+        parts += [inner, np.full(tree.n_leaves, at_leaves, dtype=inner.dtype)]
+    return np.concatenate(parts)
+
+
+def _default_left(tree: TreeBlock) -> Any:
+    # NaN at a categorical split goes right whatever the bit says (measured for types 1 to 11)
+    return ((tree.decision_type & DEFAULT_LEFT_BIT) != 0) & ~tree.is_categorical
+
+
+def _stack_children(trees: Sequence[TreeBlock], offset: IntArray, side: str) -> IntArray:
+    parts = []
+    for start, tree in zip(offset[:-1], trees, strict=True):
+        child = getattr(tree, side)
+        parts += [
+            start + np.where(child >= 0, child, tree.n_leaves - 1 + ~child),
+            np.full(tree.n_leaves, -1, dtype=np.int64),
+        ]
+    return np.concatenate(parts).astype(np.int64)
+
+
+def _stack_categories(trees: Sequence[TreeBlock]) -> tuple[IntArray, Any]:
+    sizes, codes = [], [np.zeros(0, dtype=np.int32)]
+    for tree in trees:
+        size = np.zeros(2 * tree.n_leaves - 1, dtype=np.int64)
+        for node in np.flatnonzero(tree.is_categorical):
+            codes.append(tree.categories_of(int(node)))
+            size[node] = len(codes[-1])
+        sizes.append(size)
+    return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]), np.concatenate(codes)
+
+
+def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatArray:
+    """The part of each tree that is really intercept.
+
+    LightGBM adds the prior to the leaves of the first round and sets shrinkage=1 (dart scales it
+    afterwards; random forests add it to every tree). The exact prior is not in the file; the
+    value of the root before its split is, to six digits, and before the first split the mean
+    gradient is 0, so it *is* the prior there (for bagged trees: the mean of the tree). It is
+    moved into the range of the leaves, so that a damaged number cannot make the bias larger than
+    the tree. A tree with one leaf is all intercept. Leaf values are not touched by any of this.
+    """
+    bias = np.zeros(len(trees))
+    is_dart = document.parameter("boosting") == "dart"
+    for index, tree in enumerate(trees):
+        is_first = index < document.num_class and (tree.shrinkage == 1 or is_dart)
+        if tree.n_leaves == 1:
+            bias[index] = tree.leaf_value[0]
+        elif is_first or document.average_output:
+            lowest, highest = tree.leaf_value.min(), tree.leaf_value.max()
+            bias[index] = np.clip(tree.internal_value[0], lowest, highest)
+    return bias
+
+
+def _classes(
+    objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...] | None
+) -> tuple[Any, ...]:
+    n_classes = n_outputs if n_outputs > 1 else n_cuts + 1
+    is_native = objective in ("binary", "cross_entropy", "multiclass", "multiclassova")
+    if labels is None or n_cuts > 1 or not is_native:
+        return tuple(range(n_classes))
+    if len(labels) != n_classes:
+        raise UnsupportedModelError(
+            f"The LGBMClassifier has {len(labels)} labels for a model of {n_classes} classes; "
+            "train on data that contains every class."
+        )
+    return labels
+
+
+def _feature_categories(document: LightgbmDocument) -> tuple[tuple[Any, ...] | None, ...]:
+    """Categories of pandas columns per feature; LightGBM itself stores only the list of columns.
+
+    The k-th entry belongs to the k-th ``category`` column of the table. Where the features
+    trained as categorical are as many, they are those columns; otherwise (ordered categories, a
+    hand-picked categorical_feature) the file does not say, and no feature gets categories.
+    """
+    columns = document.pandas_categorical or []
+    features = document.category_features()
+    if not columns or len(features) != len(columns) or features[-1] >= len(document.feature_names):
+        return ()
+    categories: list[tuple[Any, ...] | None] = [None] * len(document.feature_names)
+    for feature, column in zip(features, columns, strict=True):
+        categories[feature] = tuple(column)
+    return tuple(categories)

@@ -1,0 +1,259 @@
+"""XGBoost 1.7 to 3.x: Booster, scikit-learn wrappers, .json and .ubj files, bytes.
+
+In comes a model; out goes the exact Forest that its own predict uses, plus the checked document
+for the exporter. Refuses gblinear, vector leaves, several targets and damaged files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.files import MODEL_LIMIT, read_limited
+from pine_boost.model.exact import UNIT_ROUNDOFF
+from pine_boost.model.forest import CategoryRule, Comparison, Decision, Forest, Model, SplitKind
+from pine_boost.parsers.xgboost.decision import find_decision
+from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
+from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
+from pine_boost.parsers.xgboost.trees import take_trees
+
+FILE_KIND = "xgboost file"
+_WRAPPERS = (
+    "XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker",
+)  # fmt: skip
+
+
+def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None) -> Model:
+    """Read an XGBoost model exactly.
+
+    Parameters
+    ----------
+    model : Booster, XGBClassifier, XGBRFClassifier, XGBRegressor, XGBRanker, path or bytes
+        Wrappers are read as their ``predict`` works: rounds up to best_iteration. A Booster is
+        read as ``Booster.predict`` works, with all rounds. A file that a wrapper saved (attribute
+        ``scikit_learn``) is read like the wrapper, any other file like a Booster.
+    threshold : float, sequence of float or None
+        Probabilities for binary classifiers; raw margins for regressors and rankers, which are
+        refused without.
+
+    Returns
+    -------
+    Model
+        ``native_margins(model.forest, X)`` is the native margin bit for bit; for dart models read
+        by a wrapper (inplace_predict) it is within ``forest.slack``.
+
+    Raises
+    ------
+    UnsupportedModelError, MalformedModelError, InvalidInputError
+
+    Examples
+    --------
+    >>> import xgboost
+    >>> data = xgboost.DMatrix([[0.0], [1.0]], label=[0, 1])
+    >>> booster = xgboost.train({"objective": "binary:logistic"}, data, 2)
+    >>> read_xgboost(booster).forest.n_trees
+    2
+    """
+    if isinstance(model, (str, os.PathLike)):
+        model = read_limited(model, MODEL_LIMIT, "model file")
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        document = read_document(bytes(model))
+        by_wrapper = "scikit_learn" in document.attributes
+        return _build(document, FILE_KIND, None, by_wrapper, threshold)
+    name = _class_name(model)
+    if name == "Booster":
+        return _build(_save(model), "xgboost.Booster", model, False, threshold)
+    booster = _fitted_booster(model, name)
+    if not name.endswith("Classifier") and threshold is None:
+        raise UnsupportedModelError(
+            f"{name} decides no class; pass threshold=<raw margin> to read it as "
+            "'margin above the threshold or not', or train an XGBClassifier."
+        )
+    return _build(_save(booster), f"xgboost.{name}", model, True, threshold)
+
+
+def _class_name(model: Any) -> str:
+    """The XGBoost class of an object, also of a user's subclass."""
+    for base in type(model).__mro__:
+        if base.__module__.partition(".")[0] == "xgboost" and base.__name__ in (
+            "Booster",
+            *_WRAPPERS,
+        ):
+            return base.__name__
+    raise UnsupportedModelError(
+        f"{type(model).__module__}.{type(model).__name__} is not an XGBoost model that can be "
+        f"read; accepted: Booster, {', '.join(_WRAPPERS)}, a .json or .ubj file, bytes."
+    )
+
+
+def _fitted_booster(model: Any, name: str) -> Any:
+    if getattr(model, "_Booster", None) is None:
+        raise InvalidInputError(f"This {name} is not fitted; fit it or load a model first.")
+    return model.get_booster()
+
+
+def _save(booster: Any) -> XGBoostDocument:
+    # UBJSON holds the float32 bits themselves and parses fastest
+    return read_document(bytes(booster.save_raw(raw_format="ubj")))
+
+
+def _build(
+    document: XGBoostDocument, kind: str, native: Any, by_wrapper: bool, threshold: Any
+) -> Model:
+    if document.objective_name not in LINKS:
+        raise UnsupportedModelError(
+            f"The objective {document.objective_name[:60]!r} is not supported; accepted: "
+            f"{', '.join(LINKS)}."
+        )
+    decision = find_decision(document.objective_name, by_wrapper=by_wrapper, threshold=threshold)
+    if by_wrapper:
+        document = _truncate(document)
+    intercept, error = read_intercept(document)
+    # a file may be predicted with either way, so it carries the bound of both
+    exact_sum = native is not None and not by_wrapper
+    slack = error if exact_sum else error + _inplace_slack(document, intercept)
+    document = fold_weights(document)
+    classes = _find_classes(document, decision, native)
+    forest = _build_forest(document, decision, intercept, slack, classes, _missing_value(native))
+    return Model(forest=forest, kind=kind, native=native, document=document)
+
+
+def _truncate(document: XGBoostDocument) -> XGBoostDocument:
+    """Only the rounds up to best_iteration, as the wrappers predict."""
+    text = document.attributes.get("best_iteration")
+    if text is None:
+        return document
+    n_rounds = len(document.round_offset) - 1
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < n_rounds):
+        raise MalformedModelError(
+            f"The attribute best_iteration is {text[:40]!r}, but the model has {n_rounds} rounds; "
+            "XGBoost itself could not predict with it. Remove or correct the attribute."
+        )
+    end = int(document.round_offset[int(text) + 1])
+    if end == 0:
+        raise UnsupportedModelError("The rounds up to best_iteration hold no tree.")
+    kept = np.arange(document.trees.n_trees) < end
+    weights = document.weight_drop
+    return replace(
+        document,
+        trees=take_trees(document.trees, kept),
+        tree_output=document.tree_output[:end],
+        round_offset=document.round_offset[: int(text) + 2],
+        weight_drop=None if weights is None else weights[:end],
+    )
+
+
+def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> float:
+    """Bound on |inplace_predict - sequential sum of f32(leaf * w)| for dart.
+
+    inplace_predict adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
+    W = |w|: the addition errs by u(B + L), the difference and the product by uLW each up to
+    second order, f32(l * w) by uLW: together W u (B + 4L). On top, each of the two sums errs by
+    u * sum |partials|. The factor covers second order, 2**-149 per tree the denormals.
+    """
+    if document.weight_drop is None:
+        return 0.0
+    unit = UNIT_ROUNDOFF[np.float32]
+    trees = document.trees
+    magnitude = np.where(trees.is_leaf, np.abs(trees.condition.astype(np.float64)), 0.0)
+    largest = np.maximum.reduceat(magnitude, trees.offset[:-1])
+    weight = np.abs(document.weight_drop.astype(np.float64))
+    bounds = []
+    for output in range(document.n_outputs):
+        mine = document.tree_output == output
+        base = abs(float(intercept[output]))
+        terms = float(np.sum(unit * weight[mine] * (base + 4 * largest[mine])))
+        added = weight[mine] * (largest[mine] + unit * (base + 4 * largest[mine]))
+        sums = 2 * unit * float(np.sum(base + np.cumsum(added)))
+        bounds.append((terms + sums) * (1 + 2.0**-10) + 2.0**-148 * np.count_nonzero(mine))
+    return max(bounds)
+
+
+def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) -> tuple[Any, ...]:
+    n_classes = len(decision.cuts) + 1 if decision.cuts else document.n_classes
+    if n_classes < 2:
+        raise UnsupportedModelError("A multiclass model with fewer than two classes.")
+    if len(decision.cuts) > 1 or not hasattr(native, "n_classes_"):
+        return tuple(range(n_classes))
+    objective = native.objective
+    if native.n_classes_ != n_classes or (document.n_classes == 2):
+        # XGBClassifier.predict then answers an indicator matrix, or a class nobody trained
+        raise UnsupportedModelError(
+            f"The wrapper has {native.n_classes_} classes, the objective "
+            f"{document.objective_name!r} {n_classes} (num_class {document.n_classes}); refit it "
+            "with binary:logistic for two classes, multi:softprob for more."
+        )
+    if document.objective_name == "multi:softmax" and objective != "multi:softmax":
+        raise UnsupportedModelError(
+            "The wrapper's objective is not the multi:softmax of its Booster, so its predict does "
+            "not return classes; set objective='multi:softmax'."
+        )
+    labels = tuple(np.asarray(native.classes_).tolist())
+    if len(labels) != n_classes:
+        raise UnsupportedModelError(f"{len(labels)} class labels for {n_classes} classes.")
+    return labels
+
+
+def _missing_value(native: Any) -> float:
+    missing = getattr(native, "missing", None)
+    # XGBoost compares float32(x) with float32(missing)
+    return float("nan") if missing is None else float(np.float32(missing))
+
+
+def _build_forest(
+    document: XGBoostDocument,
+    decision: Decision,
+    intercept: np.ndarray[Any, Any],
+    slack: float,
+    classes: tuple[Any, ...],
+    missing_value: float,
+) -> Forest:
+    trees = document.trees
+    is_leaf = trees.is_leaf
+    is_numeric = ~is_leaf & ~trees.is_categorical
+    kind = np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC)
+    kind = np.where(trees.is_categorical, SplitKind.CATEGORICAL, kind)
+    condition = trees.condition.astype(np.float64)
+    n_nodes, n_trees = len(is_leaf), trees.n_trees
+    tree_round = np.repeat(
+        np.arange(len(document.round_offset) - 1), np.diff(document.round_offset)
+    )
+    values = document.cats.values if document.cats is not None else ()
+    return Forest(
+        tree_offset=trees.offset,
+        feature=np.where(is_leaf, -1, trees.split_index).astype(np.int32),
+        threshold=np.where(is_numeric, condition, 0.0),
+        left=trees.left.copy(),
+        right=trees.right.copy(),
+        default_left=trees.default_left & ~is_leaf,
+        kind=kind.astype(np.uint8),
+        missing=np.zeros(n_nodes, dtype=np.uint8),
+        set_left=np.zeros(n_nodes, dtype=bool),
+        category_offset=trees.category_offset.copy(),
+        category=trees.category.astype(np.int32),
+        value=np.where(is_leaf, condition, 0.0)[:, None],
+        tree_output=document.tree_output.astype(np.int32),
+        tree_round=tree_round.astype(np.int32),
+        tree_bias=np.zeros(n_trees),
+        intercept=intercept,
+        free_intercept=True,
+        arithmetic=np.float32,
+        comparison=Comparison.FLOAT32_LESS,
+        category_rule=CategoryRule.EXACT,
+        decision=decision,
+        n_outputs=document.n_outputs,
+        classes=classes,
+        n_features=document.n_features,
+        library="xgboost",
+        objective=document.objective_name,
+        slack=slack,
+        feature_names=document.feature_names or None,
+        feature_categories=tuple(v or None for v in values),
+        missing_value=missing_value,
+        sparse_zero_is_missing=True,
+    )

@@ -1,0 +1,273 @@
+"""The trees of an XGBoost file as stacked arrays.
+
+In comes the array "trees" of the parsed file; out goes one checked `Trees` without the nodes that
+pruning deleted. Refuses everything that is not a tree, vector leaves and non-finite numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.parsers.xgboost import fields
+from pine_boost.parsers.xgboost.fields import fault
+
+IntArray = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+
+ROOT_PARENT = 2147483647
+DELETED = 2147483647  # split index of a node that the pruning updater cut off
+MAX_CATEGORY = 2**24  # XGBoost keeps codes in float32
+_INTEGER_FIELDS = (
+    "left_children", "right_children", "parents", "split_indices", "default_left", "split_type",
+)  # fmt: skip
+_FLOAT_FIELDS = ("split_conditions", "base_weights", "loss_changes", "sum_hessian")
+_CATEGORY_FIELDS = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Nodes of all trees; tree ``t`` owns ``offset[t]:offset[t + 1]``, its root first.
+
+    ``left`` and ``right`` are positions in the stacked arrays, -1 at leaves. ``condition`` is the
+    threshold, the value of a leaf, or nothing at categorical nodes. The categories of node ``i``
+    are ``category[category_offset[i]:category_offset[i + 1]]`` and go right.
+    """
+
+    offset: IntArray
+    left: IntArray
+    right: IntArray
+    split_index: IntArray
+    condition: Float32Array
+    default_left: npt.NDArray[np.bool_]
+    is_categorical: npt.NDArray[np.bool_]
+    base_weight: Float32Array
+    loss_change: Float32Array
+    sum_hessian: Float32Array
+    category_offset: IntArray
+    category: IntArray
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.offset) - 1
+
+    @property
+    def is_leaf(self) -> npt.NDArray[np.bool_]:
+        """Which nodes are leaves."""
+        return self.left < 0
+
+
+def read_trees(items: list[Any], n_features: int) -> Trees:
+    """Check every tree of the file and stack them."""
+    tables = [_read_tree(item, i, n_features) for i, item in enumerate(items)]
+    sizes = np.array([len(table["left_children"]) for table in tables])
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    node = {
+        name: np.concatenate([table[name] for table in tables])
+        for name in (*_INTEGER_FIELDS, *_FLOAT_FIELDS)
+    }
+    deleted = np.array([table["num_deleted"] for table in tables])
+    start = np.repeat(offset[:-1], sizes)
+    _check_children(node, start, np.repeat(sizes, sizes), offset)
+    left = np.where(node["left_children"] < 0, -1, node["left_children"] + start)
+    reached = _reach(left, offset)
+    _check_deleted(node, reached, deleted, offset)
+    category_offset, category = _stack_categories(tables, node["split_type"], offset)
+    _check_numbers(node, reached, left < 0, n_features, offset)
+    trees = Trees(
+        offset=offset,
+        left=left,
+        right=np.where(left < 0, -1, left + 1),
+        split_index=node["split_indices"],
+        condition=node["split_conditions"],
+        default_left=node["default_left"] == 1,
+        is_categorical=node["split_type"] == 1,
+        base_weight=node["base_weights"],
+        loss_change=node["loss_changes"],
+        sum_hessian=node["sum_hessian"],
+        category_offset=category_offset,
+        category=category,
+    )
+    return trees if np.all(reached) else take_nodes(trees, reached)
+
+
+def take_nodes(trees: Trees, keep: npt.NDArray[np.bool_]) -> Trees:
+    """Keep some nodes in their order (whole trees, or all that a root reaches).
+
+    Siblings stay or go together, so right = left + 1 still holds afterwards.
+    """
+    position = np.cumsum(keep) - 1
+    kept_per_tree = np.add.reduceat(keep.astype(np.int64), trees.offset[:-1])
+    left = trees.left[keep]
+    left = np.where(left < 0, -1, position[left])
+    category_count = np.diff(trees.category_offset)
+    return Trees(
+        offset=np.concatenate([[0], np.cumsum(kept_per_tree[kept_per_tree > 0])]),
+        left=left,
+        right=np.where(left < 0, -1, left + 1),
+        split_index=trees.split_index[keep],
+        condition=trees.condition[keep],
+        default_left=trees.default_left[keep],
+        is_categorical=trees.is_categorical[keep],
+        base_weight=trees.base_weight[keep],
+        loss_change=trees.loss_change[keep],
+        sum_hessian=trees.sum_hessian[keep],
+        category_offset=np.concatenate([[0], np.cumsum(category_count[keep])]),
+        category=trees.category[np.repeat(keep, category_count)],
+    )
+
+
+def take_trees(trees: Trees, kept: npt.NDArray[np.bool_]) -> Trees:
+    """Keep whole trees, at least one."""
+    return take_nodes(trees, np.repeat(kept, np.diff(trees.offset)))
+
+
+def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
+    where = f"tree {index}"
+    tree = fields.as_section(item, where)
+    optional = ("leaf_weights",)
+    names = (*_INTEGER_FIELDS, *_FLOAT_FIELDS, *_CATEGORY_FIELDS, "id", "tree_param")
+    # trees with vector leaves lack some fields in 3.0: they are refused by name before
+    if "tree_param" not in tree:
+        fields.check_names(tree, where, names, optional)
+    param = fields.as_section(tree["tree_param"], f"{where}, tree_param")
+    fields.check_names(
+        param, f"{where}, tree_param",
+        ("num_nodes", "num_feature", "size_leaf_vector"), ("num_deleted",),
+    )  # fmt: skip
+    if fields.as_integer(param["size_leaf_vector"], where, 0, fields.MAX_INTEGER) > 1:
+        raise UnsupportedModelError(
+            "Trees with vector leaves are not supported; retrain with "
+            "multi_strategy='one_output_per_tree'."
+        )
+    fields.check_names(tree, where, names, optional)
+    if "leaf_weights" in tree:
+        raise fault(where, "has leaf_weights although its leaves are scalars")
+    if fields.as_integer(tree["id"], f"{where}, id", 0, fields.MAX_INTEGER) != index:
+        raise fault(where, f"has the id {tree['id']}")
+    fields.as_integer(param["num_feature"], f"{where}, num_feature", n_features, n_features)
+    n_nodes = fields.as_integer(param["num_nodes"], f"{where}, num_nodes", 1, fields.MAX_INTEGER)
+    table: dict[str, Any] = {
+        name: fields.as_integers(tree[name], f"{where}, {name}", n_nodes)
+        for name in _INTEGER_FIELDS
+    }
+    for name in _FLOAT_FIELDS:
+        table[name] = fields.as_floats(tree[name], f"{where}, {name}", n_nodes)
+    for name in _CATEGORY_FIELDS:
+        table[name] = fields.as_integers(tree[name], f"{where}, {name}")
+    table["num_deleted"] = fields.as_integer(
+        param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1
+    )
+    return table
+
+
+def _check_children(
+    node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray
+) -> None:
+    left, right = node["left_children"], node["right_children"]
+    is_leaf = left == -1
+    bad = (right == -1) != is_leaf
+    _refuse(bad, offset, "has a node with one child")
+    bad = ~is_leaf & ((left < 1) | (right < 1) | (left >= size) | (right >= size))
+    _refuse(bad, offset, "has a child outside the tree")
+    # 3.2 answers single rows wrongly, older versions all rows (facts, xgb_children)
+    _refuse(~is_leaf & (right != left + 1), offset, "has siblings that are not adjacent")
+    inner = np.flatnonzero(~is_leaf)
+    own = inner - start[inner]
+    for child in (left, right):
+        wrong = node["parents"][child[inner] + start[inner]] != own
+        bad = np.zeros(len(left), dtype=bool)
+        bad[inner[wrong]] = True
+        _refuse(bad, offset, "has a child whose parent is another node")
+    bad = np.zeros(len(left), dtype=bool)
+    bad[offset[:-1]] = node["parents"][offset[:-1]] != ROOT_PARENT
+    _refuse(bad, offset, "has a root with a parent")
+
+
+def _reach(left: IntArray, offset: IntArray) -> npt.NDArray[np.bool_]:
+    # every child has one parent (checked), and roots have none: the frontier cannot meet itself
+    reached = np.zeros(len(left), dtype=bool)
+    frontier = offset[:-1]
+    while len(frontier):
+        reached[frontier] = True
+        inner = frontier[left[frontier] >= 0]
+        frontier = np.concatenate([left[inner], left[inner] + 1])
+    return reached
+
+
+def _check_deleted(
+    node: dict[str, Any], reached: npt.NDArray[np.bool_], deleted: IntArray, offset: IntArray
+) -> None:
+    cut = ~reached
+    found = np.add.reduceat(cut.astype(np.int64), offset[:-1])
+    for tree in np.flatnonzero(found != deleted):
+        raise fault(
+            f"tree {tree}",
+            f"has {found[tree]} nodes that its root does not reach, num_deleted {deleted[tree]}",
+        )
+    marked = (node["split_indices"] == DELETED) & (node["left_children"] == -1)
+    _refuse(cut & ~marked, offset, "has an unreachable node that is not marked as deleted")
+
+
+def _check_numbers(
+    node: dict[str, Any],
+    reached: npt.NDArray[np.bool_],
+    is_leaf: npt.NDArray[np.bool_],
+    n_features: int,
+    offset: IntArray,
+) -> None:
+    split = node["split_indices"]
+    bad = reached & ~is_leaf & ((split < 0) | (split >= n_features))
+    _refuse(bad, offset, f"splits on a feature outside 0..{n_features - 1}")
+    for name in ("default_left", "split_type"):
+        _refuse((node[name] != 0) & (node[name] != 1), offset, f"has {name} other than 0 or 1")
+    # at categorical nodes the condition is junk: 1e-45 in 3.x, NaN in 1.7 and 2.x
+    read = reached & (node["split_type"] == 0)
+    _refuse(read & ~np.isfinite(node["split_conditions"]), offset, "has a number not finite")
+    for name in ("base_weights", "loss_changes", "sum_hessian"):
+        _refuse(reached & ~np.isfinite(node[name]), offset, f"has {name} that are not finite")
+    _refuse(is_leaf & (node["split_type"] == 1), offset, "has a leaf with categories")
+
+
+def _stack_categories(
+    tables: list[dict[str, Any]], split_type: IntArray, offset: IntArray
+) -> tuple[IntArray, IntArray]:
+    count = np.zeros(len(split_type), dtype=np.int64)
+    pieces = [np.zeros(0, dtype=np.int64)]
+    for index, table in enumerate(tables):
+        nodes, sizes = table["categories_nodes"], table["categories_sizes"]
+        codes, segments = table["categories"], table["categories_segments"]
+        where = f"tree {index}, categories"
+        expected = np.flatnonzero(split_type[offset[index] : offset[index + 1]] == 1)
+        if not np.array_equal(nodes, expected):
+            raise fault(where, "are not given for exactly the categorical nodes")
+        if len(nodes) == 0 and len(codes) == len(sizes) == len(segments) == 0:
+            continue
+        if not (len(nodes) == len(sizes) == len(segments)) or np.any(sizes < 1):
+            raise fault(where, "have node, segment and size arrays that do not match")
+        if np.any(sizes > len(codes)) or not np.array_equal(
+            np.append(segments, len(codes)), np.concatenate([[0], np.cumsum(sizes)])
+        ):
+            raise fault(where, "have segments that do not partition the codes")
+        if np.any((codes < 0) | (codes >= MAX_CATEGORY)):
+            raise fault(where, f"hold a code outside 0..{MAX_CATEGORY - 1}")
+        owner = np.repeat(np.arange(len(nodes)), sizes)
+        order = np.lexsort((codes, owner))
+        codes = codes[order]
+        if np.any((np.diff(codes) == 0) & (np.diff(owner) == 0)):
+            raise fault(where, "hold a code twice")
+        count[offset[index] + nodes] = sizes
+        pieces.append(codes)
+    return np.concatenate([[0], np.cumsum(count)]), np.concatenate(pieces)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], offset: IntArray, found: str) -> None:
+    if np.any(bad):
+        node = int(np.argmax(bad))
+        tree = int(np.searchsorted(offset, node, side="right")) - 1
+        raise fault(f"tree {tree}, node {node - offset[tree]}", found)

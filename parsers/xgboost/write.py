@@ -1,0 +1,130 @@
+"""Bytes of an XGBoost model file, written from a checked document and from nothing else.
+
+In comes an `XGBoostDocument`; out go JSON or UBJSON bytes that XGBoost 1.7 to 3.x and Treelite
+read (a base_score per class: from 3.1 on). Always gbtree; refuses dart weights that are not folded.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.trees import ROOT_PARENT, Trees
+from pine_boost.parsers.xgboost.ubjson import write_ubjson
+
+# What 3.x writes at categorical nodes (2.x: NaN, which is not JSON); nobody reads it
+_CATEGORICAL_CONDITION = np.float32(1e-45)
+
+
+def write_document(document: XGBoostDocument, file_format: str) -> bytes:
+    """Write a document as ``"json"`` or ``"ubj"``."""
+    root = _to_tree(document)
+    if file_format == "ubj":
+        return write_ubjson(root)
+    # float32 -> Python float -> shortest text reads back exactly (facts, xgb_roundtrip)
+    return json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=_to_list).encode()
+
+
+def _to_list(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{type(value)} has no JSON form here")
+
+
+def scalar_text(score: float) -> str:
+    """A base_score as versions before 3.1 write it: ``5E-1``."""
+    text = np.format_float_scientific(np.float32(score), unique=True, trim="-")
+    mantissa, exponent = text.split("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def _score_text(scores: tuple[float, ...]) -> str:
+    """One number as every version reads it, several as 3.1 and later do: ``[1E0,2E0]``."""
+    texts = [scalar_text(score) for score in scores]
+    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
+
+
+def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
+    if document.weight_drop is not None:
+        raise InvalidInputError("Only documents with folded dart weights are written.")
+    model: dict[str, Any] = {
+        "gbtree_model_param": {
+            "num_parallel_tree": str(document.n_parallel),
+            "num_trees": str(document.trees.n_trees),
+        },
+        "iteration_indptr": document.round_offset.tolist(),
+        "tree_info": document.tree_output.tolist(),
+        "trees": _tree_sections(document.trees, document.n_features, document.leaf_vector_size),
+    }
+    if document.leaf_vector_size == 0:  # the mark of a 1.7 file
+        model["gbtree_model_param"]["size_leaf_vector"] = "0"
+    if document.cats is not None:
+        model["cats"] = document.cats.section
+    return {
+        "learner": {
+            "attributes": dict(document.attributes),
+            "feature_names": list(document.feature_names),
+            "feature_types": list(document.feature_types),
+            "gradient_booster": {"model": model, "name": "gbtree"},
+            "learner_model_param": {
+                "base_score": _score_text(document.base_score),
+                "boost_from_average": document.boost_from_average,
+                "num_class": str(document.n_classes),
+                "num_feature": str(document.n_features),
+                "num_target": "1",
+            },
+            "objective": document.objective,
+        },
+        "version": list(document.version),
+    }
+
+
+def _tree_sections(trees: Trees, n_features: int, leaf_vector_size: int) -> list[dict[str, Any]]:
+    condition = np.where(trees.is_categorical, _CATEGORICAL_CONDITION, trees.condition)
+    parent = np.full(len(trees.left), ROOT_PARENT, dtype=np.int64)
+    inner = np.flatnonzero(trees.left >= 0)
+    parent[trees.left[inner]] = parent[trees.right[inner]] = inner
+    sections = []
+    for index in range(trees.n_trees):
+        start, end = int(trees.offset[index]), int(trees.offset[index + 1])
+        nodes = slice(start, end)
+        first, last = trees.category_offset[start], trees.category_offset[end]
+        sizes = np.diff(trees.category_offset[start : end + 1])
+        has_categories = np.flatnonzero(sizes)
+        sizes = sizes[has_categories]
+        local_parent = parent[nodes] - start
+        local_parent[0] = ROOT_PARENT
+        sections.append(
+            {
+                "base_weights": trees.base_weight[nodes],
+                "categories": trees.category[first:last].astype(np.int32),
+                "categories_nodes": has_categories.astype(np.int32),
+                "categories_segments": (np.cumsum(sizes) - sizes).astype(np.int64),
+                "categories_sizes": sizes.astype(np.int64),
+                "default_left": trees.default_left[nodes].astype(np.uint8),
+                "id": index,
+                "left_children": _local(trees.left[nodes], start),
+                "loss_changes": trees.loss_change[nodes],
+                "parents": local_parent.astype(np.int32),
+                "right_children": _local(trees.right[nodes], start),
+                "split_conditions": condition[nodes],
+                "split_indices": trees.split_index[nodes].astype(np.int32),
+                "split_type": trees.is_categorical[nodes].astype(np.uint8),
+                "sum_hessian": trees.sum_hessian[nodes],
+                "tree_param": {
+                    "num_deleted": "0",
+                    "num_feature": str(n_features),
+                    "num_nodes": str(end - start),
+                    "size_leaf_vector": str(leaf_vector_size),
+                },
+            }
+        )
+    return sections
+
+
+def _local(position: Any, start: int) -> Any:
+    return np.where(position < 0, -1, position - start).astype(np.int32)

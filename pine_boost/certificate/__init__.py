@@ -1,0 +1,1 @@
+"""What was proved, in words and in JSON; proved anew by anyone."""

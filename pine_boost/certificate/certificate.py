@@ -1,0 +1,274 @@
+"""The certificate: what was proved, by which methods, about which files.
+
+In come the parsed models, the region and the proofs; out goes plain JSON with a format version.
+Only a CERTIFIED certificate carries a claim; nothing here proves anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from pine_boost._version import __version__
+from pine_boost.errors import CertificateMismatch
+from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.model.forest import Forest
+
+FORMAT = "pine_boost certificate"
+FORMAT_VERSION = 2  # 1 had no digest of its own
+
+
+class Status(Enum):
+    """CERTIFIED carries a claim, NOT_CERTIFIED none; there is nothing in between."""
+
+    CERTIFIED = "CERTIFIED"
+    NOT_CERTIFIED = "NOT_CERTIFIED"
+
+
+@dataclass(frozen=True)
+class QuestionProof:
+    """One method's answer to one question."""
+
+    question: str
+    method: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What an auditor reads; `to_json` and `from_json` are inverse to one another.
+
+    Attributes
+    ----------
+    status : str
+        A `Status`.
+    claim : str
+        One sentence, true as it stands; empty unless CERTIFIED.
+    reason : str
+        Why there is no claim or why the model is not smaller; empty otherwise.
+    original_digest, pruned_digest : str
+        `forest_digest` of the two models as parsed from what was given and what was written.
+    region_fingerprint : str
+    alpha, tau, n_cal, n_fit, score, indifference, delta : of the region
+    undecided : float
+        Inputs whose exact margin is nearer than this to a cut are not part of the claim.
+    undecided_exists : bool or None
+        Whether the region holds such an input at all; None: not settled within the effort.
+    grid : int
+        Leaves of the pruned model are multiples of ``2**-grid``; -1 where the original is kept.
+    trees_before, trees_after, leaves_before, leaves_after : int
+    unit, objective : str
+    units_before, units_kept, lower_bound : int
+        In units of the search (rounds or trees).
+    optimal : bool
+    kept : tuple of int
+        Indices of the kept trees.
+    weights : tuple of float
+        Their weights relative to the original.
+    probability_shift : mapping
+        Mean, largest and Brier change of probabilities on X_fit.
+    proofs : tuple of QuestionProof
+    versions : mapping
+    timings : mapping
+        Seconds; the only part that differs between two runs on the same inputs.
+    sealed : bool
+        False for a file of format version 1, which carries no digest of its own. Not part of the
+        file and not compared.
+    """
+
+    status: str
+    claim: str
+    reason: str
+    original_digest: str
+    pruned_digest: str
+    region_fingerprint: str
+    alpha: float
+    tau: int | None
+    n_cal: int
+    n_fit: int
+    score: str
+    indifference: float
+    delta: float | None
+    undecided: float
+    undecided_exists: bool | None
+    grid: int
+    trees_before: int
+    trees_after: int
+    leaves_before: int
+    leaves_after: int
+    unit: str
+    objective: str
+    units_before: int
+    units_kept: int
+    lower_bound: int
+    optimal: bool
+    kept: tuple[int, ...]
+    weights: tuple[float, ...]
+    thresholds: tuple[float, ...]
+    probability_shift: Mapping[str, float]
+    proofs: tuple[QuestionProof, ...]
+    versions: Mapping[str, str]
+    timings: Mapping[str, float]
+    sealed: bool = field(default=True, compare=False, repr=False)
+
+    def to_json(self) -> str:
+        """The certificate as indented JSON text with its format, version and digest."""
+        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
+        del document["sealed"]
+        document["digest"] = _digest(document)
+        return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Certificate:
+        """Read what `to_json` wrote; anything else raises CertificateMismatch.
+
+        The digest is a checksum: it tells of damage and of edits by hand. It is no signature;
+        whoever writes a new digest is caught by `verify` where a field follows from the models.
+        """
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise CertificateMismatch(f"The certificate is not JSON: {error}.") from error
+        except TypeError as error:
+            raise CertificateMismatch(
+                f"A certificate is read from text or bytes, not from {type(text).__name__}."
+            ) from error
+        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
+            raise CertificateMismatch("This file is not a pine_boost certificate.")
+        version = document.pop("format_version", None)
+        if type(version) is not int or version not in (1, FORMAT_VERSION):
+            raise CertificateMismatch(
+                f"The certificate has format version {repr(version)[:40]}; this pine_boost reads "
+                f"1 and {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
+            )
+        if version == 1:
+            return cls(**_checked(document), sealed=False)
+        stated = document.pop("digest", None)
+        checked = _checked(dict(document))
+        if stated != _digest({"format": FORMAT, "format_version": version, **document}):
+            raise CertificateMismatch(
+                "The certificate was changed after it was written: its digest does not fit its "
+                "fields. Take the file that prune_booster wrote."
+            )
+        return cls(**checked)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate file."""
+        return cls.from_json(
+            read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch)
+        )
+
+
+def _digest(document: dict[str, Any]) -> str:
+    """SHA-256 of everything but the timings, which no two runs share."""
+    covered = {name: value for name, value in document.items() if name != "timings"}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _checked(document: dict[str, Any]) -> dict[str, Any]:
+    """Types of all fields, as this is untrusted input."""
+    names = {entry.name for entry in fields(Certificate)} - {"sealed"}
+    if set(document) != names:
+        odd = sorted(set(document) ^ names)
+        listed = ", ".join(odd)[:200]
+        raise CertificateMismatch(f"The certificate lacks or adds the fields {listed}.")
+    kinds = {entry.name: str(entry.type) for entry in fields(Certificate) if entry.name in names}
+    for name, kind in kinds.items():
+        if not _fits(document[name], kind):
+            raise CertificateMismatch(f"The certificate's field {name!r} is not a {kind}.")
+    if document["status"] not in {status.value for status in Status}:
+        raise CertificateMismatch(f"Unknown status {document['status'][:40]!r} in the certificate.")
+    proofs = []
+    for proof in document["proofs"]:
+        if not isinstance(proof, dict) or set(proof) != {"question", "method", "answer"}:
+            raise CertificateMismatch("A proof of the certificate lacks or adds fields.")
+        if not all(isinstance(value, str) for value in proof.values()):
+            raise CertificateMismatch("A proof of the certificate holds something else than text.")
+        proofs.append(QuestionProof(**proof))
+    document["proofs"] = tuple(proofs)
+    for name in ("kept", "weights", "thresholds"):
+        document[name] = tuple(document[name])
+    return document
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind.startswith("tuple[int"):
+        return isinstance(value, list) and all(type(entry) is int for entry in value)
+    if kind.startswith("tuple[float"):
+        return isinstance(value, list) and all(_is_number(entry) for entry in value)
+    if kind.startswith("tuple"):
+        return isinstance(value, list)
+    if kind == "Mapping[str, float]":
+        return isinstance(value, dict) and all(_is_number(entry) for entry in value.values())
+    if kind.startswith("Mapping"):
+        return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+    accepted = {
+        "str": isinstance(value, str),
+        "int": type(value) is int,
+        "float": _is_number(value),
+        "bool": isinstance(value, bool),
+        "None": value is None,
+    }
+    return any(accepted[part] for part in kind.split(" | "))
+
+
+def _is_number(value: Any) -> bool:
+    """A finite JSON number: NaN, Infinity and what overflows (1e999) would not be written again."""
+    return type(value) in (int, float) and abs(value) < 1e308
+
+
+_DIGESTED = (
+    "tree_offset", "feature", "threshold", "left", "right", "default_left", "kind", "missing",
+    "set_left", "category_offset", "category", "value", "tree_output", "intercept", "arithmetic",
+    "comparison", "category_rule", "n_outputs", "n_features", "library", "feature_categories",
+)  # fmt: skip
+
+
+def forest_digest(forest: Forest) -> str:
+    """SHA-256 over everything of a Forest that routes an input or adds to a margin.
+
+    Equal for a live model and for its file; one changed leaf, threshold or category changes it.
+    Labels and names are not part of it: a file does not hold what a wrapper adds.
+    """
+    digest = hashlib.sha256()
+    for name in _DIGESTED:
+        value = getattr(forest, name)
+        digest.update(name.encode())
+        if isinstance(value, np.ndarray):
+            digest.update(str((value.dtype.str, value.shape)).encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif name == "arithmetic":
+            digest.update(np.dtype(value).str.encode())
+        elif name == "feature_categories":
+            named = [None if c is None else [str(entry) for entry in c] for c in value]
+            digest.update(repr(named if any(named) else []).encode())
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def library_versions(library: str) -> dict[str, str]:
+    """Versions of everything that took part."""
+    packages = {
+        "xgboost": ("xgboost", "xgboost-cpu"),
+        "lightgbm": ("lightgbm",),
+        "sklearn": ("scikit-learn",),
+    }
+    versions = {"pine_boost": __version__, "python": platform.python_version()}
+    for name in ("numpy", "scipy", "ortools", *packages.get(library, ())):
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,192 @@
+"""Do these files belong together? Models, region and certificate, down to the last bit.
+
+In come two parsed models, a region and a certificate; out goes nothing, or a CertificateMismatch
+that names the first thing that does not fit. Everything that follows from something else is
+computed anew: digests, state space, tau, the sentence of the claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.certificate.certificate import Certificate, Status, forest_digest
+from pine_boost.certificate.tree_matching import Correspondence
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.proof.problem import Game
+from pine_boost.region.region import Region
+from pine_boost.region.score_tables import TreeCost
+from pine_boost.tables.matrix import schema_of
+
+
+def require_belonging(
+    original: Forest, pruned: Forest, region: Region, certificate: Certificate
+) -> None:
+    """Check that models, region and certificate speak of one another, down to the last bit."""
+    if certificate.status != Status.CERTIFIED.value:
+        raise CertificateMismatch(
+            f"The certificate's status is {certificate.status}: it makes no claim to verify."
+        )
+    found = {
+        "original_digest": forest_digest(original),
+        "pruned_digest": forest_digest(pruned),
+        "region_fingerprint": region.fingerprint(),
+        "alpha": region.alpha,
+        "tau": region.tau,
+        "n_cal": region.n_cal,
+        "n_fit": region.n_fit,
+        "score": region.score_name,
+        "indifference": region.indifference,
+        "delta": region.delta,
+        "thresholds": original.decision.thresholds,
+        "trees_before": original.n_trees,
+        "leaves_before": original.n_leaves,
+        "trees_after": len(certificate.kept),
+        "claim": _expected_claim(region, certificate),
+    }
+    subject = {
+        "original_digest": "The original model is not the one",
+        "pruned_digest": "The pruned model is not the one",
+        "region_fingerprint": "The region is not the one",
+    }
+    for name, value in found.items():
+        stated = getattr(certificate, name)
+        if stated != value:
+            start = subject.get(name, f"{name} is not the value")
+            raise CertificateMismatch(
+                f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
+                "a file was changed or belongs to another run."
+            )
+    if certificate.unit not in ("round", "tree"):
+        raise CertificateMismatch(f"The certificate's unit is {certificate.unit!r}.")
+    _require_region_of(original, region)
+
+
+def _expected_claim(region: Region, certificate: Certificate) -> str:
+    """The sentence that follows from the fields; these are checked one by one."""
+    from pine_boost.certificate.issue import claim_of
+
+    return claim_of(
+        region, certificate.undecided, certificate.undecided_exists, certificate.thresholds
+    )
+
+
+def _require_region_of(original: Forest, region: Region) -> None:
+    """Rebuild from the original what the region claims about it."""
+    if region.cuts != original.decision.cuts or region.n_outputs != original.n_outputs:
+        raise CertificateMismatch("The region was made for a model with other decisions.")
+    rebuilt = replace(region, space=_space_of(original, region), schema=schema_of(original))
+    stored, expected = region.to_json(), rebuilt.to_json()
+    for part, words in (("space", "states"), ("schema", "columns")):
+        if stored[part] != expected[part]:
+            raise CertificateMismatch(
+                f"The {words} of the region are not those of the original model."
+            )
+    if region.with_alpha(region.alpha).tau != region.tau:
+        raise CertificateMismatch(
+            f"tau={region.tau} does not follow from the region's calibration scores and "
+            f"alpha={region.alpha}."
+        )
+    for axis, allowed in zip(region.space.axes, region.tables.allowed, strict=True):
+        if len(allowed) != axis.n_states:
+            raise CertificateMismatch("The region's allowed states do not fit its space.")
+    trees = None if region.score_tables is None else region.score_tables.trees
+    if trees is not None and trees.of_model:
+        _require_model_trees(trees, route(original, region.space))
+
+
+def _space_of(original: Forest, region: Region) -> StateSpace:
+    """The original's state space, with the further edges that the region's score brought in."""
+    base = build_space(original)
+    extra: list[Any] = []
+    for own, stored in zip(base.axes, region.space.axes, strict=False):
+        same = own.codes is not None or np.array_equal(own.edges, stored.edges)
+        extra.append(None if same else stored.edges)
+    return build_space(original, extra)
+
+
+def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
+    for name in StateTrees.__dataclass_fields__:
+        if not np.array_equal(getattr(stored.trees, name), getattr(trees, name)):
+            raise CertificateMismatch(
+                "The region's leaf costs refer to other trees than the original model's."
+            )
+
+
+def require_consistent(
+    game: Game, matched: Correspondence | None, certificate: Certificate
+) -> None:
+    """Recompute the counts, weights and proofs that a certificate states.
+
+    What follows from the models is compared; the lower bound, which only a new search could find,
+    must at least be possible. ``matched`` is None where the original was kept.
+    """
+    kept = np.array(certificate.kept, dtype=np.int64)
+    n_leaves = np.diff(game.trees.leaf_offset)
+    found = {
+        "units_before": game.n_units,
+        "units_kept": len(np.unique(game.unit[kept])),
+        "leaves_after": int(n_leaves[kept].sum()),
+    }
+    for name, value in found.items():
+        stated = getattr(certificate, name)
+        if stated != value:
+            raise CertificateMismatch(
+                f"{name} is {stated} in the certificate; the models say {value}."
+            )
+    is_met = certificate.lower_bound == certificate.units_kept
+    if not 0 <= certificate.lower_bound <= certificate.units_kept or (
+        certificate.optimal and not is_met
+    ):
+        raise CertificateMismatch(
+            f"The certificate's lower bound {certificate.lower_bound} (optimal: "
+            f"{certificate.optimal}) does not fit {certificate.units_kept} kept units."
+        )
+    if len(certificate.weights) != len(kept):
+        raise CertificateMismatch(
+            f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
+        )
+    if matched is not None:
+        _require_weights(game.forest, matched, certificate)
+        _require_proofs(game, certificate)
+    elif any(weight != 1 for weight in certificate.weights) or certificate.proofs:
+        raise CertificateMismatch(
+            "The original was kept, but the certificate names other weights or proofs."
+        )
+
+
+def _require_weights(forest: Forest, matched: Correspondence, certificate: Certificate) -> None:
+    """Differences of leaves must be the weight times the original's, up to two roundings."""
+    pruned = matched.pruned
+    slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
+    for tree, weight in zip(certificate.kept, certificate.weights, strict=True):
+        own = slice(int(forest.tree_offset[tree]), int(forest.tree_offset[tree + 1]))
+        leaves = own.start + np.flatnonzero(forest.kind[own] == SplitKind.LEAF)
+        before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
+        after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
+        if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):
+            raise CertificateMismatch(
+                f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two "
+                "models' leaves."
+            )
+
+
+def _require_proofs(game: Game, certificate: Certificate) -> None:
+    methods: dict[str, set[str]] = {question.name: set() for question in game.questions}
+    for proof in certificate.proofs:
+        if proof.question not in methods or proof.answer != "PROVED":
+            raise CertificateMismatch(
+                f"The certificate records {proof.answer[:40]!r} for {proof.question[:80]!r}, which "
+                "proves none of the questions."
+            )
+        methods[proof.question].add(proof.method)
+    for name, used in methods.items():
+        if len(used) < 2:
+            raise CertificateMismatch(
+                f"The certificate records {len(used)} proofs of {name!r}; a claim needs two."
+            )

@@ -1,0 +1,239 @@
+"""From the search's answer to the result: export, read back, replay natively, write it down.
+
+In come the best certified model on integers and the parsed original; out goes a PruneResult. A
+model that its library reads or predicts otherwise than the proof says is never returned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.certificate.certificate import (
+    Certificate,
+    QuestionProof,
+    Status,
+    forest_digest,
+    library_versions,
+)
+from pine_boost.errors import PineBoostError, UnsupportedModelError
+from pine_boost.exporters import export
+from pine_boost.model.forest import IntArray, Model
+from pine_boost.native.predict import original_bytes, predict_classes
+from pine_boost.native.replay import Referee
+from pine_boost.parsers import read_model
+from pine_boost.proof.problem import Game, settled
+from pine_boost.region.region import Region
+from pine_boost.result import PruneResult
+from pine_boost.search.algorithm import SearchResult
+from pine_boost.search.grid import probability_shift
+from pine_boost.tables.native import as_table, take_rows
+
+_REPLAYED_ROWS = 20_000
+
+
+def conclude(
+    parsed: Model,
+    region: Region,
+    game: Game,
+    found: SearchResult,
+    *,
+    objective: str,
+    unit: str,
+    same: PruneResult | None = None,
+) -> PruneResult:
+    """Export the best certified model, read it back, and write down what was proved.
+
+    ``same`` is a result that has exported this very model already.
+    """
+    native, pruned_model, refusal = parsed.native, parsed, ""
+    if same is not None and same.search.pruned is not None:
+        native, pruned_model = same.model, same.pruned
+    elif found.pruned is not None:
+        try:
+            native = export(parsed, found.pruned)
+            thresholds = parsed.forest.decision.thresholds or None
+            pruned_model = read_model(native, threshold=thresholds)
+        except UnsupportedModelError as error:  # this library cannot hold these weights exactly
+            refusal = f"The pruned model cannot be written exactly: {error}"
+            found = replace(found, pruned=None, proofs=(), n_kept=game.n_units, stopped="refused")
+            native = parsed.native
+    if found.pruned is None and native is None:
+        native = original_bytes(parsed)
+    certificate = _certificate(parsed, pruned_model, region, game, found, objective, unit)
+    if refusal:
+        certificate = replace(certificate, reason=refusal)
+    weights = np.ones(parsed.forest.n_trees) if found.pruned is None else found.pruned.weights
+    return PruneResult(
+        model=native,
+        certificate=certificate,
+        region=region,
+        weights=weights,
+        original=parsed,
+        pruned=pruned_model,
+        search=replace(found, points=None),
+        points=np.zeros((0, 0), np.int32) if found.points is None else found.points,
+    )
+
+
+def _certificate(
+    parsed: Model,
+    pruned_model: Model,
+    region: Region,
+    game: Game,
+    found: SearchResult,
+    objective: str,
+    unit: str,
+) -> Certificate:
+    forest = parsed.forest
+    is_pruned = found.pruned is not None
+    proved = is_pruned or found.stopped in ("optimal", "effort")
+    status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
+    exists = found.undecided if is_pruned else None
+    kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
+    weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
+    shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
+    if found.pruned is not None and found.reference is not None:
+        shift = asdict(probability_shift(game, found.pruned, found.reference))
+    undecided = game.undecided if is_pruned else 0.0
+    leaves_after = int(np.diff(game.trees.leaf_offset)[kept].sum())
+    return Certificate(
+        status=status.value,
+        claim=claim_of(region, undecided, exists, forest.decision.thresholds) if proved else "",
+        reason=_reason(found, proved),
+        original_digest=forest_digest(forest),
+        pruned_digest=forest_digest(pruned_model.forest),
+        region_fingerprint=region.fingerprint(),
+        alpha=region.alpha,
+        tau=region.tau,
+        n_cal=region.n_cal,
+        n_fit=region.n_fit,
+        score=region.score_name,
+        indifference=region.indifference,
+        delta=region.delta,
+        undecided=undecided,
+        undecided_exists=exists,
+        grid=found.pruned.grid if found.pruned is not None else -1,
+        trees_before=forest.n_trees,
+        trees_after=len(kept),
+        leaves_before=forest.n_leaves,
+        leaves_after=leaves_after,
+        unit=unit,
+        objective=objective,
+        units_before=game.n_units,
+        units_kept=found.n_kept,
+        lower_bound=found.lower_bound,
+        optimal=found.stopped == "optimal",
+        kept=tuple(int(tree) for tree in kept),
+        weights=tuple(float(weight) for weight in weights),
+        thresholds=forest.decision.thresholds,
+        probability_shift=shift,
+        proofs=tuple(QuestionProof(p.question.name, p.method, p.answer.name) for p in found.proofs),
+        versions=library_versions(forest.library),
+        timings={
+            "search": found.seconds,
+            **{f"{p.question.name} by {p.method}": p.seconds for p in found.proofs},
+        },
+    )
+
+
+def claim_of(
+    region: Region, undecided: float, exists: bool | None, thresholds: tuple[float, ...]
+) -> str:
+    """The one sentence of a certificate; `verify` makes it again and compares."""
+    narrowed = region.is_narrowed()
+    same = "predicts the same class as the original"
+    if thresholds:
+        listed = ", ".join(f"{threshold:g}" for threshold in thresholds)
+        same = f"falls on the same side of the threshold(s) {listed} as the original"
+    if region.alpha == 0 or region.tau is None:
+        where = "every possible input" + (" that the given domain permits" if narrowed else "")
+    else:
+        where = (
+            f"every input of the calibrated region (alpha = {region.alpha:g}: a future input that "
+            f"is exchangeable with the {region.n_cal} calibration rows lies in it with "
+            f"probability at least {1 - region.alpha:g})"
+        )
+        where += " and of the given domain" if narrowed else ""
+    claim = f"On {where}, the pruned model {same}"
+    if region.delta is not None:
+        claim += f"; inputs closer than {region.delta:.6g} to the decision are not in the region"
+    if undecided > 0 and exists is not False:
+        claim += (
+            f"; left out are inputs whose margin is within {undecided:.3g} of the decision "
+            "boundary, where rounding decides the original's class"
+        )
+    return claim + "."
+
+
+def _reason(found: SearchResult, proved: bool) -> str:
+    if found.pruned is not None:
+        return ""
+    if not proved:
+        why = {
+            "time": "The time limit ran out",
+            "interrupted": "The search was interrupted",
+            "memory": "The memory ran out",
+        }
+        return f"{why.get(found.stopped, found.stopped)} before a smaller model was proved."
+    return "No smaller model that keeps every decision was found; the original is returned."
+
+
+@dataclass(frozen=True, eq=False)
+class NativeRows:
+    """Rows and what the native original says on them; ``classes`` is None without its library."""
+
+    table: Any
+    certain: npt.NDArray[np.bool_]
+    classes: IntArray | None
+
+
+def native_rows(parsed: Model, region: Region, game: Game, X_fit: Any) -> NativeRows:
+    """The rows of X_fit for `replay`; one for all regions of a sweep."""
+    states = region.states(X_fit)[:_REPLAYED_ROWS]
+    table = take_rows(X_fit, np.arange(len(states)))
+    return NativeRows(table, settled(game, states), _classes(parsed, table))
+
+
+def replay(result: PruneResult, game: Game, rows: NativeRows) -> None:
+    """Compare the two native models on rows of X_fit and on the hardest points of the search.
+
+    On the points margins are compared with the integers of the proof too. A difference would be
+    a bug in the proof, the exporter or the library; nothing is returned then.
+    """
+    pruned = result.search.pruned
+    if pruned is None:
+        return
+    _compare(result, rows, "a row of X_fit")
+    points = result.points[:_REPLAYED_ROWS]
+    matrix = game.space.representative(points)
+    usable = ~np.isinf(matrix).any(axis=1)
+    matrix, points = matrix[usable], points[usable]
+    if len(points):
+        table = as_table(matrix, result.region.schema)
+        before = _classes(result.original, table)
+        _compare(result, NativeRows(table, settled(game, points), before), "a point of the search")
+        referee = Referee(result.original, result.region, game)
+        referee.check(pruned, result.pruned, table, game.trees.leaves(points))
+
+
+def _classes(model: Model, table: Any) -> IntArray | None:
+    try:
+        return predict_classes(model, table)
+    except ImportError:  # no native library here: reading and proving need none
+        return None
+
+
+def _compare(result: PruneResult, rows: NativeRows, what: str) -> None:
+    after = None if rows.classes is None else _classes(result.pruned, rows.table)
+    if after is None:
+        return
+    wrong = (rows.classes != after) & rows.certain
+    if wrong.any():
+        raise PineBoostError(
+            f"Internal error: the native models differ on {what} (number {int(np.argmax(wrong))}) "
+            "although the proof says they cannot. Nothing was certified; please report this."
+        )

@@ -1,0 +1,195 @@
+"""The pruned model, read from its file, as leaf values over the trees of the original.
+
+In come two parsed Forests and a grid; out goes a PrunedForest made of the file's own numbers, and
+how far its native margin can lie from the integers. Refuses trees that the original does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model import exact
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind, Tie, spread
+from pine_boost.proof.problem import Game, Question
+from pine_boost.search.grid import needed_sides
+
+
+@dataclass(frozen=True, eq=False)
+class Correspondence:
+    """A pruned model on the original's trees.
+
+    Attributes
+    ----------
+    pruned : PrunedForest
+    deviation : Fraction
+        Bound on |native margin - integer sum / 2**grid|, for every input; 0 on an exact grid.
+    """
+
+    pruned: PrunedForest
+    deviation: Fraction
+
+
+def correspond(original: Forest, smaller: Forest, kept: Sequence[int], grid: int) -> Correspondence:
+    """Find each tree of the pruned model among the kept trees of the original, in order.
+
+    Parameters
+    ----------
+    original, smaller : Forest
+        As parsed from what was pruned and from what was written.
+    kept : sequence of int
+        Indices of the original's trees that the certificate names.
+    grid : int
+        Leaves are read in units of ``2**-grid``.
+
+    Raises
+    ------
+    CertificateMismatch
+        The two do not read inputs alike, or a tree of one is missing in the other.
+    """
+    _require_same_reading(original, smaller)
+    if not 0 <= grid <= exact.MAX_GRID[original.arithmetic]:
+        raise CertificateMismatch(
+            f"The certificate's grid is {grid}; 0 to {exact.MAX_GRID[original.arithmetic]} are "
+            "possible for this kind of model."
+        )
+    kept_trees = np.array(kept, dtype=np.int64)
+    if np.any(np.diff(kept_trees) <= 0) or np.any(
+        (kept_trees < 0) | (kept_trees >= original.n_trees)
+    ):
+        raise CertificateMismatch(
+            f"The certificate's kept trees are not ascending numbers below {original.n_trees}."
+        )
+    value_int = _to_grid(smaller.value, grid)
+    intercept_int = _to_grid(smaller.intercept, grid)
+    placed = np.zeros(original.value.shape, dtype=np.int64)
+    expected = kept_trees[np.diff(original.tree_offset)[kept_trees] > 1]
+    present = np.flatnonzero(np.diff(smaller.tree_offset) > 1)
+    if len(expected) != len(present):
+        raise CertificateMismatch(
+            f"The pruned model has {len(present)} trees with a split, the certificate keeps "
+            f"{len(expected)}."
+        )
+    for theirs, ours in zip(present, expected, strict=True):
+        ours_nodes, theirs_nodes = _match(original, int(ours), smaller, int(theirs))
+        placed[ours_nodes] = value_int[theirs_nodes]
+    constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
+    intercept_int = intercept_int + spread(smaller, value_int)[constants].sum(axis=0)
+    pruned = PrunedForest(
+        original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees)
+    )
+    if int(np.abs(spread(original, placed)).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
+        raise CertificateMismatch(
+            f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
+            "would pass what the solver adds up safely."
+        )
+    return Correspondence(pruned, _deviation(smaller, value_int, intercept_int, grid))
+
+
+def require_decisive(game: Game, smaller: Forest, matched: Correspondence) -> None:
+    """Check that the pruned model's native decision follows from the integer sides to be proved.
+
+    A side of ``needed`` units lies at ``needed / 2**grid``, give or take the deviation; that must
+    be beyond the native cut and its guard, or exactly on a cut whose ties fall to this side.
+    """
+    needed = needed_sides(game, matched.pruned.grid)
+    unit = Fraction(1, 2**matched.pruned.grid)
+    decision = smaller.decision
+    guard = Fraction(decision.guard) + matched.deviation * (1 if smaller.n_outputs == 1 else 2)
+    if len(decision.cuts) != len(game.forest.decision.cuts):
+        raise CertificateMismatch("The pruned model decides at other cuts than the original.")
+    for question in game.questions:
+        cut = Fraction(0)
+        if smaller.n_outputs == 1:
+            cut = question.sign * Fraction(decision.cuts[question.cut])
+        distance = int(needed[question.index]) * unit - cut
+        if distance > guard or (distance == guard == 0 and _wins_tie(smaller, question)):
+            continue
+        raise CertificateMismatch(
+            f"{question.name}: one step of the grid 2**-{matched.pruned.grid} is smaller than what "
+            "the native decision of the pruned model can tell apart; this certificate cannot be "
+            "verified."
+        )
+
+
+def _wins_tie(forest: Forest, question: Question) -> bool:
+    lowest = forest.decision.tie is Tie.LOWEST
+    if forest.n_outputs == 1:
+        return (question.sign < 0) == lowest
+    return (question.plus < question.minus) == lowest
+
+
+def _require_same_reading(original: Forest, smaller: Forest) -> None:
+    for name in (
+        "library", "n_features", "n_outputs", "comparison", "category_rule", "arithmetic",
+        "accepts_missing", "feature_categories",
+    ):  # fmt: skip
+        ours, theirs = getattr(original, name), getattr(smaller, name)
+        if ours != theirs:
+            raise CertificateMismatch(
+                f"Original and pruned model differ in {name}: {ours!r} and {theirs!r}."
+            )
+    if original.value.shape[1] != smaller.value.shape[1]:
+        raise CertificateMismatch("Original and pruned model have leaves of different width.")
+    both = np.array([original.missing_value, smaller.missing_value])
+    if both[0] != both[1] and not np.isnan(both).all():
+        raise CertificateMismatch(
+            f"The models read different values as missing: {both[0]:g} and {both[1]:g}."
+        )
+
+
+def _match(original: Forest, ours: int, smaller: Forest, theirs: int) -> tuple[IntArray, IntArray]:
+    """Leaves of two trees in step, level by level; every split must be the same."""
+    a = original.tree_offset[ours : ours + 1]
+    b = smaller.tree_offset[theirs : theirs + 1]
+    ours_leaves, theirs_leaves = [], []
+    same = original.tree_output[ours] == smaller.tree_output[theirs]
+    while same and len(a):
+        same = bool(np.array_equal(original.kind[a], smaller.kind[b]))
+        if not same:
+            break
+        leaf = original.kind[a] == SplitKind.LEAF
+        ours_leaves.append(a[leaf])
+        theirs_leaves.append(b[leaf])
+        a, b = a[~leaf], b[~leaf]
+        same = all(
+            np.array_equal(getattr(original, name)[a], getattr(smaller, name)[b])
+            for name in ("feature", "threshold", "default_left", "missing", "set_left")
+        ) and all(
+            np.array_equal(original.categories_of(int(i)), smaller.categories_of(int(j)))
+            for i, j in zip(a, b, strict=True)
+        )
+        a = np.concatenate([original.left[a], original.right[a]])
+        b = np.concatenate([smaller.left[b], smaller.right[b]])
+    if not same:
+        raise CertificateMismatch(
+            f"Tree {theirs} of the pruned model is not tree {ours} of the original, which the "
+            "certificate names: output or splits differ."
+        )
+    return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
+
+
+def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:
+    scaled = np.ldexp(numbers, grid)
+    if np.any(np.abs(scaled) > exact.ROW_LIMIT):
+        raise CertificateMismatch(
+            f"A leaf of the pruned model is too large for the certificate's grid 2**-{grid}."
+        )
+    return np.asarray(np.rint(scaled), dtype=np.int64)
+
+
+def _deviation(
+    smaller: Forest, value_int: IntArray, intercept_int: IntArray, grid: int
+) -> Fraction:
+    """Rounding of the leaves to the grid, added over trees, and of the native sum itself."""
+    off = np.abs(np.ldexp(smaller.value, grid) - value_int)  # exact: both are near each other
+    per_tree = np.maximum.reduceat(off.max(axis=1), smaller.tree_offset[:-1])
+    constant = np.abs(np.ldexp(smaller.intercept, grid) - _to_grid(smaller.intercept, grid))
+    rounding = Fraction(float(constant.max()))
+    for largest in per_tree:
+        rounding += Fraction(float(largest))
+    return rounding * Fraction(1, 2**grid) + Fraction(exact.summation_band(smaller))

@@ -1,0 +1,111 @@
+"""The numbers that decide truth, each with the inequality that justifies it.
+
+In come a Forest or leaf values; out go bands, grids and scales. No other module contains a
+tolerance: what is not proved here is compared as integers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pine_boost.model.forest import Forest, SplitKind
+
+# Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
+UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}
+# Integers up to 2**PRECISION are exact in the type, and multiples of 2**-q below 2**(PRECISION-q).
+PRECISION: dict[type, int] = {np.float32: 24, np.float64: 53}
+
+# or-tools#5293: CP-SAT 9.15 can give a wrong INFEASIBLE when the terms of a linear row pass 2**31.
+# Every row we give it keeps sum(|coefficient|) + |bound| below this.
+ROW_LIMIT = 2**31 - 1
+
+# XGBoost's label is float32 sigmoid(margin) > 0.5, true iff margin > 0x1.8p-24 (measured by
+# bisection over float32 bit patterns, facts 0.5). The cut of binary:logistic.
+XGBOOST_LOGISTIC_CUT = 1.5 * 2.0**-24
+# float32 softmax: classes whose margins differ by <= 1.5 * 2**-24 can tie (480k rows each for
+# K = 2..16); four times that, rounded up to a power of two.
+SOFTMAX_GUARD_FLOAT32 = 2.0**-22
+# float64 softmax: raw gap <= 1.4e-16 seen tied; a power of two well above.
+SOFTMAX_GUARD_FLOAT64 = 2.0**-48
+# LightGBM's label is float64 sigmoid(raw) > 0.5, true iff raw > 0x1.8p-53 for sigmoid:1.
+LIGHTGBM_BINARY_CUT = 1.5 * 2.0**-53
+
+# The natural-log tables of a plausibility score are rounded to integers at this many units per nat.
+SCORE_SCALE = 10_000
+
+# A pruned margin stays at least one grid unit off every cut, and 2**-MAX_GRID exceeds every cut
+# and guard above, so a positive integer margin is class 1 natively and a negative one class 0.
+MAX_GRID: dict[type, int] = {np.float32: 20, np.float64: 40}
+
+
+def probability_guard(probability: float, float_type: type[np.float32] | type[np.float64]) -> float:
+    """Margin distance within which a rounded sigmoid may land on either side of a threshold.
+
+    The computed p has relative error <= 8u (exp, add, divide, each a few ulp), and the user's
+    threshold may itself be rounded to the type: |dp| <= 9u p. As dm = dp / (p (1 - p)), the
+    margin is blurred by at most 9u / (1 - p); symmetric in p for the complement.
+    """
+    unit = UNIT_ROUNDOFF[float_type]
+    return 16 * unit / min(probability, 1 - probability)
+
+
+def summation_band(forest: Forest) -> float:
+    """Bound on |native margin - exact sum of the leaves|, for every input.
+
+    Sequential addition errs by at most u * sum_k |partial_k| (each step by u * |its result|), and
+    |partial_k| <= |b| + sum_{i <= k} max|leaf_i|; the factor 1 + 2**-10 covers the rounding
+    inside the partial sums themselves (n * u < 2**-10 for n < 2**14) and of this computation.
+    """
+    if is_exact(forest):
+        return 0.0
+    unit = UNIT_ROUNDOFF[forest.arithmetic]
+    largest = _largest_leaf(forest)
+    bands = []
+    for output in range(forest.n_outputs):
+        reached = largest[:, output]
+        partials = abs(float(forest.intercept[output])) + np.cumsum(reached[reached > 0])
+        bands.append(unit * float(partials.sum()) * (1 + 2.0**-10))
+    return max(bands) + forest.slack
+
+
+def is_exact(forest: Forest) -> bool:
+    """Whether every partial sum of the native model is exact, in any order.
+
+    True when all leaves and intercepts are multiples of one 2**-q and the largest possible sum
+    stays below 2**(precision - q): pure votes of a forest, or a model that we exported.
+    """
+    if forest.slack:
+        return False
+    numbers = np.concatenate([forest.value.ravel(), forest.intercept])
+    grid = dyadic_exponent(numbers)
+    if grid is None:
+        return False
+    total = np.abs(forest.intercept) + _largest_leaf(forest).sum(axis=0)
+    return bool(total.max() * 2.0**grid < 2.0 ** PRECISION[forest.arithmetic])
+
+
+def dyadic_exponent(numbers: np.ndarray) -> int | None:
+    """The smallest q >= 0 with every number a multiple of 2**-q, None above q = 60."""
+    mantissa, exponent = np.frexp(numbers[numbers != 0])
+    if len(mantissa) == 0:
+        return 0
+    digits = np.abs(np.ldexp(mantissa, 53)).astype(np.int64)
+    trailing = np.log2((digits & -digits).astype(np.float64)).astype(np.int64)
+    needed = int(np.max(53 - trailing - exponent))
+    return None if needed > 60 else max(needed, 0)
+
+
+def _largest_leaf(forest: Forest) -> np.ndarray:
+    """Largest |leaf| of each tree and output, (n_trees, n_outputs)."""
+    magnitude = np.abs(forest.leaf_vectors())
+    magnitude[forest.kind != SplitKind.LEAF] = 0
+    return np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0)
+
+
+def integer_scale(row_sum: float, limit: int = ROW_LIMIT // 4) -> int:
+    """The largest exponent s with ``row_sum * 2**s <= limit``, at most 60."""
+    if row_sum <= 0:
+        return 0
+    return min(math.floor(math.log2(limit / row_sum)), 60)

@@ -1,0 +1,107 @@
+"""The slow, obvious evaluator of the IR: what the native comparison makes of raw inputs.
+
+In come a Forest and a float matrix; out go leaves and margins, bit for bit as the library has
+them. Everything faster is tested against this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import (
+    CategoryRule,
+    Comparison,
+    FloatArray,
+    Forest,
+    IntArray,
+    MissingRule,
+    SplitKind,
+)
+
+LIGHTGBM_ZERO = float(np.float32(1e-35))  # |x| <= this is 0.0 in LightGBM before any comparison
+
+
+def find_leaves(forest: Forest, X: FloatArray) -> IntArray:
+    """Walk every row down every tree, (n_rows, n_trees) node positions of the leaves reached.
+
+    The slow, obvious reference: one comparison per row and level, with the library's own rule.
+    ``X`` is a float64 matrix with categories as codes and NaN for missing (see `tables.to_matrix`).
+    """
+    leaves = np.empty((len(X), forest.n_trees), dtype=np.int64)
+    for tree in range(forest.n_trees):
+        node = np.full(len(X), forest.tree_offset[tree])
+        active = np.flatnonzero(forest.kind[node] != SplitKind.LEAF)
+        while len(active):
+            here = node[active]
+            go_left = _goes_left(forest, here, X[active, forest.feature[here]])
+            node[active] = np.where(go_left, forest.left[here], forest.right[here])
+            active = active[forest.kind[node[active]] != SplitKind.LEAF]
+        leaves[:, tree] = node
+    return leaves
+
+
+def native_margins(forest: Forest, X: FloatArray) -> npt.NDArray[Any]:
+    """Margins as the native library adds them: intercept first, trees in order, native floats."""
+    leaves = find_leaves(forest, X)
+    float_type = forest.arithmetic
+    value = forest.leaf_vectors().astype(float_type)
+    margins = np.tile(forest.intercept.astype(float_type), (len(X), 1))
+    for tree in range(forest.n_trees):
+        margins += value[leaves[:, tree]]
+    return margins
+
+
+def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None) -> FloatArray:
+    """Category codes of raw numbers: -1 for unseen, NaN for missing, else a whole number."""
+    with np.errstate(invalid="ignore"):
+        if rule is CategoryRule.EXACT:
+            valid = (x >= 0) & (x < 2**24)
+            codes = np.where(valid, np.floor(np.where(valid, x, 0)), -1.0)
+        elif rule is CategoryRule.TRUNCATE:
+            codes = np.trunc(np.where(np.isfinite(x), x, -1.0))
+            codes = np.where((codes < 0) | (codes >= 2**31), -1.0, codes)
+        else:
+            known = (x >= 0) & (x == np.floor(x)) & (x < (n_known or 0))
+            codes = np.where(known, x, np.nan)
+    return np.where(np.isnan(x), np.nan, codes)
+
+
+def cast_value(comparison: Comparison, x: FloatArray) -> FloatArray:
+    """Input values as the native comparison sees them."""
+    if comparison is Comparison.FLOAT64_LESS_EQUAL:
+        return x
+    with np.errstate(over="ignore"):
+        return x.astype(np.float32).astype(np.float64)
+
+
+def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.bool_]:
+    rule = forest.missing[node]
+    x = cast_value(forest.comparison, x)
+    if forest.library == "lightgbm":
+        x = np.where(np.abs(x) <= LIGHTGBM_ZERO, 0.0, x)
+    is_nan = np.isnan(x)
+    compared = np.where(is_nan & (rule == MissingRule.NAN_IS_ZERO), 0.0, x)
+    threshold = forest.threshold[node]
+    if forest.comparison is Comparison.FLOAT32_LESS:
+        left = compared < threshold
+    else:
+        left = compared <= threshold
+    follows_default = (is_nan & (rule != MissingRule.NAN_IS_ZERO)) | (
+        (x == 0.0) & (rule == MissingRule.ZERO_IS_MISSING)
+    )
+    left = np.where(follows_default, forest.default_left[node], left)
+    for i in np.flatnonzero(forest.kind[node] == SplitKind.CATEGORICAL):
+        left[i] = _category_goes_left(forest, int(node[i]), x[i : i + 1])
+    return left
+
+
+def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> bool:
+    known = forest.feature_categories[forest.feature[node]] if forest.feature_categories else None
+    code = category_codes(forest.category_rule, x, len(known) if known else None)[0]
+    if np.isnan(code):
+        return bool(forest.default_left[node])
+    in_set = bool(np.isin(code, forest.categories_of(node)))
+    return in_set == bool(forest.set_left[node])

@@ -1,0 +1,275 @@
+"""Trees over states: the same routing as the native library, on small integers.
+
+In come a Forest and its StateSpace; out go StateTrees, which find the leaves of state rows, and
+leaf bitmasks per (feature, state, tree). No float is compared here any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.forest import Comparison, Forest, IntArray, MissingRule, SplitKind
+from pine_boost.model.states import StateSpace
+
+_CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory
+MASK_BYTES_LIMIT = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class StateTrees:
+    """Trees whose splits are tables over states.
+
+    A numeric split sends interval states ``<= rank`` left; special states (zero, missing) and
+    categories look their side up in ``special_left``. Leaves loop on themselves.
+
+    Attributes
+    ----------
+    root : int32 (n_trees,)
+    feature, rank, left, right : int32 (n_nodes,)
+    first_special : int32 (n_nodes,)
+        The first state of the node's feature that is looked up instead of compared.
+    special_offset : int64 (n_nodes,)
+        Side of state ``s`` is ``special_left[special_offset[node] + s - first_special[node]]``.
+    special_left : bool
+    leaf_of_node : int32 (n_nodes,)
+        Number of the leaf (left to right over all trees), -1 at inner nodes.
+    leaf_offset : int64 (n_trees + 1,)
+        Tree ``t`` owns the leaves ``leaf_offset[t]:leaf_offset[t + 1]``.
+    depth : int
+    """
+
+    root: npt.NDArray[np.int32]
+    feature: npt.NDArray[np.int32]
+    rank: npt.NDArray[np.int32]
+    left: npt.NDArray[np.int32]
+    right: npt.NDArray[np.int32]
+    first_special: npt.NDArray[np.int32]
+    special_offset: IntArray
+    special_left: npt.NDArray[np.bool_]
+    leaf_of_node: npt.NDArray[np.int32]
+    leaf_offset: IntArray
+    depth: int
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.root)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all trees."""
+        return int(self.leaf_offset[-1])
+
+    @property
+    def leaf_tree(self) -> IntArray:
+        """The tree of each leaf."""
+        return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offset))
+
+    def leaves(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        """Leaf reached in every tree by every state row, (n_rows, n_trees)."""
+        reached = np.empty((len(states), self.n_trees), dtype=np.int32)
+        chunk = max(1, _CHUNK_CELLS // self.n_trees)
+        for start in range(0, len(states), chunk):
+            part = np.ascontiguousarray(states[start : start + chunk], dtype=np.int32)
+            reached[start : start + chunk] = self._leaves_of_chunk(part)
+        return reached
+
+    def _leaves_of_chunk(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        n_rows, n_features = states.shape
+        flat = states.ravel()
+        row_start = (np.arange(n_rows, dtype=np.int64) * n_features)[:, None]
+        node = np.tile(self.root, (n_rows, 1))
+        for _ in range(self.depth):
+            state = flat.take(row_start + self.feature.take(node))
+            left = state <= self.rank.take(node)
+            special = state >= self.first_special.take(node)
+            if special.any():
+                nodes = node[special]
+                offset = self.special_offset[nodes] - self.first_special[nodes]
+                left[special] = self.special_left[offset + state[special]]
+            node = np.where(left, self.left.take(node), self.right.take(node))
+        return self.leaf_of_node.take(node)
+
+    def goes_left(self, node: int, n_states: int) -> npt.NDArray[np.bool_]:
+        """The side of every state of the node's feature."""
+        side: npt.NDArray[np.bool_] = np.arange(n_states) <= self.rank[node]
+        first = self.first_special[node]
+        if first < n_states:
+            start = self.special_offset[node]
+            side[first:] = self.special_left[start : start + n_states - first]
+        return side
+
+
+def route(forest: Forest, space: StateSpace) -> StateTrees:
+    """Translate the splits of a forest into tables over the states of ``space``."""
+    n_nodes = forest.n_nodes
+    is_leaf = forest.kind == SplitKind.LEAF
+    own = np.arange(n_nodes)
+    rank = np.full(n_nodes, -1, dtype=np.int32)
+    first_special = np.full(n_nodes, np.iinfo(np.int32).max, dtype=np.int32)
+    special_offset = np.zeros(n_nodes, dtype=np.int64)
+    tables: list[npt.NDArray[np.bool_]] = []
+    filled = 0
+    for node in np.flatnonzero(~is_leaf):
+        axis = space.axes[forest.feature[node]]
+        first_special[node] = axis.n_intervals
+        if axis.codes is None:
+            rank[node] = np.searchsorted(axis.edges, forest.threshold[node])
+            table = _special_sides(forest, space, int(node))
+        else:
+            table = _category_sides(forest, space, int(node))
+        special_offset[node] = filled
+        filled += len(table)
+        tables.append(table)
+    leaf_of_node, leaf_offset, depth = number_leaves(
+        forest.tree_offset[:-1], is_leaf, forest.left, forest.right
+    )
+    return StateTrees(
+        root=forest.tree_offset[:-1].astype(np.int32),
+        feature=np.where(is_leaf, 0, forest.feature).astype(np.int32),
+        rank=rank,
+        left=np.where(is_leaf, own, forest.left).astype(np.int32),
+        right=np.where(is_leaf, own, forest.right).astype(np.int32),
+        first_special=first_special,
+        special_offset=special_offset,
+        special_left=np.concatenate([*tables, np.zeros(1, dtype=bool)]),
+        leaf_of_node=leaf_of_node,
+        leaf_offset=leaf_offset,
+        depth=depth,
+    )
+
+
+def _special_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[np.bool_]:
+    axis = space.axes[forest.feature[node]]
+    rule, default_left = forest.missing[node], bool(forest.default_left[node])
+    threshold = forest.threshold[node]
+    zero_left = bool(
+        threshold > 0 if space.comparison is Comparison.FLOAT32_LESS else threshold >= 0
+    )
+    sides = np.zeros(axis.n_states - axis.n_intervals, dtype=bool)
+    if axis.zero_state >= 0:
+        is_default = rule == MissingRule.ZERO_IS_MISSING
+        sides[axis.zero_state - axis.n_intervals] = default_left if is_default else zero_left
+    if axis.missing_state >= axis.n_intervals:
+        is_zero = rule == MissingRule.NAN_IS_ZERO
+        sides[axis.missing_state - axis.n_intervals] = zero_left if is_zero else default_left
+    return sides
+
+
+def _category_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[np.bool_]:
+    axis = space.axes[forest.feature[node]]
+    assert axis.codes is not None
+    assert axis.code_states is not None
+    set_left = bool(forest.set_left[node])
+    sides = np.full(axis.n_states, not set_left)
+    sides[axis.code_states[np.isin(axis.codes, forest.categories_of(node))]] = set_left
+    if axis.missing_state >= 0:
+        sides[axis.missing_state] = forest.default_left[node]
+    return sides
+
+
+def number_leaves(
+    root: IntArray, is_leaf: npt.NDArray[np.bool_], left: IntArray, right: IntArray
+) -> tuple[npt.NDArray[np.int32], IntArray, int]:
+    """Number the leaves left to right within each tree, level by level and without recursion.
+
+    Returns the number of each node's leaf (-1 at inner nodes), the first leaf of each tree (and
+    the end), and the depth.
+    """
+    levels = [root]
+    while True:
+        inner = levels[-1][~is_leaf[levels[-1]]]
+        if len(inner) == 0:
+            break
+        levels.append(np.concatenate([left[inner], right[inner]]))
+    count = is_leaf.astype(np.int64)
+    for level in reversed(levels):
+        inner = level[~is_leaf[level]]
+        count[inner] = count[left[inner]] + count[right[inner]]
+    leaf_offset = np.concatenate([[0], np.cumsum(count[root])])
+    first = np.zeros(len(is_leaf), dtype=np.int64)
+    first[root] = leaf_offset[:-1]
+    for level in levels:
+        inner = level[~is_leaf[level]]
+        first[left[inner]] = first[inner]
+        first[right[inner]] = first[inner] + count[left[inner]]
+    leaf_of_node = np.where(is_leaf, first, -1).astype(np.int32)
+    return leaf_of_node, leaf_offset, len(levels) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class LeafMasks:
+    """Which leaves of each tree are still reachable, one bit per leaf.
+
+    ``mask[state_offset[j] + s, t]`` are the words of tree ``t`` when feature ``j`` is in state
+    ``s``; the AND over all features leaves exactly one bit.
+    """
+
+    mask: npt.NDArray[np.uint64]
+    state_offset: IntArray
+
+    @property
+    def n_words(self) -> int:
+        """64-bit words per tree."""
+        return int(self.mask.shape[2])
+
+
+def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
+    """Build the masks; refuses when they would not fit into a gigabyte."""
+    n_states = space.n_states
+    state_offset = np.concatenate([[0], np.cumsum(n_states)])
+    n_words = -(-int(np.diff(trees.leaf_offset).max()) // 64)
+    n_bytes = int(state_offset[-1]) * trees.n_trees * n_words * 8
+    if n_bytes > MASK_BYTES_LIMIT:
+        raise UnsupportedModelError(
+            f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB "
+            f"({trees.n_trees} trees, {int(state_offset[-1])} states, {n_words} words a tree); "
+            "at most 1 GiB is accepted. Use fewer or shallower trees, or a coarser max_bin."
+        )
+    mask = np.full((int(state_offset[-1]), trees.n_trees, n_words), 2**64 - 1, dtype=np.uint64)
+    first, last = _leaf_ranges(trees)
+    for node in np.flatnonzero(trees.leaf_of_node < 0):
+        tree = int(np.searchsorted(trees.root, node, side="right")) - 1
+        feature = trees.feature[node]
+        left = trees.goes_left(int(node), int(n_states[feature]))
+        # only the words of the node's own leaves change: few, far down in a large tree
+        start = int(trees.leaf_offset[tree])
+        word = (int(first[node]) - start) // 64
+        stop_word = -(-(int(last[node]) - start) // 64)
+        begin = start + 64 * word
+        left_bits, right_bits = (
+            _bits(int(first[child]) - begin, int(last[child]) - begin, stop_word - word)
+            for child in (trees.left[node], trees.right[node])
+        )
+        states = slice(state_offset[feature], state_offset[feature + 1])
+        rows = mask[states, tree, word:stop_word]
+        rows &= np.where(left[:, None], ~right_bits, ~left_bits)
+    for tree, n_leaves in enumerate(np.diff(trees.leaf_offset)):
+        mask[:, tree] &= _bits(0, int(n_leaves), n_words)
+    return LeafMasks(mask, state_offset)
+
+
+def _leaf_ranges(trees: StateTrees) -> tuple[IntArray, IntArray]:
+    """First leaf and one past the last leaf below every node."""
+    first = trees.leaf_of_node.astype(np.int64)
+    last = first + 1
+    unknown = np.flatnonzero(trees.leaf_of_node < 0)
+    while len(unknown):
+        left, right = trees.left[unknown], trees.right[unknown]
+        ready = (first[left] >= 0) & (first[right] >= 0)
+        now = unknown[ready]
+        first[now], last[now] = first[trees.left[now]], last[trees.right[now]]
+        unknown = unknown[~ready]
+    return first, last
+
+
+def _bits(start: int, stop: int, n_words: int) -> npt.NDArray[np.uint64]:
+    """Words with the bits ``start:stop`` set."""
+    number = (1 << stop) - (1 << start)
+    words = [(number >> (64 * word)) & (2**64 - 1) for word in range(n_words)]
+    return np.array(words, dtype=np.uint64)

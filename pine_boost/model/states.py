@@ -1,0 +1,313 @@
+"""The state space: every feature becomes a short list of states that no split can tell apart.
+
+In come Forests; out goes a StateSpace that turns a float matrix into small integers with the
+library's own comparison, and integers back into a real input. No epsilon, no rounding: a state is
+an interval between two thresholds, a group of categories, zero-as-missing, or missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import (
+    CategoryRule,
+    Comparison,
+    FloatArray,
+    Forest,
+    IntArray,
+    MissingRule,
+    SplitKind,
+)
+from pine_boost.model.reference import LIGHTGBM_ZERO, cast_value, category_codes
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """The states of one feature.
+
+    Numeric: state ``s`` is the s-th interval between the sorted ``edges``, then come the special
+    states. Categorical (``codes`` is not None): one state per group of categories.
+
+    Attributes
+    ----------
+    edges : float64
+        Distinct thresholds, ascending; empty for categorical axes.
+    codes, code_states : int64 or None
+        Sorted category codes named by some split, and their states.
+    other_state : int
+        State of every category that no split names (-1: there is none).
+    zero_state : int
+        State of 0 where zero means missing (-1: zero is compared like any number).
+    missing_state : int
+        State of NaN (-1: NaN cannot occur).
+    n_states : int
+    reachable : bool (n_states,)
+        False for an interval that holds no value of the native float type.
+    n_known : int or None
+        Number of known categories (only for `CategoryRule.KNOWN`).
+    """
+
+    edges: FloatArray
+    n_states: int
+    missing_state: int
+    zero_state: int = -1
+    codes: IntArray | None = None
+    code_states: IntArray | None = None
+    other_state: int = -1
+    n_known: int | None = None
+    reachable: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def n_intervals(self) -> int:
+        """States before the special ones (0 for a categorical axis)."""
+        return 0 if self.codes is not None else len(self.edges) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class StateSpace:
+    """The product of the axes, and the rules by which an input finds its states."""
+
+    axes: tuple[Axis, ...]
+    comparison: Comparison
+    category_rule: CategoryRule
+    snaps_to_zero: bool
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, those no split uses included."""
+        return len(self.axes)
+
+    @property
+    def n_states(self) -> IntArray:
+        """Number of states of each feature."""
+        return np.array([axis.n_states for axis in self.axes], dtype=np.int64)
+
+    def states(self, X: FloatArray) -> npt.NDArray[np.int32]:
+        """State of every cell of a float64 matrix (categories as codes, NaN for missing)."""
+        states = np.empty(X.shape, dtype=np.int32, order="F")
+        for feature, axis in enumerate(self.axes):
+            states[:, feature] = self.axis_states(axis, X[:, feature])
+        return states
+
+    def axis_states(self, axis: Axis, x: FloatArray) -> IntArray:
+        """State of every value of one feature."""
+        if axis.codes is not None:
+            return self._category_states(axis, x)
+        if axis.n_states == 1:
+            return np.zeros(len(x), dtype=np.int64)
+        x = cast_value(self.comparison, np.asarray(x, dtype=np.float64))
+        if self.snaps_to_zero:
+            x = np.where(np.abs(x) <= LIGHTGBM_ZERO, 0.0, x)
+        # x == edge goes right under "<" and left under "<="
+        side = "right" if self.comparison is Comparison.FLOAT32_LESS else "left"
+        states: IntArray = np.searchsorted(axis.edges, x, side=side)  # type: ignore[call-overload]
+        if axis.zero_state >= 0:
+            states[x == 0.0] = axis.zero_state
+        is_nan = np.isnan(x)
+        if is_nan.any():
+            states[is_nan] = axis.missing_state
+        return states
+
+    def _category_states(self, axis: Axis, x: FloatArray) -> IntArray:
+        assert axis.codes is not None
+        assert axis.code_states is not None
+        x = cast_value(self.comparison, np.asarray(x, dtype=np.float64))  # 5 - 1e-12 is code 5
+        code = category_codes(self.category_rule, x, axis.n_known)
+        states = np.full(len(code), axis.other_state, dtype=np.int64)
+        if len(axis.codes):
+            position = np.minimum(np.searchsorted(axis.codes, code), len(axis.codes) - 1)
+            named = axis.codes[position] == code
+            states[named] = axis.code_states[position[named]]
+        states[np.isnan(code)] = axis.missing_state
+        return states
+
+    def representative(self, states: npt.NDArray[Any]) -> FloatArray:
+        """A real input that the native library routes exactly like each row of states."""
+        states = np.atleast_2d(states)
+        X = np.empty(states.shape, dtype=np.float64)
+        for feature, axis in enumerate(self.axes):
+            values = np.array([_value_of(self, axis, s) for s in range(axis.n_states)])
+            X[:, feature] = values[states[:, feature]]
+        return X
+
+    def describe(self, feature: int, state: int) -> str:
+        """One state in words, without the feature's name: ``>= 3 and < 7``, ``missing``."""
+        return _describe(self, self.axes[feature], state)
+
+
+def build_space(
+    forest: Forest,
+    extra_edges: Sequence[npt.ArrayLike | None] = (),
+) -> StateSpace:
+    """Collect the states of every feature that the trees of ``forest`` can tell apart.
+
+    Parameters
+    ----------
+    forest : Forest
+    extra_edges : sequence, optional
+        Per feature further thresholds in the forest's own comparison (of an isolation forest).
+    """
+    inner = forest.kind != SplitKind.LEAF
+    order = np.argsort(np.where(inner, forest.feature, forest.n_features), kind="stable")
+    bounds = np.searchsorted(forest.feature[order][: inner.sum()], np.arange(forest.n_features + 1))
+    axes = []
+    space = StateSpace((), forest.comparison, forest.category_rule, forest.library == "lightgbm")
+    for feature in range(forest.n_features):
+        nodes = order[bounds[feature] : bounds[feature + 1]]
+        extra = extra_edges[feature] if feature < len(extra_edges) else None
+        axes.append(_build_axis(forest, space, feature, nodes, extra))
+    return StateSpace(tuple(axes), space.comparison, space.category_rule, space.snaps_to_zero)
+
+
+def _build_axis(
+    forest: Forest, space: StateSpace, feature: int, nodes: IntArray, extra: Any
+) -> Axis:
+    if np.any(forest.kind[nodes] == SplitKind.CATEGORICAL):
+        return _build_category_axis(forest, feature, nodes)
+    thresholds = forest.threshold[nodes] + 0.0  # -0.0 and 0.0 are one threshold
+    if extra is not None:
+        thresholds = np.concatenate([thresholds, np.asarray(extra, dtype=np.float64)])
+    edges = np.unique(thresholds)
+    n_states = len(edges) + 1
+    rules = forest.missing[nodes]
+    zero_state = missing_state = -1
+    if np.any(rules == MissingRule.ZERO_IS_MISSING):
+        zero_state, n_states = n_states, n_states + 1
+    if len(nodes) == 0 and extra is None:
+        missing_state = 0
+    elif np.all(rules == MissingRule.NAN_IS_ZERO) and len(nodes):
+        zero = Axis(edges, n_states, missing_state=-1)
+        missing_state = int(space.axis_states(zero, np.zeros(1))[0])
+    elif forest.accepts_missing:
+        missing_state, n_states = n_states, n_states + 1
+    axis = Axis(edges, n_states, missing_state, zero_state)
+    reachable = np.array(
+        [not _is_empty(space, axis, state) for state in range(n_states)], dtype=bool
+    )
+    return Axis(edges, n_states, missing_state, zero_state, reachable=reachable)
+
+
+def _build_category_axis(forest: Forest, feature: int, nodes: IntArray) -> Axis:
+    if np.any(forest.kind[nodes] != SplitKind.CATEGORICAL):
+        raise ValueError(f"Feature {feature} is split both as a number and as a category.")
+    known = forest.feature_categories[feature] if forest.feature_categories else None
+    closed = forest.category_rule is CategoryRule.KNOWN
+    sets = [forest.categories_of(node) for node in nodes]
+    codes = np.unique(np.concatenate([*sets, np.arange(len(known) if known and closed else 0)]))
+    member = np.stack([np.isin(codes, s) for s in sets], axis=1)
+    # A code in no set behaves like an unseen one; they share the state "other".
+    signatures, code_states = np.unique(member, axis=0, return_inverse=True)
+    other = np.flatnonzero(~signatures.any(axis=1))
+    n_states = len(signatures)
+    other_state = int(other[0]) if len(other) else -1
+    if other_state < 0 and not closed:
+        other_state, n_states = n_states, n_states + 1
+    missing_state = -1
+    if forest.accepts_missing or closed:
+        missing_state, n_states = n_states, n_states + 1
+    return Axis(
+        edges=np.zeros(0),
+        n_states=n_states,
+        missing_state=missing_state,
+        codes=codes.astype(np.int64),
+        code_states=code_states.reshape(-1).astype(np.int64),
+        other_state=other_state,
+        n_known=len(known) if known and closed else None,
+        reachable=np.ones(n_states, dtype=bool),
+    )
+
+
+def _is_empty(space: StateSpace, axis: Axis, state: int) -> bool:
+    return len(_values_in(space, axis, state)) == 0
+
+
+def _value_of(space: StateSpace, axis: Axis, state: int) -> float:
+    """The plainest number in a state; NaN for missing and for states that hold no value."""
+    values = _values_in(space, axis, state)
+    return float(values[0]) if len(values) else float("nan")
+
+
+def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
+    if state == axis.missing_state and state >= axis.n_intervals:
+        return np.array([np.nan])
+    if axis.codes is not None:
+        return _categories_in(axis, state)
+    if state == axis.zero_state:
+        return np.zeros(1)
+    # The candidates at the edges are complete: a non-empty interval holds the value of the native
+    # type next to its closed edge. The plainer ones before them are tried first.
+    low = axis.edges[state - 1] if state > 0 else -np.inf
+    high = axis.edges[state] if state < len(axis.edges) else np.inf
+    # an edge may be the largest float, whose neighbour is infinite
+    with np.errstate(over="ignore", under="ignore"):
+        candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
+    # Infinity comes last, and not at all where the native predict refuses it.
+    finite = np.isfinite(candidates)
+    infinite = candidates[np.isinf(candidates)]
+    if space.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
+        infinite = infinite[:0]
+    candidates = np.concatenate([candidates[finite], infinite])
+    inside: FloatArray = candidates[space.axis_states(axis, candidates) == state]
+    return inside
+
+
+def _categories_in(axis: Axis, state: int) -> FloatArray:
+    assert axis.codes is not None
+    assert axis.code_states is not None
+    named: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
+    if state == axis.other_state and len(named) == 0:
+        return np.array([float(axis.codes.max(initial=-1) + 1)])
+    return named
+
+
+def _plain_values(low: float, high: float) -> list[float]:
+    if np.isfinite(low) and np.isfinite(high):
+        middle = low / 2 + high / 2
+        step = 10.0 ** np.floor(np.log10(high - low)) if high - low > 1e-300 else 1.0
+        return [float(np.round(middle)), float(np.round(middle / step) * step), middle]
+    if np.isfinite(low):
+        return [float(np.floor(low) + 1)]
+    if np.isfinite(high):
+        return [float(np.ceil(high) - 1)]
+    return [0.0]
+
+
+def _edge_values(space: StateSpace, low: float, high: float) -> list[float]:
+    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
+        return [high, np.nextafter(high, -np.inf), np.nextafter(low, np.inf), 0.0]
+    with np.errstate(over="ignore"):
+        low32, high32 = np.float32(low), np.float32(high)
+    below, above = np.float32(-np.inf), np.float32(np.inf)
+    return [
+        float(value)
+        for value in (
+            high32,
+            np.nextafter(high32, below),
+            low32,
+            np.nextafter(low32, above),
+        )
+    ]
+
+
+def _describe(space: StateSpace, axis: Axis, state: int) -> str:
+    if state == axis.missing_state and state >= axis.n_intervals:
+        return "missing"
+    if axis.codes is not None:
+        codes = [str(code) for code in _categories_in(axis, state).astype(int)]
+        if state == axis.other_state:
+            return "any other category"
+        return "category " + ", ".join(codes[:6]) + (", ..." if len(codes) > 6 else "")
+    if state == axis.zero_state:
+        return "zero (counts as missing)"
+    below, above = (">=", "<") if space.comparison is Comparison.FLOAT32_LESS else (">", "<=")
+    parts = []
+    if state > 0:
+        parts.append(f"{below} {axis.edges[state - 1]:.9g}")
+    if state < len(axis.edges):
+        parts.append(f"{above} {axis.edges[state]:.9g}")
+    return " and ".join(parts) or "any value"

@@ -1,0 +1,1 @@
+"""The native libraries themselves: the only truth."""

@@ -1,0 +1,1 @@
+"""The trusted kernel: the problem, and the complete methods that prove or refute."""

@@ -1,0 +1,1 @@
+"""Proofs by branch and bound over boxes of states; no solver takes part."""

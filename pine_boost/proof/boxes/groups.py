@@ -1,0 +1,254 @@
+"""Trees merged into groups, and byte tables that bound the groups over boxes.
+
+In come leaf sets over states and the sums to be bounded; out go byte masks per (row, position)
+and tables of the largest value of any set of eight leaves. A group of trees is bounded together:
+only combinations of their leaves that some input reaches count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import LeafMasks, StateTrees
+
+NOTHING = -(2**30)  # value of an empty set of leaves, below every real one
+_MERGE_LEAVES = 1600  # more leaves than this are not merged: the table of pairs would be too large
+_MERGE_ROUNDS = 3
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of trees as rows of eight leaves each.
+
+    Groups are sorted by falling number of rows; the first rows of all groups come first, then the
+    second rows of those that have one, and so on.
+
+    Attributes
+    ----------
+    counts : tuple of int
+        Number of groups with a first row, a second row, ...
+    mask : uint8 (n_rows, n_positions)
+        Which of a row's leaves each position of each feature leaves reachable.
+    table : int32 (n_rows * 256, n_sums)
+        The largest value of every set of a row's leaves, for every sum.
+    rows, groups : per feature
+        The rows and groups that depend on it.
+    feature_counts : per feature
+        ``counts`` of its groups.
+    """
+
+    counts: tuple[int, ...]
+    mask: npt.NDArray[np.uint8]
+    table: npt.NDArray[np.int32]
+    rows: tuple[IntArray, ...]
+    groups: tuple[IntArray, ...]
+    feature_counts: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """Combinations of leaves of several trees: one line per combination, one column per tree."""
+
+    leaves: IntArray
+
+
+def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> BoolArray:
+    """Which positions each leaf admits, (n_leaves, n_positions)."""
+    rows = np.concatenate([masks.state_offset[j] + states for j, states in enumerate(order)])
+    words = np.ascontiguousarray(masks.mask[rows])
+    flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
+    leaf = np.arange(trees.n_leaves)
+    tree = trees.leaf_tree
+    return np.ascontiguousarray(flags[:, tree, leaf - trees.leaf_offset[tree]].T.astype(bool))
+
+
+def build_groups(
+    member: BoolArray,
+    value: npt.NDArray[np.int32],
+    leaf_offset: IntArray,
+    position_offset: IntArray,
+    *,
+    guide: int,
+    limit: int,
+    n_merged: int,
+) -> Groups:
+    """Merge trees and tabulate them.
+
+    Parameters
+    ----------
+    member : bool (n_leaves, n_positions)
+    value : int32 (n_sums, n_leaves)
+    guide : int
+        The sum whose bound decides which trees are merged.
+    limit : int
+        Most combinations of leaves in a group (trees that are larger stay alone).
+    n_merged : int
+        Trees that may be merged, those of the model; those of a score that follow stay alone.
+    """
+    inside: BoolArray = np.ones(len(member), dtype=bool)
+    for start, stop in pairwise(position_offset):
+        inside &= member[:, start:stop].any(axis=1)
+    trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
+    groups = [_Group(leaves[inside[leaves]][:, None]) for leaves in trees]
+    groups, alone = groups[:n_merged], groups[n_merged:]
+    n_leaves = int(leaf_offset[n_merged])
+    if n_leaves <= _MERGE_LEAVES:
+        compatible = _compatible(member[:n_leaves], position_offset)
+        for _ in range(_MERGE_ROUNDS):
+            merged = _merge_round(groups, compatible, value[guide], limit)
+            if len(merged) == len(groups):
+                break
+            groups = merged
+    groups += alone
+    return _tabulate(groups, member, value, position_offset)
+
+
+def _compatible(member: BoolArray, position_offset: IntArray) -> BoolArray:
+    """Whether some input reaches both of two leaves, as far as each feature alone can tell."""
+    compatible = np.ones((len(member), len(member)), dtype=bool)
+    for start, stop in pairwise(position_offset):
+        part = member[:, start:stop]
+        partial = np.flatnonzero(~part.all(axis=1))
+        if len(partial):
+            own = part[partial].astype(np.float32)
+            compatible[np.ix_(partial, partial)] &= (own @ own.T) > 0
+    return compatible
+
+
+def _merge_round(
+    groups: list[_Group], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
+) -> list[_Group]:
+    """Merge disjoint pairs of groups, those first whose common bound is the greatest gain."""
+    small = [g for g in groups if len(g.leaves) * 2 <= limit]
+    large = [g for g in groups if len(g.leaves) * 2 > limit]
+    if len(small) < 2:
+        return groups
+    joint = _joint(small, compatible)
+    sizes = np.array([len(g.leaves) for g in small])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    total = np.concatenate([value[g.leaves].sum(axis=1, dtype=np.int64) for g in small])
+    pair_value = np.where(joint, total[:, None] + total[None], 2 * NOTHING)
+    count = np.add.reduceat(np.add.reduceat(joint, starts, axis=0, dtype=np.int64), starts, axis=1)
+    best = np.maximum.reduceat(np.maximum.reduceat(pair_value, starts, axis=0), starts, axis=1)
+    single = np.maximum.reduceat(total, starts)
+    gain = (single[:, None] + single[None] - best).astype(np.float64)
+    # of pairs that gain nothing now, those with few combinations gain most in smaller boxes
+    share = count / (sizes[:, None] * sizes[None])
+    spread = single - np.minimum.reduceat(total, starts)
+    gain += (1 - share) * np.minimum(spread[:, None], spread[None])
+    gain[(count > limit) | (gain <= 0)] = -1
+    gain[np.tril_indices(len(small))] = -1
+    taken = np.zeros(len(small), dtype=bool)
+    merged = []
+    for flat in np.argsort(-gain, axis=None, kind="stable"):
+        first, second = divmod(int(flat), len(small))
+        if gain[first, second] < 0:
+            break
+        if taken[first] or taken[second]:
+            continue
+        taken[[first, second]] = True
+        block = joint[starts[first] : starts[first] + sizes[first],
+                      starts[second] : starts[second] + sizes[second]]  # fmt: skip
+        a, b = np.nonzero(block)
+        merged.append(_Group(np.hstack([small[first].leaves[a], small[second].leaves[b]])))
+    return [*large, *(g for g, gone in zip(small, taken, strict=True) if not gone), *merged]
+
+
+def _joint(groups: list[_Group], compatible: BoolArray) -> BoolArray:
+    """Compatibility of the combinations of all groups."""
+    width = max(g.leaves.shape[1] for g in groups)
+    # repeat a leaf to fill up: it is compatible with whatever it already was
+    padded = np.concatenate(
+        [np.hstack([g.leaves, *[g.leaves[:, :1]] * (width - g.leaves.shape[1])]) for g in groups]
+    )
+    joint = np.ones((len(padded), len(padded)), dtype=bool)
+    for a in range(width):
+        for b in range(width):
+            joint &= compatible[padded[:, a][:, None], padded[:, b][None]]
+    return joint
+
+
+def _tabulate(
+    groups: list[_Group],
+    member: BoolArray,
+    value: npt.NDArray[np.int32],
+    position_offset: IntArray,
+) -> Groups:
+    groups = sorted(groups, key=lambda g: -len(g.leaves))
+    n_rows = np.array([-(-len(g.leaves) // 8) for g in groups])
+    owner, rank = _layout(n_rows)
+    n_sums = len(value)
+    slots = np.full((len(owner), 8, n_sums), NOTHING, dtype=np.int32)
+    flags = np.zeros((len(owner), 8, member.shape[1]), dtype=bool)
+    for row, (group, eighth) in enumerate(zip(owner, rank, strict=True)):
+        leaves = groups[group].leaves[8 * eighth : 8 * eighth + 8]
+        slots[row, : len(leaves)] = value[:, leaves].sum(axis=2, dtype=np.int32).T
+        flags[row, : len(leaves)] = member[leaves].all(axis=1)
+    mask = np.packbits(flags, axis=1, bitorder="little")[:, 0]
+    table = np.full((len(owner), 256, n_sums), NOTHING, dtype=np.int32)
+    for bit in range(8):
+        half = 1 << bit
+        table[:, half : 2 * half] = np.maximum(table[:, :half], slots[:, bit, None])
+    rows, owners, counts = [], [], []
+    for start, stop in pairwise(position_offset):
+        changes = (mask[:, start:stop] != mask[:, start : start + 1]).any(axis=1)
+        depends = np.zeros(len(groups), dtype=bool)
+        depends[owner[changes]] = True
+        rows.append(np.flatnonzero(depends[owner]))
+        owners.append(np.flatnonzero(depends))
+        counts.append(_row_counts(n_rows[depends]))
+    return Groups(
+        _row_counts(n_rows),
+        np.ascontiguousarray(mask),
+        table.reshape(-1, n_sums),
+        tuple(rows),
+        tuple(owners),
+        tuple(counts),
+    )
+
+
+def _layout(n_rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Owner and rank of each row: the first rows of all groups, then the second ones, ..."""
+    pairs = [(g, k) for k in range(int(n_rows.max())) for g in np.flatnonzero(n_rows > k)]
+    return np.array([g for g, _ in pairs]), np.array([k for _, k in pairs])
+
+
+def _row_counts(n_rows: IntArray) -> tuple[int, ...]:
+    """How many groups have a first row, a second row, ..."""
+    return tuple(int((n_rows > k).sum()) for k in range(int(n_rows.max(initial=0))))
+
+
+def range_tables(groups: Groups, position_offset: IntArray) -> list[npt.NDArray[np.uint8]]:
+    """Per feature the ORs of runs of 2**level positions, (n_rows of it, n_levels * n_positions)."""
+    tables = []
+    for feature, rows in enumerate(groups.rows):
+        start, stop = position_offset[feature], position_offset[feature + 1]
+        level = np.ascontiguousarray(groups.mask[rows, start:stop])
+        levels, width = [level], 1
+        while 2 * width <= stop - start:
+            wider = level.copy()
+            wider[:, : -width or None] |= level[:, width:]
+            levels.append(wider)
+            level, width = wider, 2 * width
+        tables.append(np.hstack(levels))
+    return tables
+
+
+def best_value(table: Any, flat: Any, counts: tuple[int, ...]) -> Any:
+    """Largest value of each group from flat table positions of its rows."""
+    value = table.take(flat, axis=0)
+    best = value[: counts[0]]
+    start = counts[0]
+    # the groups with a further row come first: slices instead of a slow reduceat
+    for count in counts[1:]:
+        np.maximum(best[:count], value[start : start + count], out=best[:count])
+        start += count
+    return best

@@ -1,0 +1,204 @@
+"""Branch and bound over boxes of states: the second, independent way to prove a question.
+
+In come a game, a pruned model and a question; out goes a counterexample, a proof that there is
+none, or how much of the region was covered. Integers decide, no solver takes part; only the order
+of branching is heuristic.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import IntArray, PrunedForest
+from pine_boost.proof.boxes.groups import best_value
+from pine_boost.proof.boxes.tables import Boxes, BoxTables, join
+from pine_boost.proof.problem import Game, Question, margins_int, pruned_leaves_int
+from pine_boost.search.grid import needed_sides
+from pine_boost.search.oracle import Answer, Proof
+
+METHOD = "boxes"
+_BATCH = 512
+_TRIED = 64  # candidate points per batch
+_STEEPNESS = 8.0  # how strongly a lower bound of one child makes up for the other
+
+
+def prove_boxes(
+    game: Game, pruned: PrunedForest, question: Question, *, max_boxes: int, deadline: float
+) -> Proof:
+    """Answer one question by branch and bound, complete by itself.
+
+    Parameters
+    ----------
+    game, pruned, question
+    max_boxes : int
+        Boxes looked at before giving up.
+    deadline : float
+        In terms of ``time.monotonic``.
+
+    Returns
+    -------
+    Proof
+        PROVED when no box is left, FOUND with the states of a counterexample that was checked
+        exactly, UNKNOWN with the share of the region (by number of state rows) that was covered.
+    """
+    started = time.monotonic()
+    search = BoxSearch(game, pruned, question)
+    answer, states, left = search.run(search.tables.whole(), max_boxes, deadline)
+    covered = (
+        1.0
+        if answer is Answer.PROVED
+        else 1.0 - search.tables.volume([part.range for part in left])
+    )
+    seconds = time.monotonic() - started
+    return Proof(question, METHOD, answer, seconds, states, covered)
+
+
+class BoxSearch:
+    """One question, ready to be searched; boxes go in and out, so that parts can run elsewhere."""
+
+    def __init__(self, game: Game, pruned: PrunedForest, question: Question) -> None:
+        self.game, self.pruned, self.question = game, pruned, question
+        self.tables = BoxTables(game, pruned, question)
+        self.n_boxes = 0
+
+    def run(
+        self, boxes: list[Boxes], max_boxes: int, deadline: float
+    ) -> tuple[Answer, npt.NDArray[np.int32] | None, list[Boxes]]:
+        """Depth first until nothing is left, something is found or the budget ran out."""
+        stack = list(boxes)
+        while stack:
+            batch = stack.pop()
+            while stack and len(batch) + len(stack[-1]) <= _BATCH:
+                batch = join([stack.pop(), batch])
+            if len(batch) > _BATCH:
+                stack.append(batch.take(slice(None, -_BATCH)))
+                batch = batch.take(slice(-_BATCH, None))
+            if self.n_boxes >= max_boxes or time.monotonic() >= deadline:
+                return Answer.UNKNOWN, None, [*stack, batch]
+            self.n_boxes += len(batch)
+            batch = self.filter(batch)
+            found = self.try_points(batch)
+            if found is not None:
+                return Answer.FOUND, found, stack
+            batch = batch.take(np.flatnonzero((batch.low < batch.high).any(axis=0)))
+            if len(batch):
+                stack.append(self.branch(batch))
+        return Answer.PROVED, None, []
+
+    def filter(self, boxes: Boxes) -> Boxes:
+        """Drop the boxes that cannot hold a counterexample."""
+        boxes = boxes.take(np.flatnonzero((boxes.bound >= 0).all(axis=0)))
+        if self.game.region.tau is not None and len(boxes):
+            boxes = boxes.take(np.flatnonzero(self.tables.has_room(boxes)))
+        impossible = self.tables.region.impossible(boxes.low, boxes.high)
+        if impossible is not None:
+            boxes = boxes.take(np.flatnonzero(~impossible))
+        return boxes
+
+    def try_points(self, boxes: Boxes) -> npt.NDArray[np.int32] | None:
+        """Check one point of some boxes exactly, and every box that is a single point."""
+        single = (boxes.low == boxes.high).all(axis=0)
+        single[-_TRIED:] = True
+        columns = np.flatnonzero(single)
+        if len(columns) == 0:
+            return None
+        middle = (boxes.low[:, columns] + boxes.high[:, columns]) // 2
+        states = np.stack([self.tables.order[j][row] for j, row in enumerate(middle)], axis=1)
+        against = counterexamples(self.game, self.pruned, self.question, states)
+        if not against.any():
+            return None
+        return np.asarray(states[int(np.argmax(against))], dtype=np.int32)
+
+    def branch(self, boxes: Boxes) -> Boxes:
+        """Halve every box along the feature that promises the lowest bounds of the halves."""
+        chosen = self._choose(boxes)
+        children = []
+        table = self.tables.groups.table
+        for feature in np.unique(chosen):
+            columns = np.flatnonzero(chosen == feature)
+            parent = boxes.take(columns)
+            low, high = parent.low[feature], parent.high[feature]
+            middle = self.tables.middle(int(feature), low, high)
+            rows, counts = (
+                self.tables.groups.rows[feature],
+                self.tables.groups.feature_counts[feature],
+            )
+            base = self.tables.row_base[rows][:, None]
+            own = parent.mask[rows]
+            rest = parent.bound
+            if len(rows):
+                before = best_value(table, base + own, counts).sum(axis=0, dtype=np.int32)
+                rest = parent.bound - before.T
+            for side_low, side_high in ((low, middle), (middle + 1, high)):
+                mask, bound = parent.mask, parent.bound
+                if len(rows):
+                    half = own & self.tables.range_mask(int(feature), side_low, side_high)
+                    mask = parent.mask.copy()
+                    mask[rows] = half
+                    after = best_value(table, base + half, counts).sum(axis=0, dtype=np.int32)
+                    bound = rest + after.T
+                new_low, new_high = parent.low.copy(), parent.high.copy()
+                new_low[feature], new_high[feature] = side_low, side_high
+                alive = np.flatnonzero((bound >= 0).all(axis=0))
+                self.n_boxes += len(columns) - len(alive)
+                children.append(Boxes(new_low, new_high, mask, bound).take(alive))
+        everything = join(children)
+        # the most promising last, because the stack is worked off from its end
+        slack = (everything.bound / self.tables.norm[:, None]).min(axis=0)
+        return everything.take(np.argsort(slack, kind="stable"))
+
+    def _choose(self, boxes: Boxes) -> IntArray:
+        """The feature to branch on; heuristic, so floats may take part."""
+        n_boxes = len(boxes)
+        borders = self.tables.n_borders(boxes)
+        # Where the model sees one point only, the costs of leaves decide; before that they would
+        # lead to splits that no margin notices.
+        is_point = np.asarray(borders.max(axis=0) == 0)
+        ratio = boxes.bound / self.tables.norm[:, None]
+        if self.tables.has_score.any():
+            ratio[self.tables.has_score[:, None] != is_point] = np.inf
+        best_sum = ratio.argmin(axis=0)
+        slack = boxes.bound[best_sum, np.arange(n_boxes)].astype(np.float64)
+        per_unit = _STEEPNESS / np.maximum(slack, 1.0)
+        flat = (self.tables.row_base[:, None] + boxes.mask) * self.tables.n_sums + best_sum
+        current = best_value(self.tables.flat_table, flat, self.tables.groups.counts)
+        effort = np.full((len(self.tables.order), n_boxes), np.inf)
+        for feature, rows in enumerate(self.tables.groups.rows):
+            columns = np.flatnonzero(boxes.high[feature] > boxes.low[feature])
+            useful = columns[(borders[feature, columns] > 0) | is_point[columns]]
+            effort[feature, columns] = 1e300 / (1 + boxes.high - boxes.low)[feature, columns]
+            if len(useful) == 0 or len(rows) == 0:
+                continue
+            low, high = boxes.low[feature, useful], boxes.high[feature, useful]
+            middle = self.tables.middle(feature, low, high)
+            counts, owners = (
+                self.tables.groups.feature_counts[feature],
+                self.tables.groups.groups[feature],
+            )
+            own = boxes.mask[rows][:, useful]
+            base = self.tables.row_base[rows][:, None]
+            before = current[owners][:, useful].sum(axis=0)
+            total = np.zeros(len(useful))
+            for side_low, side_high in ((low, middle), (middle + 1, high)):
+                half = own & self.tables.range_mask(feature, side_low, side_high)
+                flat = (base + half) * self.tables.n_sums + best_sum[useful]
+                after = best_value(self.tables.flat_table, flat, counts).sum(axis=0)
+                rest = (slack[useful] + (after - before)) * per_unit[useful]
+                total += np.where(rest < 0, 0.0, np.exp2(rest))
+            effort[feature, useful] = total
+        return np.asarray(effort.argmin(axis=0))
+
+
+def counterexamples(
+    game: Game, pruned: PrunedForest, question: Question, states: npt.NDArray[Any]
+) -> npt.NDArray[np.bool_]:
+    """The exact test: in the region, the original decides the side, the pruned model does not."""
+    leaves = game.trees.leaves(states)
+    decided = game.decided(game.original_margins_int(leaves))[:, question.index]
+    after = margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int
+    loses = game.side_int(after, question) < needed_sides(game, pruned.grid)[question.index]
+    return np.asarray(decided & loses & game.region.contains(states))

@@ -1,0 +1,1 @@
+"""Proofs by OR-Tools CP-SAT."""

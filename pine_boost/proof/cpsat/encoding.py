@@ -1,0 +1,252 @@
+"""The CP-SAT model of trees and region: literals for states, one Boolean per leaf.
+
+In come the game's trees, its state space and the region's integer tables; out goes one base model
+that every question clones. No enforced linear rows (or-tools#5293), no floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.sat.python import cp_model
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model import exact
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
+from pine_boost.model.states import StateSpace
+from pine_boost.proof.cpsat.literals import FeatureLiterals, Literal
+from pine_boost.proof.minsum import cheapest_bins, cheapest_leaves, cheapest_pairs, leaf_flags
+from pine_boost.region.score_tables import RegionTables
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """A CP-SAT model of all points of the region.
+
+    Attributes
+    ----------
+    model : CpModel
+    leaves : tuple
+        Boolean of each leaf of the model's trees, None where no point of the region reaches it.
+    features : tuple
+        Per feature its `FeatureLiterals`.
+    feasible : bool
+        False when the tables alone show that the region is empty.
+    """
+
+    model: cp_model.CpModel
+    leaves: tuple[cp_model.IntVar | None, ...]
+    features: tuple[FeatureLiterals, ...]
+    feasible: bool
+
+    def states_of(self, solution: Any) -> npt.NDArray[np.int32]:
+        """The state row of a solver's solution."""
+        return np.array([f.state_of(solution) for f in self.features], dtype=np.int32)
+
+
+def encode_region(
+    space: StateSpace,
+    region: RegionTables,
+    trees: StateTrees,
+    masks: LeafMasks,
+    wanted: npt.NDArray[np.bool_] | None = None,
+) -> Encoding:
+    """Build the base model: states, leaves of all trees, domain knowledge and score.
+
+    Without the trees that are not ``wanted``, whose leaves are None; a score that adds up costs of
+    the model's leaves wants them all.
+    """
+    model = cp_model.CpModel()
+    allowed = [a.copy() for a in region.allowed]
+    bins = cheapest_bins(region)
+    if bins is not None and region.score is not None and region.tau is not None:
+        for feature, cost in enumerate(bins):
+            allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
+    if any(not a.any() for a in allowed):
+        return Encoding(model, (None,) * trees.n_leaves, (), False)
+    features = tuple(
+        FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
+    )
+    reachable = _reachable_leaves(trees, masks, allowed)
+    reachable &= cheapest_leaves(region, trees, masks, allowed)
+    if wanted is None:
+        wanted = np.ones(trees.n_trees, dtype=bool)
+    leaves = _add_trees(model, features, trees, masks, reachable, allowed, wanted)
+    if leaves is None:
+        return Encoding(model, (None,) * trees.n_leaves, features, False)
+    _add_domain(model, features, region)
+    feasible = _add_score(model, features, region, space, leaves, allowed)
+    return Encoding(model, leaves, features, feasible)
+
+
+def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_model.CpModel:
+    """A row over leaves, ``sum >= least``, with any leaf of every tree: more than all inputs."""
+    model = cp_model.CpModel()
+    literals: list[Literal] = []
+    values: list[int] = []
+    for start, stop in pairwise(leaf_offset):
+        distinct = np.unique(value[start:stop]).tolist()
+        own = [model.new_bool_var("") for _ in distinct]
+        model.add_exactly_one(own)
+        literals += own
+        values += distinct
+    model.add(cp_model.LinearExpr.weighted_sum(literals, values) >= least)
+    return model
+
+
+def _reachable_leaves(
+    trees: StateTrees, masks: LeafMasks, allowed: list[npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.bool_]:
+    """Leaves that some combination of allowed states reaches."""
+    words = np.full(masks.mask.shape[1:], 2**64 - 1, dtype=np.uint64)
+    for feature, states in enumerate(allowed):
+        start = masks.state_offset[feature]
+        words &= np.bitwise_or.reduce(masks.mask[start + np.flatnonzero(states)], axis=0)
+    return leaf_flags(trees, words)
+
+
+def _add_trees(
+    model: cp_model.CpModel,
+    features: tuple[FeatureLiterals, ...],
+    trees: StateTrees,
+    masks: LeafMasks,
+    reachable: npt.NDArray[np.bool_],
+    allowed: list[npt.NDArray[np.bool_]],
+    wanted: npt.NDArray[np.bool_],
+) -> tuple[cp_model.IntVar | None, ...] | None:
+    """One Boolean per reachable leaf, exactly one per tree, linked to the states by cliques.
+
+    For each set of states that a tree splits on: at most one of the leaves that need the state
+    inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
+    """
+    kept = reachable & wanted[trees.leaf_tree]
+    leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
+    for tree in np.flatnonzero(wanted).tolist():
+        start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
+        members = [leaf for leaf in leaves[start:stop] if leaf is not None]
+        if not members:
+            return None
+        model.add_exactly_one(members)
+    seen: set[tuple[int, int, bytes]] = set()
+    nodes = np.flatnonzero(trees.leaf_of_node < 0)
+    owners = np.searchsorted(trees.root, nodes, side="right") - 1
+    for node, tree in zip(nodes[wanted[owners]], owners[wanted[owners]].tolist(), strict=True):
+        feature = int(trees.feature[node])
+        left = trees.goes_left(int(node), len(allowed[feature]))
+        key = (tree, feature, (left & allowed[feature]).tobytes())
+        if key in seen:
+            continue
+        seen.add(key)
+        literal = features[feature].in_set(left)
+        for side, outside in ((left, ~literal), (~left, literal)):
+            first, last = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
+            needing = _leaves_needing(masks, tree, feature, side, allowed[feature], last - first)
+            bound = [leaves[first + k] for k in needing if leaves[first + k] is not None]
+            if bound:
+                model.add_at_most_one([*bound, outside])
+    return leaves
+
+
+def _leaves_needing(
+    masks: LeafMasks,
+    tree: int,
+    feature: int,
+    side: npt.NDArray[np.bool_],
+    allowed: npt.NDArray[np.bool_],
+    n_leaves: int,
+) -> list[int]:
+    """Leaves of a tree that no allowed state outside ``side`` reaches."""
+    outside = masks.state_offset[feature] + np.flatnonzero(allowed & ~side)
+    words = np.bitwise_or.reduce(masks.mask[outside, tree], axis=0, initial=np.uint64(0))
+    number = sum(int(word) << (64 * k) for k, word in enumerate(words))
+    return [leaf for leaf in range(n_leaves) if not (number >> leaf) & 1]
+
+
+def _add_domain(
+    model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables
+) -> None:
+    for pair in region.forbidden:
+        rows, inverse = np.unique(pair.forbidden, axis=0, return_inverse=True)
+        for k, row in enumerate(rows):
+            if row.any():
+                first = features[pair.first].in_set(inverse.reshape(-1) == k)
+                second = features[pair.second].in_set(row)
+                model.add_bool_or([~first, ~second])
+    for clause in region.at_least_one:
+        model.add_bool_or([features[j].in_set(literal) for j, literal in clause])
+
+
+def _add_score(
+    model: cp_model.CpModel,
+    features: tuple[FeatureLiterals, ...],
+    region: RegionTables,
+    space: StateSpace,
+    leaves: tuple[cp_model.IntVar | None, ...],
+    allowed: list[npt.NDArray[np.bool_]],
+) -> bool:
+    """The row ``score <= tau`` over bin, pair and leaf literals; False when it cannot hold."""
+    score, tau = region.score, region.tau
+    if score is None or tau is None:
+        return True
+    terms: list[tuple[Literal, int]] = []
+    bin_literals: dict[int, dict[int, Literal]] = {}
+    used = {j for pair in score.pairs for j in (pair.first, pair.second)}
+    used |= {j for j, cost in enumerate(score.unary) if cost.any()}
+    for feature in sorted(used):
+        bins = score.bins[feature]
+        present = np.unique(bins[allowed[feature]])
+        bin_literals[feature] = {int(b): features[feature].in_set(bins == b) for b in present}
+        model.add_exactly_one(bin_literals[feature].values())
+        terms += [(x, int(score.unary[feature][b])) for b, x in bin_literals[feature].items()]
+    cheapest = cheapest_pairs(region)
+    for index, pair in enumerate(score.pairs):
+        least = None if cheapest is None else cheapest[index]
+        terms += _add_pair(model, bin_literals, pair, least, tau)
+    if score.trees is not None:
+        own = leaves
+        if not score.trees.of_model:
+            own_trees = score.trees.trees
+            own_masks = leaf_masks(own_trees, space)
+            reach = _reachable_leaves(own_trees, own_masks, allowed)
+            every = np.ones(own_trees.n_trees, dtype=bool)
+            added = _add_trees(model, features, own_trees, own_masks, reach, allowed, every)
+            if added is None:
+                return False
+            own = added
+        terms += [(x, int(c)) for x, c in zip(own, score.trees.cost, strict=True) if x is not None]
+    if sum(abs(cost) for _, cost in terms) + abs(tau) > exact.ROW_LIMIT:
+        raise UnsupportedModelError(
+            "The costs of this score add up beyond the solver's safe range (2**31); use a coarser "
+            "scale, fewer bins or fewer features."
+        )
+    literals, costs = [x for x, _ in terms], [cost for _, cost in terms]
+    model.add(cp_model.LinearExpr.weighted_sum(literals, costs) <= tau)
+    return True
+
+
+def _add_pair(
+    model: cp_model.CpModel,
+    bin_literals: dict[int, dict[int, Literal]],
+    pair: Any,
+    cheapest: IntArray | None,
+    tau: int,
+) -> list[tuple[Literal, int]]:
+    """Pair literals with row and column sums: the integer hull on a tree of features."""
+    firsts, seconds = bin_literals[pair.first], bin_literals[pair.second]
+    terms: list[tuple[Literal, int]] = []
+    cells: dict[tuple[int, int], Literal] = {}
+    for a in firsts:
+        for b in seconds:
+            if cheapest is None or cheapest[a, b] <= tau:
+                cells[a, b] = model.new_bool_var("")
+                terms.append((cells[a, b], int(pair.cost[a, b])))
+    for a, literal in firsts.items():
+        model.add_exactly_one([*(x for (i, _), x in cells.items() if i == a), ~literal])
+    for b, literal in seconds.items():
+        model.add_exactly_one([*(x for (_, j), x in cells.items() if j == b), ~literal])
+    return terms

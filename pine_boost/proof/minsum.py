@@ -1,0 +1,176 @@
+"""Cheapest completions: what the score can still be, once a bin, a pair or a leaf is fixed.
+
+In come the region's tables; out go lower bounds on the score by two min-sum passes over the tree
+of features. Whatever is cheaper than tau stays; dropping the rest never drops a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import LeafMasks, StateTrees
+from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
+
+IMPOSSIBLE = 2**40  # above any score: ROW_LIMIT keeps real scores below 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class _Rooted:
+    """The pair tables as rooted trees: features from the leaves inwards, each with its parent."""
+
+    order: tuple[int, ...]
+    parent: dict[int, tuple[int, IntArray]]  # cost[bin of parent, bin of child]
+
+
+def _root(score: ScoreTables) -> _Rooted | None:
+    """Orient the pairs away from the lowest feature of each component; None if they cycle."""
+    adjacent: dict[int, list[PairTable]] = {}
+    for pair in score.pairs:
+        adjacent.setdefault(pair.first, []).append(pair)
+        adjacent.setdefault(pair.second, []).append(pair)
+    visited: list[int] = []
+    parent: dict[int, tuple[int, IntArray]] = {}
+    reached: set[int] = set()
+    for root in range(len(score.bins)):
+        if root in reached:
+            continue
+        reached.add(root)
+        queue = [root]
+        while queue:
+            feature = queue.pop()
+            visited.append(feature)
+            for pair in adjacent.get(feature, ()):
+                other = pair.second if pair.first == feature else pair.first
+                if other not in reached:
+                    reached.add(other)
+                    cost = pair.cost if pair.first == feature else pair.cost.T
+                    parent[other] = (feature, cost)
+                    queue.append(other)
+    if len(parent) != len(score.pairs):
+        return None
+    return _Rooted(tuple(reversed(visited)), parent)
+
+
+def _upward(
+    score: ScoreTables, rooted: _Rooted, own: Sequence[IntArray]
+) -> tuple[list[IntArray], dict[int, IntArray], IntArray]:
+    """Costs of the subtrees: per feature with its children, per child its message, the total.
+
+    ``own[j]`` has shape (..., n_bins of j); leading axes are independent problems.
+    """
+    below = [cost.copy() for cost in own]
+    message: dict[int, IntArray] = {}
+    total: IntArray = np.zeros(own[0].shape[:-1], dtype=np.int64)
+    for feature in rooted.order:
+        if feature in rooted.parent:
+            up, cost = rooted.parent[feature]
+            message[feature] = (below[feature][..., None, :] + cost).min(axis=-1)
+            below[up] = below[up] + message[feature]
+        else:
+            total = total + below[feature].min(axis=-1)
+    return below, message, total
+
+
+def _allowed_costs(region: RegionTables) -> list[IntArray]:
+    score = region.score
+    assert score is not None
+    own = []
+    for feature, unary in enumerate(score.unary):
+        present = np.zeros(len(unary), dtype=bool)
+        present[score.bins[feature][region.allowed[feature]]] = True
+        own.append(np.where(present, unary, IMPOSSIBLE).astype(np.int64))
+    return own
+
+
+def _tree_floor(score: ScoreTables) -> int:
+    """The least that the tree costs can add."""
+    if score.trees is None:
+        return 0
+    cheapest = np.minimum.reduceat(score.trees.cost, score.trees.trees.leaf_offset[:-1])
+    return int(cheapest.sum())
+
+
+def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
+    """Least score with each feature in each bin; None when there is nothing to bound."""
+    if region.score is None or region.tau is None:
+        return None
+    rooted = _root(region.score)
+    if rooted is None:
+        return None
+    own = _allowed_costs(region)
+    below, message, total = _upward(region.score, rooted, own)
+    floor = _tree_floor(region.score)
+    whole = [np.zeros(0, dtype=np.int64)] * len(own)
+    for feature in reversed(rooted.order):
+        if feature not in rooted.parent:
+            rest = total - below[feature].min()
+            whole[feature] = below[feature] + rest + floor
+        else:
+            up, cost = rooted.parent[feature]
+            above = whole[up] - message[feature]
+            whole[feature] = below[feature] + (above[:, None] + cost).min(axis=0)
+    return whole
+
+
+def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
+    """Per pair table the least score with its two features in each pair of bins."""
+    whole = cheapest_bins(region)
+    if whole is None or region.score is None:
+        return None
+    rooted = _root(region.score)
+    assert rooted is not None
+    below, message, _ = _upward(region.score, rooted, _allowed_costs(region))
+    cheapest = []
+    for pair in region.score.pairs:
+        if pair.second in rooted.parent and rooted.parent[pair.second][0] == pair.first:
+            above = whole[pair.first] - message[pair.second]
+            cheapest.append(above[:, None] + pair.cost + below[pair.second][None])
+        else:
+            above = whole[pair.second] - message[pair.first]
+            cheapest.append(below[pair.first][:, None] + pair.cost + above[None])
+    return cheapest
+
+
+def cheapest_leaves(
+    region: RegionTables,
+    trees: StateTrees,
+    masks: LeafMasks,
+    allowed: Sequence[npt.NDArray[np.bool_]],
+) -> npt.NDArray[np.bool_]:
+    """Whether each leaf can be reached with a score of at most tau (never a wrong False)."""
+    affordable = np.ones(trees.n_leaves, dtype=bool)
+    score = region.score
+    if score is None or region.tau is None:
+        return affordable
+    if score.trees is not None and score.trees.of_model:
+        cost = score.trees.cost
+        cheapest = np.minimum.reduceat(cost, trees.leaf_offset[:-1])
+        extra = cost - cheapest[trees.leaf_tree]
+        affordable &= int(cheapest.sum()) + extra <= region.tau
+    rooted = _root(score)
+    if rooted is None or not score.pairs:
+        return affordable
+    own = []
+    for feature, unary in enumerate(score.unary):
+        bins = score.bins[feature]
+        present = np.zeros((trees.n_leaves, len(unary)), dtype=bool)
+        for index in np.unique(bins[allowed[feature]]):
+            states = np.flatnonzero(allowed[feature] & (bins == index))
+            words = masks.mask[masks.state_offset[feature] + states]
+            present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(words, axis=0))
+        own.append(np.where(present, unary, IMPOSSIBLE).astype(np.int64))
+    _, _, total = _upward(score, rooted, own)
+    return affordable & (total + _tree_floor(score) <= region.tau)
+
+
+def leaf_flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Bits of every tree as one flag per leaf."""
+    tree = trees.leaf_tree
+    position = (np.arange(trees.n_leaves) - trees.leaf_offset[tree]).astype(np.uint64)
+    word = words[tree, (position // np.uint64(64)).astype(np.int64)]
+    return ((word >> (position % np.uint64(64))) & np.uint64(1)).astype(bool)

@@ -1,0 +1,1 @@
+"""Membership of millions of rows: the same integers, compiled to columns."""

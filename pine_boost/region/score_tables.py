@@ -1,0 +1,146 @@
+"""The region as integer tables over states: the one form that scorer, boxes and solver share.
+
+In come tables of a score and of domain knowledge; out go integer scores and membership of state
+rows. Nothing is fitted here, and no float takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.exact import SCORE_SCALE
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import StateTrees
+
+
+@dataclass(frozen=True, eq=False)
+class PairTable:
+    """Cost of the bins of two features together, ``cost[bin of first, bin of second]``."""
+
+    first: int
+    second: int
+    cost: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCost:
+    """Cost of the leaf that an input reaches in each tree (Leaf Support, Isolation Forest).
+
+    Attributes
+    ----------
+    trees : StateTrees
+    cost : int64 (n_leaves,)
+    of_model : bool
+        Whether the trees are those of the model itself, so that a solver can share its leaves.
+    """
+
+    trees: StateTrees
+    cost: IntArray
+    of_model: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTables:
+    """An integer plausibility score; smaller is more plausible.
+
+    Attributes
+    ----------
+    bins : tuple of int64 (n_states of the feature,)
+        The bin of each state; all zero for a feature the score ignores.
+    unary : tuple of int64 (n_bins of the feature,)
+    pairs : tuple of PairTable
+    trees : TreeCost or None
+    scale : int
+        Units per nat (per step of a path in an isolation forest).
+    """
+
+    bins: tuple[IntArray, ...]
+    unary: tuple[IntArray, ...]
+    pairs: tuple[PairTable, ...] = ()
+    trees: TreeCost | None = None
+    scale: int = SCORE_SCALE
+
+    def score(self, states: npt.NDArray[Any]) -> IntArray:
+        """Integer score of every state row."""
+        total = np.zeros(len(states), dtype=np.int64)
+        binned: dict[int, IntArray] = {}
+        for feature, cost in enumerate(self.unary):
+            if len(cost) > 1 or cost.any():
+                binned[feature] = self.bins[feature][states[:, feature]]
+                total += cost[binned[feature]]
+        for pair in self.pairs:
+            first, second = (
+                self.bins[j][states[:, j]] if j not in binned else binned[j]
+                for j in (pair.first, pair.second)
+            )
+            total += pair.cost[first, second]
+        if self.trees is not None:
+            leaves = self.trees.trees.leaves(states)
+            total += self.trees.cost[leaves].sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class ForbiddenPair:
+    """Combinations of two features that cannot occur, ``forbidden[state of first, of second]``."""
+
+    first: int
+    second: int
+    forbidden: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class RegionTables:
+    """All that the solver and the boxes need to know of a region.
+
+    A state row belongs to it when every state is allowed, no forbidden pair occurs, every clause
+    of ``at_least_one`` has a feature in one of its states, and ``score <= tau``.
+
+    Attributes
+    ----------
+    allowed : tuple of bool (n_states of the feature,)
+    forbidden : tuple of ForbiddenPair
+    at_least_one : tuple of clauses, each a tuple of (feature, bool (n_states,)) literals
+    score : ScoreTables or None
+        None together with ``tau`` None: the whole (allowed) space.
+    tau : int or None
+    """
+
+    allowed: tuple[npt.NDArray[np.bool_], ...]
+    forbidden: tuple[ForbiddenPair, ...] = ()
+    at_least_one: tuple[tuple[tuple[int, npt.NDArray[np.bool_]], ...], ...] = ()
+    score: ScoreTables | None = None
+    tau: int | None = None
+
+    def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Domain knowledge alone: whether each row is a possible input."""
+        return self.permits_columns(states.T, len(states))
+
+    def permits_columns(
+        self, columns: Sequence[npt.NDArray[Any]] | npt.NDArray[Any], n_rows: int
+    ) -> npt.NDArray[np.bool_]:
+        """`permits` for one array of states per feature."""
+        possible = np.ones(n_rows, dtype=bool)
+        for feature, allowed in enumerate(self.allowed):
+            if not allowed.all():
+                possible &= allowed[columns[feature]]
+        for pair in self.forbidden:
+            possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
+        for clause in self.at_least_one:
+            holds = np.zeros(n_rows, dtype=bool)
+            for feature, literal in clause:
+                holds |= literal[columns[feature]]
+            possible &= holds
+        return possible
+
+    def contains(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether each state row lies in the region (without the indifference band)."""
+        inside = self.permits(states)
+        if self.tau is not None and self.score is not None:
+            inside &= self.score.score(states) <= self.tau
+        return inside

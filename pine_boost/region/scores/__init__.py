@@ -1,0 +1,1 @@
+"""Plausibility scores: one file each."""

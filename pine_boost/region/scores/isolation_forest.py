@@ -1,0 +1,196 @@
+"""Isolation Forest: inputs that random splits isolate early are implausible.
+
+In comes X_fit; out go the thresholds that join the state space, and the isolation trees over it
+with a cost per leaf, minus the mean corrected path length. Refuses nothing of its own; the trees
+are grown by scikit-learn, routed and scored here by the model's own comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import MissingDependencyError
+from pine_boost.model.exact import SCORE_SCALE
+from pine_boost.model.forest import Comparison, FloatArray, Forest, IntArray
+from pine_boost.model.reference import cast_value
+from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.region.score_tables import ScoreTables, TreeCost
+from pine_boost.region.scores.leaf_support import ignoring_features
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class IsolationTrees:
+    """Stacked trees as scikit-learn grew them; ``left < 0`` at leaves, children absolute."""
+
+    root: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    missing_left: npt.NDArray[np.bool_]
+    depth_of_node: IntArray
+
+
+def fit_isolation_forest(
+    X: FloatArray,
+    forest: Forest,
+    *,
+    n_trees: int = 30,
+    max_samples: int = 256,
+    random_state: int = 0,
+) -> tuple[ScoreTables, StateSpace]:
+    """Grow an isolation forest on X_fit and turn it into integer costs over a finer space.
+
+    The score is ``-mean(depth + c(n))`` over the trees, ``n`` the rows of X_fit in the leaf and
+    ``c(n) = 2 H(n-1) - 2 (n-1) / n``. It is ours: thresholds are compared as the model compares
+    its own, so it need not equal scikit-learn's ``score_samples``. A categorical feature is split
+    by the number of its state; missing values follow scikit-learn's own side for them.
+
+    Parameters
+    ----------
+    X : float64 (n_rows, n_features)
+        X_fit, categories as codes and NaN for missing.
+    forest : Forest
+        The model.
+    n_trees, max_samples : int
+    random_state : int
+
+    Returns
+    -------
+    ScoreTables, StateSpace
+        The space holds the thresholds of the model and of the isolation trees.
+    """
+    base = build_space(forest)
+    grown = _grow(_visible_values(X, base), n_trees, min(max_samples, len(X)), random_state)
+    edges = [_extra_edges(base, grown, feature) for feature in range(forest.n_features)]
+    space = build_space(forest, extra_edges=edges)
+    trees = _state_trees(grown, space)
+    states = space.states(X)
+    visits = np.bincount(trees.leaves(states).ravel(), minlength=trees.n_leaves)
+    is_leaf = trees.leaf_of_node >= 0
+    depth = np.zeros(trees.n_leaves)
+    depth[trees.leaf_of_node[is_leaf]] = grown.depth_of_node[is_leaf]
+    path = depth + average_path_length(visits)
+    cost = -np.rint(path * SCORE_SCALE / n_trees).astype(np.int64)
+    return ignoring_features(space, TreeCost(trees, cost, of_model=False), SCORE_SCALE), space
+
+
+def average_path_length(count: npt.ArrayLike) -> FloatArray:
+    """``c(n)``: the mean depth of an unsuccessful search in a binary tree of n keys."""
+    n = np.asarray(count, dtype=np.int64)
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, max(int(n.max(initial=0)), 2)))])
+    several = np.maximum(n, 1)
+    return np.where(n > 1, 2 * harmonic[several - 1] - 2 * (several - 1) / several, 0.0)
+
+
+def _visible_values(X: FloatArray, space: StateSpace) -> FloatArray:
+    """X as the trees may see it: state numbers for categories, finite float32 for numbers."""
+    visible = np.clip(cast_value(space.comparison, X), -_FLOAT32_MAX, _FLOAT32_MAX)
+    for feature, axis in enumerate(space.axes):
+        if axis.codes is not None:
+            visible[:, feature] = space.axis_states(axis, X[:, feature])
+        elif 0 <= axis.missing_state < axis.n_intervals and len(axis.edges):
+            # the model reads NaN as zero, and so must its score
+            visible[np.isnan(X[:, feature]), feature] = 0.0
+    return visible
+
+
+def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> IsolationTrees:
+    try:
+        from sklearn.ensemble import IsolationForest
+    except ImportError as error:
+        raise MissingDependencyError(
+            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use "
+            "score='chow-liu'."
+        ) from error
+    model = IsolationForest(
+        n_estimators=n_trees, max_samples=max_samples, random_state=random_state
+    )
+    model.fit(X)
+    parts = [estimator.tree_ for estimator in model.estimators_]
+    root = np.concatenate([[0], np.cumsum([tree.node_count for tree in parts])])
+    starts = np.repeat(root[:-1], np.diff(root))
+    left, right = (
+        np.concatenate([getattr(tree, side) for tree in parts])
+        for side in ("children_left", "children_right")
+    )
+    left, right = (np.where(child < 0, -1, child + starts) for child in (left, right))
+    depth = np.zeros(len(left), dtype=np.int64)
+    level = root[:-1]
+    while len(level):
+        inner = level[left[level] >= 0]
+        for child in (left[inner], right[inner]):
+            depth[child] = depth[inner] + 1
+        level = np.concatenate([left[inner], right[inner]])
+    return IsolationTrees(
+        root=root[:-1],
+        feature=np.concatenate([tree.feature for tree in parts]).astype(np.int64),
+        threshold=np.concatenate([tree.threshold for tree in parts]),
+        left=left,
+        right=right,
+        missing_left=np.concatenate([tree.missing_go_to_left for tree in parts]).astype(bool),
+        depth_of_node=depth,
+    )
+
+
+def _extra_edges(space: StateSpace, grown: IsolationTrees, feature: int) -> FloatArray | None:
+    nodes = np.flatnonzero((grown.left >= 0) & (grown.feature == feature))
+    if len(nodes) == 0 or space.axes[feature].codes is not None:
+        return None
+    return np.unique(_native_threshold(space, grown.threshold[nodes]))
+
+
+def _native_threshold(space: StateSpace, threshold: FloatArray) -> FloatArray:
+    if space.comparison is Comparison.FLOAT32_LESS:
+        return threshold.astype(np.float32).astype(np.float64) + 0.0
+    return threshold + 0.0  # -0.0 and 0.0 are one threshold
+
+
+def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
+    """The isolation trees as tables over states, in the form that `routing.route` gives."""
+    n_nodes = len(grown.left)
+    own = np.arange(n_nodes)
+    is_leaf = grown.left < 0
+    rank = np.full(n_nodes, -1, dtype=np.int32)
+    first_special = np.full(n_nodes, np.iinfo(np.int32).max, dtype=np.int32)
+    special_offset = np.zeros(n_nodes, dtype=np.int64)
+    sides: list[npt.NDArray[np.bool_]] = []
+    filled = 0
+    for node in np.flatnonzero(~is_leaf):
+        axis = space.axes[grown.feature[node]]
+        first_special[node] = axis.n_intervals
+        if axis.codes is not None:
+            side = np.arange(axis.n_states) <= grown.threshold[node]
+        else:
+            threshold = _native_threshold(space, grown.threshold[node : node + 1])[0]
+            rank[node] = np.searchsorted(axis.edges, threshold)
+            side = np.zeros(axis.n_states - axis.n_intervals, dtype=bool)
+            if axis.zero_state >= 0:
+                below = space.comparison is Comparison.FLOAT32_LESS
+                zero_left = threshold > 0 if below else threshold >= 0
+                side[axis.zero_state - axis.n_intervals] = zero_left
+            if axis.missing_state >= axis.n_intervals:
+                side[axis.missing_state - axis.n_intervals] = grown.missing_left[node]
+        special_offset[node] = filled
+        filled += len(side)
+        sides.append(side)
+    leaf_of_node, leaf_offset, depth = number_leaves(grown.root, is_leaf, grown.left, grown.right)
+    return StateTrees(
+        root=grown.root.astype(np.int32),
+        feature=np.where(is_leaf, 0, grown.feature).astype(np.int32),
+        rank=rank,
+        left=np.where(is_leaf, own, grown.left).astype(np.int32),
+        right=np.where(is_leaf, own, grown.right).astype(np.int32),
+        first_special=first_special,
+        special_offset=special_offset,
+        special_left=np.concatenate([*sides, np.zeros(1, dtype=bool)]),
+        leaf_of_node=leaf_of_node,
+        leaf_offset=leaf_offset,
+        depth=depth,
+    )

@@ -1,0 +1,135 @@
+"""Measurements of the report: sizes and batch throughput, before and after.
+
+In come the two parsed models and rows; out go plain numbers. The models given are never modified;
+what is not installed is not measured, and the report says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.native.predict import load_native, original_bytes
+from pine_boost.result import model_file
+from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.native import as_table
+
+_NATIVE_ROWS = 10_000
+_TREELITE_ROWS = 2_000
+REPEATS = 15
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size before and after."""
+
+    name: str
+    before: int
+    after: int
+    is_bytes: bool
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Batch throughput of one engine on one thread, in rows per second."""
+
+    engine: str
+    n_rows: int
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the pruned model is."""
+        return self.after / self.before
+
+
+def measure_sizes(original: Model, pruned: Model) -> tuple[Size, ...]:
+    """Trees, leaves, bytes of the native file and of the tree tables in memory."""
+    before, after = original.forest, pruned.forest
+    return (
+        Size("Trees", before.n_trees, _n_real_trees(after), False),
+        Size("Leaves", before.n_leaves, after.n_leaves, False),
+        Size("Model file", len(file_contents(original)), len(file_contents(pruned)), True),
+        Size("Memory of the trees", table_bytes(before), table_bytes(after), True),
+    )
+
+
+def _n_real_trees(forest: Forest) -> int:
+    """Trees that split; what an exporter adds to fill a round or hold a constant is one leaf."""
+    return int(np.count_nonzero(np.diff(forest.tree_offset) > 1)) or forest.n_trees
+
+
+def file_contents(model: Model) -> bytes:
+    """The native file of a model, whatever it came as."""
+    native = original_bytes(model) if model.native is None else model.native
+    return model_file(native, model.forest.library)[1]
+
+
+def table_bytes(forest: Forest) -> int:
+    """Bytes of the arrays that hold the trees here; other engines pack them differently."""
+    arrays = (getattr(forest, entry.name) for entry in fields(forest))
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
+def measure_speeds(original: Model, pruned: Model, matrix: FloatArray) -> tuple[Speed, ...]:
+    """Native and, if installed, Treelite throughput on these rows, repeated to a batch."""
+    if len(matrix) == 0 or find_spec(original.forest.library) is None:
+        return ()
+    batch = np.resize(matrix, (_NATIVE_ROWS, matrix.shape[1]))
+    runs = [_native_run(model, batch) for model in (original, pruned)]
+    speeds = [Speed(original.forest.library, len(batch), *_rates(runs, len(batch)))]
+    if find_spec("treelite") is not None:
+        batch = batch[:_TREELITE_ROWS]
+        try:
+            runs = [_treelite_run(model, batch) for model in (original, pruned)]
+        except UnsupportedModelError:
+            return tuple(speeds)
+        speeds.append(Speed("Treelite (gtil)", len(batch), *_rates(runs, len(batch))))
+    return tuple(speeds)
+
+
+def _rates(runs: list[Callable[[], Any]], n_rows: int) -> list[float]:
+    """Rows per second of each run; in turns, so that a busy machine hits all of them."""
+    seconds = [float("inf")] * len(runs)
+    for _ in range(REPEATS):
+        for index, run in enumerate(runs):
+            started = time.perf_counter()
+            run()
+            seconds[index] = min(seconds[index], time.perf_counter() - started)
+    return [n_rows / max(second, 1e-9) for second in seconds]
+
+
+def _native_run(model: Model, batch: FloatArray) -> Callable[[], Any]:
+    native, library = load_native(model), model.forest.library
+    if library == "xgboost":
+        booster = (native.get_booster() if hasattr(native, "get_booster") else native).copy()
+        booster.set_param({"nthread": 1})
+        values = batch.astype(np.float32)
+        # inplace: a DMatrix would cache the first answer and time nothing after it
+        return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
+    if library == "lightgbm":
+        booster = getattr(native, "booster_", native)
+        return lambda: booster.predict(batch, num_threads=1)
+    table = as_table(batch, schema_of(model.forest))
+    predict = getattr(native, "predict_proba", native.predict)
+    return lambda: predict(table)
+
+
+def _treelite_run(model: Model, batch: FloatArray) -> Callable[[], Any]:
+    import treelite
+
+    from pine_boost.exporters.treelite import to_treelite
+
+    built = to_treelite(model, codes=any(model.forest.feature_categories))
+    values = np.ascontiguousarray(batch, dtype=np.float32)
+    if model.forest.library != "xgboost":
+        values = values.astype(np.float64)
+    return lambda: treelite.gtil.predict(built, values, nthread=1, pred_margin=True)

@@ -1,0 +1,234 @@
+"""The closest inputs outside the region on which the two models differ, in the user's words.
+
+In come both models, the region and states to start from; out go a few inputs whose native classes
+differ, the most plausible first. A search by chance: finding none proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import FloatArray, Model
+from pine_boost.native.predict import predict_classes
+from pine_boost.region.explanation import Reason
+from pine_boost.region.region import Region
+from pine_boost.tables.matrix import InputSchema, raw_values
+from pine_boost.tables.native import as_table
+
+States = npt.NDArray[np.int32]
+_STARTS = 1500
+_VARIANTS = 8
+_ROWS_PER_ROUND = 4000
+_ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class OutsideInput:
+    """An input outside the region on which the models differ.
+
+    Attributes
+    ----------
+    before, after : str
+        The two native classes (or score bands).
+    score, tau : int or None
+        How implausible it is, and how implausible the region goes.
+    scale : int
+        Units of score and tau in one of what the reasons add.
+    reasons : tuple of str
+        What makes it implausible, most surprising first.
+    values : tuple of (str, str)
+        Feature names and values.
+    """
+
+    before: str
+    after: str
+    score: int | None
+    tau: int | None
+    scale: int
+    reasons: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+
+
+def find_outside(
+    original: Model,
+    pruned: Model,
+    region: Region,
+    states: npt.NDArray[Any],
+    matrix: FloatArray | None = None,
+    *,
+    limit: int = 4,
+    seed: int = 0,
+) -> tuple[OutsideInput, ...]:
+    """Look for inputs outside the region on which the native classes differ, nearest first.
+
+    Values are taken from the rows of ``matrix`` where one of them has the state in question.
+    """
+    if len(states) == 0 or (region.tau is None and region.delta is None):
+        return ()
+    look = _Look(original, pruned, region, _typical_values(region, matrix))
+    random = np.random.default_rng(seed)
+    starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
+    found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
+    for _ in range(_ROUNDS):
+        best = look.nearest(found, 8)
+        changed = look.differing(_one_change(region, best, random))
+        improved = np.unique(np.concatenate([best, changed]), axis=0)
+        nearest = look.nearest(improved, 8)
+        if len(best) == 0 or np.array_equal(nearest, best):
+            break
+        found = np.unique(np.concatenate([found, improved]), axis=0)
+    return look.describe(found, limit)
+
+
+@dataclass(frozen=True)
+class _Look:
+    original: Model
+    pruned: Model
+    region: Region
+    values: tuple[FloatArray, ...]
+
+    def matrix(self, states: States) -> FloatArray:
+        columns = [values[states[:, feature]] for feature, values in enumerate(self.values)]
+        return np.stack(columns, axis=1)
+
+    def table(self, states: States) -> Any:
+        return as_table(self.matrix(states), self.region.schema)
+
+    def differing(self, states: States) -> States:
+        """Those outside the region with two different native classes."""
+        if len(states) == 0:
+            return states
+        states = np.unique(states, axis=0)
+        # what infinity alone reaches cannot be given to every native predict
+        finite = np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0))
+        states = states[finite.all(axis=1)]
+        if len(states) == 0:
+            return states
+        table = self.table(states)
+        differ = predict_classes(self.original, table) != predict_classes(self.pruned, table)
+        outside = ~self.region.contains(table, model=self.original.forest)
+        found: States = states[differ & outside]
+        return found
+
+    def nearest(self, states: States, limit: int) -> States:
+        if len(states) == 0 or self.region.score_tables is None:
+            return states[:limit]
+        order = np.argsort(self.region.score_tables.score(states), kind="stable")
+        return states[order[:limit]]
+
+    def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
+        """The nearest that differ in what makes them implausible, at most half of them toss-ups."""
+        plausible = self.region.tables.contains(states)
+        toss_ups = self.distinct(self.nearest(states[plausible], 100), (limit + 1) // 2)
+        return toss_ups + self.distinct(
+            self.nearest(states[~plausible], 100), limit - len(toss_ups)
+        )
+
+    def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
+        chosen: list[OutsideInput] = []
+        seen: set[tuple[str, ...]] = set()
+        for row in states:
+            if len(chosen) == limit:
+                break
+            entry, key = self.words(row[None])
+            if key not in seen:
+                seen.add(key)
+                chosen.append(entry)
+        return tuple(chosen)
+
+    def words(self, state: States) -> tuple[OutsideInput, tuple[str, ...]]:
+        table, schema = self.table(state), self.region.schema
+        explained = self.region.explain(table, model=self.original.forest)
+        values = raw_values(self.matrix(state), schema)[0]
+        before, after = (
+            _class_name(model, int(predict_classes(model, table)[0]))
+            for model in (self.original, self.pruned)
+        )
+        # where the score alone would let it in, only the decision keeps it out
+        reasons = explained.reasons[:3]
+        score, tau = explained.score, explained.tau
+        if tau is None or (score is not None and score <= tau):
+            reasons = tuple(r for r in reasons if np.isinf(r.excess))
+        named = [reason.features for reason in explained.reasons if reason.features]
+        entry = OutsideInput(
+            before,
+            after,
+            explained.score,
+            explained.tau,
+            1 if self.region.score_tables is None else self.region.score_tables.scale,
+            tuple(_unusual(reason, values, schema) for reason in reasons),
+            tuple((schema.name_of(j), _value(value)) for j, value in enumerate(values)),
+        )
+        return entry, named[0] if named else ()
+
+
+def _typical_values(region: Region, matrix: FloatArray | None) -> tuple[FloatArray, ...]:
+    """A value for every state of every feature: the middle one of the rows, else the plainest."""
+    space = region.space
+    width = int(space.n_states.max())
+    grid = np.minimum(np.arange(width)[:, None], space.n_states[None] - 1).astype(np.int32)
+    plain = space.representative(grid)
+    values = [plain[:count, feature].copy() for feature, count in enumerate(space.n_states)]
+    if matrix is not None and len(matrix):
+        states = space.states(matrix)
+        for feature, known in enumerate(values):
+            for state in np.unique(states[:, feature]):
+                own = np.sort(matrix[states[:, feature] == state, feature])
+                known[state] = own[len(own) // 2]
+    return tuple(values)
+
+
+def _unusual(reason: Reason, values: npt.NDArray[Any], schema: InputSchema) -> str:
+    """What is odd about the input, with its own values."""
+    if not reason.features or np.isinf(reason.excess):
+        return reason.text
+    position = {schema.name_of(feature): feature for feature in range(schema.n_features)}
+    pairs = [f"{name} = {_value(values[position[name]])}" for name in reason.features]
+    together = " together with ".join(pairs)
+    return f"{together} (adds {reason.excess:.2f} to the score)"
+
+
+def _class_name(model: Model, index: int) -> str:
+    if model.forest.decision.thresholds:
+        return f"score band {index}"
+    classes = model.forest.classes
+    return str(classes[index]) if index < len(classes) else str(index)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (float, np.floating)):
+        return "missing" if np.isnan(value) else f"{value:.6g}"
+    return str(value)
+
+
+def _choices(region: Region) -> list[npt.NDArray[np.int64]]:
+    return [np.flatnonzero(allowed) for allowed in region.tables.allowed]
+
+
+def _mutate(region: Region, starts: States, random: np.random.Generator) -> States:
+    """Copies with one to three features changed at random to states that the domain permits."""
+    choices = _choices(region)
+    free = np.array([j for j, states in enumerate(choices) if len(states) > 1], dtype=np.int64)
+    if len(free) == 0:
+        return starts[:0]
+    variants = np.repeat(starts, _VARIANTS, axis=0)
+    for step in range(3):
+        rows = np.flatnonzero(random.random(len(variants)) < 0.6**step)
+        for row, feature in zip(rows, random.choice(free, len(rows)), strict=True):
+            variants[row, feature] = random.choice(choices[feature])
+    return variants
+
+
+def _one_change(region: Region, states: States, random: np.random.Generator) -> States:
+    """All copies with one feature changed, a random part of them if there are too many."""
+    changed = [states]
+    for feature, choices in enumerate(_choices(region)):
+        copies = np.repeat(states, len(choices), axis=0)
+        copies[:, feature] = np.tile(choices, len(states))
+        changed.append(copies)
+    stacked = np.concatenate(changed)
+    return stacked[random.permutation(len(stacked))[:_ROWS_PER_ROUND]]

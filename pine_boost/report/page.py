@@ -1,0 +1,264 @@
+"""The page of the report: facts in, one self-contained HTML text out.
+
+In come the facts that `report` gathered; out goes HTML with its style inside, for light and dark
+screens, without scripts and without any address to load from. Every text of a user is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.region.region import Coverage
+from pine_boost.report.measure import REPEATS, Size, Speed
+from pine_boost.report.outside import OutsideInput
+from pine_boost.report.plot import draw_tradeoff
+from pine_boost.report.style import STYLE
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that the page shows.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    model_kind : str
+    sizes : tuple of Size
+    speeds : tuple of Speed
+        Empty where nothing could be measured.
+    coverage : Coverage or None
+    fidelity : float or None
+        Share of the same rows that keep their class.
+    outside : tuple of OutsideInput or None
+        None: not looked for.
+    curve : sequence of mapping
+        The table of a sweep, empty without one.
+    """
+
+    certificate: Certificate
+    model_kind: str
+    sizes: tuple[Size, ...]
+    speeds: tuple[Speed, ...]
+    coverage: Coverage | None
+    fidelity: float | None
+    outside: tuple[OutsideInput, ...] | None
+    curve: Sequence[Mapping[str, Any]] = ()
+
+
+def render_page(facts: Facts) -> str:
+    """The whole page."""
+    sections = (
+        _promise(facts),
+        _sizes(facts),
+        _speeds(facts),
+        _tradeoff(facts),
+        _coverage(facts),
+        _outside(facts),
+        _evidence(facts),
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>pine_boost: pruning report</title><style>{STYLE}</style></head>"
+        f"<body><main>{''.join(sections)}</main></body></html>\n"
+    )
+
+
+def promise(certificate: Certificate) -> str:
+    """The claim in one sentence for people who decide."""
+    c = certificate
+    if c.status != "CERTIFIED":
+        return (
+            "No smaller model was proved within the time given, so the original model is "
+            "returned unchanged and nothing is promised about any other."
+        )
+    if c.grid < 0:
+        return "No tree can be spared without risking a decision: the original model is returned."
+    share = 1 - c.trees_after / c.trees_before
+    smaller = f"The model lost {share:.0%} of its trees"
+    if c.alpha == 0 or (c.tau is None and c.delta is None):
+        return f"{smaller} and still makes exactly the same decision on every possible input."
+    return (
+        f"{smaller} and still makes exactly the same decision on every input of the kind it is "
+        f"certified for, and at least {100 * (1 - c.alpha):.4g} % of future inputs like your "
+        "calibration data are of that kind."
+    )
+
+
+def _promise(facts: Facts) -> str:
+    c = facts.certificate
+    certified = c.status == "CERTIFIED"
+    badge = f'<span class="badge {"good" if certified else "warn"}">{escape(c.status)}</span>'
+    why = ""
+    if certified and c.grid >= 0:
+        why = (
+            "This is a proof, not a measurement: solvers searched all inputs of the region and "
+            "found none on which the two models differ."
+        )
+    reason = f"<p>{escape(c.reason)}</p>" if c.claim and c.reason else ""
+    return (
+        f'<header><p class="kind">Pruning report · {escape(facts.model_kind)}</p>'
+        f"<h1>{escape(promise(c))}</h1><p>{badge}{why}</p>"
+        f"<details><summary>The exact claim</summary><p>{escape(c.claim or c.reason)}</p>"
+        f"{reason}</details></header>"
+    )
+
+
+def _sizes(facts: Facts) -> str:
+    cards = "".join(
+        f'<div class="card"><div class="label">{escape(size.name)}</div>'
+        f'<div class="number">{_change(size)}</div>'
+        f'<div class="bar"><i style="width:{100 * size.after / max(size.before, 1):.1f}%"></i>'
+        "</div></div>"
+        for size in facts.sizes
+    )
+    c = facts.certificate
+    if c.optimal:
+        bound = f"No model of this form keeps the certified decisions with fewer {c.unit}s."
+    else:
+        bound = f"Any model of this form needs at least {c.lower_bound} of the {c.unit}s."
+    return _section("Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>')
+
+
+def _speeds(facts: Facts) -> str:
+    if not facts.speeds:
+        text = "Not measured: the native library or rows to predict were not at hand."
+        return _section("Speed", f'<p class="note">{text}</p>')
+    rows = [
+        (s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds
+    ]
+    batch = max(speed.n_rows for speed in facts.speeds)
+    note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of {REPEATS}."
+    head = ("Engine", "Before", "After", "Ratio")
+    return _section("Speed", _table(head, rows) + f'<p class="note">{note}</p>')
+
+
+def _tradeoff(facts: Facts) -> str:
+    if len(facts.curve) < 2:
+        return ""
+    unit = facts.certificate.unit
+    plot = draw_tradeoff(facts.curve, facts.certificate.alpha, unit)
+    note = (
+        f"Share of {unit}s removed for every alpha tried; the numbers are trees left. Filled: "
+        "certified. The ringed point is this report's model."
+    )
+    return _section("Trade-off", plot + f'<p class="note">{note}</p>')
+
+
+def _coverage(facts: Facts) -> str:
+    c = facts.certificate
+    if c.alpha == 0 or (c.tau is None and c.delta is None):
+        return _section("Coverage", "<p>The certificate speaks of every input there is.</p>")
+    text = (
+        f"<p>Calibrated on {c.n_cal:,} rows for at least {1 - c.alpha:.4g}; the score "
+        f"({escape(c.score)}) was fitted on {c.n_fit:,} rows.</p>"
+    )
+    if facts.coverage is None:
+        return _section("Coverage", text)
+    v = facts.coverage
+    text += (
+        f"<p><strong>{v.share:.1%}</strong> of {v.n_rows:,} rows given for this report lie in the "
+        f"region (true share between {v.low:.1%} and {v.high:.1%} with {v.confidence:.0%} "
+        "confidence)."
+    )
+    if facts.fidelity is not None:
+        text += (
+            f" <strong>{facts.fidelity:.2%}</strong> of all these rows, inside the region or not, "
+            "get the same class from both models."
+        )
+    return _section("Coverage", text + "</p>")
+
+
+def _outside(facts: Facts) -> str:
+    title = "Where the models may differ"
+    c = facts.certificate
+    if c.grid < 0:
+        return ""
+    if c.alpha == 0 or (c.tau is None and c.delta is None):
+        return _section(title, "<p>Nowhere: the certificate covers every input.</p>")
+    if facts.outside is None:
+        return _section(title, '<p class="note">Not looked for: the original is not at hand.</p>')
+    if not facts.outside:
+        text = "None found near the rows of the search. That is no proof that there is none."
+        return _section(title, f"<p>{text}</p>")
+    intro = (
+        "<p>The closest inputs found <em>outside</em> the region on which the two models differ, "
+        "most plausible first.</p>"
+    )
+    return _section(title, intro + "".join(_outside_input(entry) for entry in facts.outside))
+
+
+def _outside_input(entry: OutsideInput) -> str:
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in entry.reasons)
+    score = ""
+    if entry.score is not None and entry.tau is not None:
+        shown, end = entry.score / entry.scale, entry.tau / entry.scale
+        score = f" · score {shown:.2f}, the region ends at {end:.2f}"
+    values = _table(("Feature", "Value"), entry.values)
+    return (
+        f'<div class="outside"><p><strong>{escape(entry.before)}</strong> before, '
+        f"<strong>{escape(entry.after)}</strong> after{score}</p><ul>{reasons}</ul>"
+        f"<details><summary>All values</summary>{values}</details></div>"
+    )
+
+
+def _evidence(facts: Facts) -> str:
+    c = facts.certificate
+    rows = []
+    for proof in c.proofs:
+        seconds = c.timings.get(f"{proof.question} by {proof.method}")
+        shown = "" if seconds is None else f"{seconds:.2f} s"
+        rows.append((proof.question, proof.method, proof.answer.lower(), shown))
+    proofs = _table(("Question", "Method", "Answer", "Time"), rows) if rows else (
+        '<p class="note">Nothing had to be proved: the model is the original.</p>'
+    )  # fmt: skip
+    details = [
+        ("alpha", f"{c.alpha:g}"),
+        ("tau", "infinite" if c.tau is None else str(c.tau)),
+        ("indifference", f"{c.indifference:g}"),
+        ("kept trees", ", ".join(str(tree) for tree in c.kept)),
+        ("probability shift, mean", f"{c.probability_shift.get('mean', 0.0):.4f}"),
+        ("probability shift, largest", f"{c.probability_shift.get('maximum', 0.0):.4f}"),
+        ("original", c.original_digest),
+        ("pruned", c.pruned_digest),
+        ("region", c.region_fingerprint),
+        *((f"{name} version", str(version)) for name, version in sorted(c.versions.items())),
+    ]
+    listed = _table(("What", "Value"), details)
+    return _section(
+        "Evidence", proofs + f"<details><summary>Everything else</summary>{listed}</details>"
+    )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _change(size: Size) -> str:
+    """Before and after, bytes in the unit that suits the larger one."""
+    unit, divisor = "", 1
+    if size.is_bytes:
+        unit, divisor = " B", 1
+        for name, value in ((" kB", 1000), (" MB", 1_000_000)):
+            if max(size.before, size.after) >= value:
+                unit, divisor = name, value
+    before, after = (
+        f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after)
+    )
+    return f'{before}<span class="arrow"> → </span><strong>{after}{unit}</strong>'

@@ -1,0 +1,253 @@
+"""The whole trade-off: one model pruned for many alphas.
+
+In come a model, two tables and a grid of alphas; out goes a SweepResult with a certified answer
+per alpha. `sweep_order` says in which order they are searched and what one leaves to the next.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pine_boost.certificate.issue import NativeRows, conclude, native_rows, replay
+from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
+from pine_boost.native.child_process import read_rehearsed
+from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.prune import check_options, split_tables
+from pine_boost.region.domain import Domain
+from pine_boost.region.region import Region, fit_region
+from pine_boost.result import PruneResult
+from pine_boost.search.algorithm import SearchResult, Step
+from pine_boost.sweep_order import SweepPlan, search_alphas
+
+ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
+
+
+@dataclass(frozen=True, eq=False)
+class SweepResult:
+    """One certified answer per alpha, ascending.
+
+    Attributes
+    ----------
+    results : tuple of PruneResult
+    seconds : float
+        Of the whole sweep.
+    """
+
+    results: tuple[PruneResult, ...]
+    seconds: float
+
+    @property
+    def alphas(self) -> tuple[float, ...]:
+        """The grid, ascending."""
+        return tuple(result.certificate.alpha for result in self.results)
+
+    def __getitem__(self, alpha: float) -> PruneResult:
+        """The result of one alpha of the grid."""
+        for result in self.results:
+            if result.certificate.alpha == alpha:
+                return result
+        listed = ", ".join(f"{known:g}" for known in self.alphas)
+        raise KeyError(f"alpha={alpha!r} was not swept; there are {listed}.")
+
+    def __iter__(self) -> Iterator[PruneResult]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per alpha: status, trees, leaves, share removed, bound, seconds."""
+        rows = []
+        for result in self.results:
+            c = result.certificate
+            values = (
+                c.alpha, c.status, c.trees_after, c.leaves_after, result.pruning_rate,
+                c.lower_bound, c.optimal, result.search.seconds,
+            )  # fmt: skip
+            rows.append(dict(zip(COLUMNS, values, strict=True)))
+        return rows
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingDependencyError(
+                "to_pandas needs pandas; install pine-boost[tables], or use table()."
+            ) from error
+        return pandas.DataFrame(self.table())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the share of trees removed over alpha with matplotlib; returns the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; a new figure without it.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise MissingDependencyError(
+                "plot needs matplotlib; install pine-boost[plot]."
+            ) from error
+        if ax is None:
+            ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
+        rows = self.table()
+        unit = self.results[0].certificate.unit
+        ax.plot([r["alpha"] for r in rows], [100 * r["removed"] for r in rows], marker="o")
+        open_ = [r for r in rows if r["status"] != "CERTIFIED"]
+        if open_:
+            ax.plot([r["alpha"] for r in open_], [100 * r["removed"] for r in open_], "x",
+                    color="C3", label="not certified in time")  # fmt: skip
+            ax.legend()
+        ax.set_xlabel("alpha (share of inputs that may lie outside the region)")
+        ax.set_ylabel(f"{unit}s removed (%)")
+        ax.set_ylim(bottom=0)
+        return ax
+
+    def __str__(self) -> str:
+        lines = ["alpha  trees  leaves  removed  at least  status"]
+        for row in self.table():
+            mark = " (fewest)" if row["optimal"] else ""
+            lines.append(
+                f"{row['alpha']:<5g}  {row['trees']:>5}  {row['leaves']:>6}  {row['removed']:>7.0%}"
+                f"  {row['lower_bound']:>8}  {row['status']}{mark}"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_words(v))}</td>" for v in row.values()) + "</tr>"
+            for row in self.table()
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def sweep(
+    model: Any,
+    X_fit: Any,
+    X_cal: Any = None,
+    *,
+    alphas: Iterable[float] | None = None,
+    score: Any = "chow-liu",
+    n_bins: int = 4,
+    indifference: float = 0.0,
+    objective: str = "l0",
+    unit: str = "round",
+    threshold: float | Sequence[float] | None = None,
+    domain: Domain | None = None,
+    time_limit: float | None = None,
+    n_jobs: int = 1,
+    random_state: int = 0,
+    callback: Callable[[float, Step], None] | None = None,
+) -> SweepResult:
+    """Prune one model for many alphas, each answer with its own certificate.
+
+    Rows and cuts found for a large alpha go on to the smaller ones, and a model proved for a small
+    alpha serves larger ones that need as many trees: the grid costs less than its members one by
+    one, most where one alpha is hard. Each result is what `prune_booster` promises for its alpha,
+    proved by CP-SAT in two configurations; `verify` adds the proof by boxes. Each holds for its
+    alpha; choosing one of them by looking at data is what `select_alpha` is for.
+
+    Parameters
+    ----------
+    model, X_fit, X_cal, score, n_bins, indifference, objective, unit, threshold, domain, n_jobs, \
+random_state
+        As in `prune_booster`.
+    alphas : iterable of float, optional
+        Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
+        indifference or a domain leave no room for.
+    time_limit : float, optional
+        Seconds for the whole sweep; every alpha gets an equal share of what is left.
+    callback : callable, optional
+        Called with alpha and a `Step` after each step of a search.
+
+    Returns
+    -------
+    SweepResult
+
+    Raises
+    ------
+    UnsupportedModelError, InvalidInputError, RegionError
+        As in `prune_booster`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> import pine_boost
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> gb = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
+    >>> gb = gb.fit(X[:300], y[:300])
+    >>> swept = pine_boost.sweep(gb, X[:300], X[300:450], alphas=[0.1, 0.4])
+    >>> swept.alphas
+    (0.1, 0.4)
+    >>> swept[0.4].pruning_rate >= swept[0.1].pruning_rate
+    True
+    """
+    started = time.monotonic()
+    grid = read_alphas(ALPHAS if alphas is None else alphas)
+    for alpha in grid:
+        check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
+    parsed = read_rehearsed(model, threshold=threshold)
+    X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
+    largest = fit_region(
+        parsed.forest, X_fit, X_cal, alpha=max(grid), score=score, n_bins=n_bins,
+        indifference=indifference, domain=domain, random_state=random_state,
+    )  # fmt: skip
+    if alphas is None:
+        grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
+    plan = SweepPlan(
+        parsed, largest, largest.states(X_fit), grid, objective=objective, unit=unit,
+        time_limit=time_limit, n_jobs=n_jobs, seed=random_state, callback=callback,
+        started=started,
+    )  # fmt: skip
+    results: list[PruneResult] = []
+    before: SearchResult | None = None
+    rows: NativeRows | None = None
+    for region, game, found in search_alphas(plan):
+        same = results[-1] if before is not None and found.pruned is before.pruned else None
+        before = found
+        with finishing():  # Ctrl-C ends the search, not what makes its result
+            result = conclude(
+                parsed, region, game, found, objective=objective, unit=unit, same=same
+            )
+            if same is None and result.search.pruned is not None:
+                rows = rows or native_rows(parsed, region, game, X_fit)
+                replay(result, game, rows)
+        results.append(result)
+    return SweepResult(tuple(results), time.monotonic() - started)
+
+
+def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
+    """The grid ascending and without repetition; refuses what is no level."""
+    try:
+        grid = [float(alpha) for alpha in alphas]
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"alphas={alphas!r}: a list of numbers is accepted.") from error
+    if not grid:
+        raise InvalidInputError("alphas is empty; give at least one number in [0, 1).")
+    return tuple(sorted(set(grid)))
+
+
+def _has_room(region: Region, alpha: float) -> bool:
+    """Whether the rows that lie outside anyway leave room; a grid of our own never raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            region.with_alpha(alpha)
+        except (InvalidInputError, RegionError):
+            return False
+    return True
+
+
+def _words(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Tables of users: what the native library really sees in them."""

@@ -1,0 +1,263 @@
+"""Tables from files for the command line: CSV, Parquet, Arrow/Feather, NumPy.
+
+In come a path and what the model knows of its columns; out goes a table with the model's columns in
+the model's order, numbers read exactly, and the label column if one was named. Extra columns are
+left out by name only; a table that cannot be matched is refused, never guessed.
+"""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.tables.matrix import InputSchema
+
+_TEXT = (".csv", ".tsv", ".txt")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
+_BINARY = (".parquet", ".feather", ".arrow", ".ipc")
+ACCEPTED = "CSV/TSV (.gz too), Parquet, Feather/Arrow and .npy files"
+
+
+@dataclass(frozen=True, eq=False)
+class TableFile:
+    """A table as read.
+
+    Attributes
+    ----------
+    X : DataFrame or float64 array
+        The model's columns in its order.
+    y : array or None
+        The label column.
+    left_out : tuple of str
+        Columns of the file that the model does not have.
+    """
+
+    X: Any
+    y: Any
+    left_out: tuple[str, ...]
+
+
+def read_table(path: str | Path, schema: InputSchema, label: str | None = None) -> TableFile:
+    """Read a table file and match its columns with the model's.
+
+    Parameters
+    ----------
+    path : path
+    schema : InputSchema
+        Of the model (`inputs.schema_of`) or of a region.
+    label : str, optional
+        Name of the column that holds the labels.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or its columns do not fit the model.
+    MissingDependencyError
+        The format needs pandas or pyarrow.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"{path} does not exist or is no file; accepted: {ACCEPTED}.")
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+    if kind == ".npy":
+        return _from_array(_read_npy(path), schema, label, path)
+    if kind in _TEXT:
+        separator = "\t" if kind == ".tsv" else ","
+        try:
+            import pandas
+        except ImportError:
+            return _plain_csv(path, schema, label, separator)
+        return _from_frame(_read_csv(pandas, path, schema, separator), schema, label, path)
+    if kind in _BINARY:
+        return _from_frame(_read_binary(path, kind), schema, label, path)
+    raise InvalidInputError(f"{path} is of no kind that can be read; accepted: {ACCEPTED}.")
+
+
+def _read_npy(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InvalidInputError(f"{path} is no NumPy array of numbers: {error}.") from error
+
+
+def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> Any:
+    texts = {}
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        if known is not None and all(isinstance(value, str) for value in known):
+            texts[schema.name_of(feature)] = str  # "01" must not become the number 1
+    try:
+        first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
+        header = 0 if _is_header(first.iloc[0].tolist()) else None
+        # the fast parser of older pandas is off by an ulp at times, which is the other side of a
+        # split; from 3.1 on the exact one is the default and naming it a warning
+        exact: dict[str, Any] = {"float_precision": "round_trip"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pandas.read_csv(
+                path, sep=separator, header=header, dtype=texts if header == 0 else None,
+                low_memory=False, **(exact if int(pandas.__version__.split(".")[0]) < 4 else {}),
+            )  # fmt: skip
+    except (ValueError, OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
+
+
+def _read_binary(path: Path, kind: str) -> Any:
+    try:
+        import pandas  # noqa: F401
+        import pyarrow
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Reading {path.name} needs pandas and pyarrow; install pine-boost[tables]."
+        ) from error
+    try:
+        if kind == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_table(path).to_pandas()
+        from pyarrow import feather, ipc
+
+        try:
+            return feather.read_table(path).to_pandas()
+        except pyarrow.ArrowInvalid:  # the streaming form of Arrow has no footer
+            with ipc.open_stream(path.read_bytes()) as stream:
+                return stream.read_all().to_pandas()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}.") from error
+
+
+def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: str) -> TableFile:
+    """Numbers only, for an installation without pandas."""
+    if any(schema.feature_categories):
+        raise MissingDependencyError(
+            "This model has categories; reading them from CSV needs pandas: pine-boost[tables]."
+        )
+    if path.suffix.lower() in _COMPRESSED:
+        raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = [line for line in csv.reader(file, delimiter=separator) if line]
+    if not lines:
+        raise InvalidInputError(f"{path} is empty.")
+    names = [name.strip() for name in lines[0]] if _is_header(lines[0]) else None
+    body = lines if names is None else lines[1:]
+    width = len(lines[0])
+    rows = np.empty((len(body), width), dtype=object)
+    for number, line in enumerate(body):
+        if len(line) != width:
+            raise InvalidInputError(f"{path}: row {number} has {len(line)} cells, not {width}.")
+        rows[number] = [None if cell.strip() in _MISSING else cell for cell in line]
+    if names is None:
+        return _from_array(_floats(rows, [str(j) for j in range(width)], path), schema, label, path)
+    order, left_out = _match(names, schema, label, path)
+    y = None if label is None else rows[:, names.index(label)]
+    used = [names[j] for j in order]
+    return TableFile(_floats(rows[:, order], used, path), y, left_out)
+
+
+_MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "None"}
+
+
+def _floats(rows: Any, names: list[str], path: Path) -> Any:
+    matrix = np.empty(rows.shape, dtype=np.float64)
+    for (row, column), cell in np.ndenumerate(rows):
+        try:
+            matrix[row, column] = np.nan if cell is None else float(cell)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{path}: column {names[column]!r} holds {cell!r} in row {row}; numbers are "
+                "accepted. Encode it the way the model's training data were encoded."
+            ) from error
+    return matrix
+
+
+def _from_array(array: Any, schema: InputSchema, label: str | None, path: Path) -> TableFile:
+    if label is not None:
+        raise InvalidInputError(f"{path} has no column names, so no column {label!r}.")
+    if array.ndim != 2 or array.shape[1] != schema.n_features:
+        raise InvalidInputError(
+            f"{path} has no column names and the shape {array.shape}; the model has "
+            f"{schema.n_features} features. Give exactly these columns, or names."
+        )
+    if schema.feature_names is None:
+        return TableFile(array, None, ())
+    from pine_boost.tables.native import as_table
+
+    if any(schema.feature_categories) or array.dtype.kind not in "fiub":
+        return TableFile(array, None, ())
+    try:
+        return TableFile(as_table(array.astype(np.float64), schema), None, ())
+    except ImportError:
+        return TableFile(array, None, ())
+
+
+def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) -> TableFile:
+    names = [str(name) for name in frame.columns]
+    unnamed = all(name == str(j) for j, name in enumerate(names))
+    if unnamed and label is None:
+        return _from_array(frame.to_numpy(), schema, label, path)
+    order, left_out = _match(names, schema, label, path)
+    y = None if label is None else frame.iloc[:, names.index(label)].to_numpy()
+    table = frame.iloc[:, order].copy()
+    if schema.feature_names is None:
+        return TableFile(table.to_numpy(), y, left_out)
+    for position in range(schema.n_features):
+        known = schema.categories_of(position)
+        if known is not None and not hasattr(table.iloc[:, position], "cat"):
+            column = table.columns[position]
+            table[column] = table[column].astype("category")
+    return TableFile(table, y, left_out)
+
+
+def _match(
+    names: list[str], schema: InputSchema, label: str | None, path: Path
+) -> tuple[list[int], tuple[str, ...]]:
+    """Positions of the model's columns in the file, and the names that are left out."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInputError(f"{path} has the column {twice!r} more than once.")
+    if label is not None and label not in names:
+        raise InvalidInputError(f"{path} has no column {label!r}; it has {_listing(names)}.")
+    if schema.feature_names is None:
+        order = [j for j, name in enumerate(names) if name != label]
+        if len(order) != schema.n_features:
+            raise InvalidInputError(
+                f"The model has no feature names and {schema.n_features} features, {path} has "
+                f"{len(order)} columns. Leave only the features, in the model's order (name the "
+                "label column with --label)."
+            )
+        return order, ()
+    # LightGBM stores names with blanks replaced
+    found = {name.replace(" ", "_") if schema.library == "lightgbm" else name: j
+             for j, name in enumerate(names)}  # fmt: skip
+    absent = [name for name in schema.feature_names if name not in found]
+    if absent:
+        raise InvalidInputError(
+            f"{path} lacks the model's column(s) {_listing(absent)}; it has {_listing(names)}."
+        )
+    order = [found[name] for name in schema.feature_names]
+    used = {names[j] for j in order} | {label}
+    return order, tuple(name for name in names if name not in used)
+
+
+def _is_header(cells: list[Any]) -> bool:
+    """Names, or the 0, 1, 2, ... that pandas writes where there are none."""
+    texts = [str(cell).strip() for cell in cells]
+    if len(texts) > 1 and texts == [str(position) for position in range(len(texts))]:
+        return True
+    try:
+        [float(text) for text in texts if text not in _MISSING]
+    except ValueError:
+        return True
+    return False
+
+
+def _listing(names: Any, limit: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > limit else "")

@@ -1,0 +1,58 @@
+"""Tables for the native library: some rows of a user's, or our own matrix in its clothes.
+
+In come a table or a matrix of codes; out goes a table that the native ``predict`` accepts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import FloatArray
+from pine_boost.tables.matrix import InputSchema
+
+
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Some rows of any table, as a table of the same kind."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "take") and type(X).__module__.partition(".")[0] == "pyarrow":
+        return X.take(rows)
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+
+
+def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
+    """The inverse of `to_matrix` for the native library: named columns, categories as such."""
+    if schema.feature_names is None and not any(schema.feature_categories):
+        return matrix
+    if schema.feature_names is None:  # fitted on a plain matrix: names would be a surprise
+        return _raw_matrix(matrix, schema)
+    import pandas as pd
+
+    columns: dict[Any, Any] = {}
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        values = matrix[:, feature]
+        if known is not None:
+            inside = (values >= 0) & (values < len(known))
+            codes = np.where(inside, np.where(inside, values, 0), -1).astype(np.int64)
+            values = pd.Categorical.from_codes(codes, categories=list(known))
+        columns[schema.name_of(feature)] = values
+    return pd.DataFrame(columns)
+
+
+def _raw_matrix(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
+    """Codes replaced by the raw categories; floats where all of those are numbers."""
+    table: npt.NDArray[Any] = matrix.astype(object)
+    numeric = True
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        if known is not None:
+            raw = [*known, float("nan")]
+            inside = (matrix[:, feature] >= 0) & (matrix[:, feature] < len(known))
+            codes = np.where(inside, np.where(inside, matrix[:, feature], 0), len(known))
+            table[:, feature] = [raw[int(code)] for code in codes]
+            numeric &= all(isinstance(value, (int, float, np.number)) for value in known)
+    return table.astype(np.float64) if numeric else table

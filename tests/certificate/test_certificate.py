@@ -1,0 +1,325 @@
+"""Certificates: what they say is what happened, they repeat exactly, and damage is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster
+from pine_boost.certificate.certificate import (
+    FORMAT_VERSION,
+    Certificate,
+    Status,
+    forest_digest,
+    library_versions,
+)
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model.forest import SplitKind
+from pine_boost.parsers import read_model
+from pine_boost.region.region import Region
+from pine_boost.result import PruneResult
+from tests.support.forests import MANNERS, Manner, random_forest
+
+xgboost = pytest.importorskip("xgboost")
+pytest.importorskip("sklearn")
+
+
+def _data(n_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(500, 5))
+    signal = X[:, 0] + X[:, 1] * (X[:, 2] > 0) + 0.2 * rng.normal(size=500)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    return X, np.digitize(signal, [-0.5, 0.7][: n_classes - 1])
+
+
+_MODELS: dict[int, Any] = {}
+_RESULTS: dict[int, PruneResult] = {}
+
+
+def _model(n_classes: int = 2) -> Any:
+    if n_classes not in _MODELS:
+        X, y = _data(n_classes)
+        model = xgboost.XGBClassifier(
+            n_estimators=15 if n_classes == 2 else 6, max_depth=2, learning_rate=0.2, n_jobs=1
+        )
+        _MODELS[n_classes] = model.fit(X[:250], y[:250])
+    return _MODELS[n_classes]
+
+
+def _prune(n_classes: int = 2, **options: Any) -> PruneResult:
+    X, _ = _data(n_classes)
+    options = {"alpha": 0.2, **options}
+    return prune_booster(_model(n_classes), X[:250], X[250:], **options)
+
+
+def _result(n_classes: int = 2) -> PruneResult:
+    if n_classes not in _RESULTS:
+        _RESULTS[n_classes] = _prune(n_classes)
+    return _RESULTS[n_classes]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_says_what_happened(n_classes: int) -> None:
+    result = _result(n_classes)
+    certificate = result.certificate
+    pruned = result.search.pruned
+    assert pruned is not None
+    assert certificate.status == result.status == "CERTIFIED"
+    assert certificate.reason == ""
+    assert "alpha = 0.2" in certificate.claim
+    assert "250 calibration rows" in certificate.claim
+    assert "0.8" in certificate.claim
+    assert certificate.original_digest == forest_digest(read_model(_model(n_classes)).forest)
+    assert certificate.pruned_digest == forest_digest(read_model(result.model).forest)
+    assert certificate.original_digest != certificate.pruned_digest
+    assert certificate.region_fingerprint == result.region.fingerprint()
+    assert certificate.kept == tuple(np.flatnonzero(result.weights).tolist())
+    assert certificate.weights == tuple(result.weights[list(certificate.kept)].tolist())
+    assert certificate.trees_before == result.original.forest.n_trees
+    assert certificate.trees_after == len(certificate.kept) < certificate.trees_before
+    assert certificate.leaves_before == result.original.forest.n_leaves
+    sizes = np.diff(result.original.forest.tree_offset)
+    assert certificate.leaves_after == sum((sizes[t] + 1) // 2 for t in certificate.kept)
+    assert certificate.units_before == (15 if n_classes == 2 else 6)
+    assert certificate.lower_bound <= certificate.units_kept <= certificate.units_before
+    assert certificate.optimal == (certificate.lower_bound == certificate.units_kept)
+    assert certificate.grid == pruned.grid
+    assert (certificate.n_fit, certificate.n_cal, certificate.alpha) == (250, 250, 0.2)
+    assert certificate.tau == result.region.tau
+    asked: dict[str, set[str]] = {}
+    for proof in certificate.proofs:
+        assert proof.answer == "PROVED"
+        asked.setdefault(proof.question, set()).add(proof.method)
+    assert len(asked) == n_classes * (n_classes - 1)
+    assert all(len(methods) >= 2 for methods in asked.values())
+    assert {"pine_boost", "ortools", "numpy"} <= set(certificate.versions)
+    assert any(name.startswith("xgboost") for name in certificate.versions)  # or xgboost-cpu
+    if certificate.undecided_exists is not False:
+        assert "rounding decides" in certificate.claim
+
+
+def test_alpha_zero_claims_every_input() -> None:
+    certificate = _prune(alpha=0).certificate
+    assert certificate.tau is None
+    assert certificate.claim.startswith("On every possible input, the pruned model predicts")
+
+
+def test_thresholds_are_in_the_claim() -> None:
+    certificate = _prune(threshold=(0.3, 0.7)).certificate
+    assert certificate.thresholds == (0.3, 0.7)
+    assert "threshold(s) 0.3, 0.7" in certificate.claim
+
+
+@pytest.mark.parametrize("options", [{"time_limit": 1e-9}, {"interrupt": 1}])
+def test_not_certified_carries_no_claim(options: dict[str, Any]) -> None:
+    def interrupt(step: Any) -> None:
+        raise KeyboardInterrupt
+
+    if options.pop("interrupt", None):
+        options = {"callback": interrupt}
+    result = _prune(**options)
+    certificate = result.certificate
+    assert certificate.status == Status.NOT_CERTIFIED.value
+    assert certificate.claim == ""
+    assert "before a smaller model was proved" in certificate.reason
+    assert certificate.proofs == ()
+    assert certificate.grid == -1
+    assert certificate.trees_after == certificate.trees_before
+    assert certificate.original_digest == certificate.pruned_digest
+    assert result.model is _model()
+    assert (result.weights == 1).all()
+
+
+def test_any_time_limit_gives_one_of_two_states() -> None:
+    X, _ = _data()
+    before = _model().predict(X)
+    for time_limit in (0.02, 0.1, 0.2, 0.4, 0.8):
+        result = _prune(time_limit=time_limit)
+        assert result.status in ("CERTIFIED", "NOT_CERTIFIED")
+        assert (result.certificate.claim == "") == (result.status == "NOT_CERTIFIED")
+        inside = result.region.contains(X)
+        inside[:250] = True  # rows of X_fit are kept in any case
+        assert np.array_equal(before[inside], result.model.predict(X[inside]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_interrupted_anywhere(n_classes: int) -> None:
+    steps: list[int] = []
+    _prune(n_classes, callback=lambda step: steps.append(step.step))
+    X, _ = _data(n_classes)
+    before = _model(n_classes).predict(X)
+    for last in np.unique(np.linspace(1, len(steps), 8).astype(int)).tolist():
+
+        def interrupt(step: Any, last: int = last) -> None:
+            if step.step == last:
+                raise KeyboardInterrupt
+
+        result = _prune(n_classes, callback=interrupt)
+        if result.search.pruned is None:
+            assert result.model is _model(n_classes)
+        else:
+            assert result.status == "CERTIFIED"
+        inside = result.region.contains(X)
+        inside[:250] = True
+        assert np.array_equal(before[inside], result.model.predict(X[inside]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support"])
+def test_same_bytes_for_any_number_of_jobs(n_classes: int, score: str) -> None:
+    files = []
+    for n_jobs in (1, 2, 1):
+        result = _prune(n_classes, score=score, n_jobs=n_jobs, random_state=5)
+        certificate = json.loads(result.certificate.to_json())
+        del certificate["timings"]
+        region = json.dumps(result.region.to_json(), sort_keys=True)
+        files.append((result.model_file(), region, json.dumps(certificate, sort_keys=True)))
+    assert files[0] == files[1] == files[2]
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    certificate = _result().certificate
+    text = certificate.to_json()
+    assert Certificate.from_json(text) == certificate
+    assert Certificate.from_json(text.encode()) == certificate
+    path = tmp_path / "certificate.json"
+    path.write_text(text)
+    assert Certificate.load(path) == certificate
+    assert Certificate.load(path).to_json() == text
+    assert json.loads(text)["format_version"] == FORMAT_VERSION
+
+
+@pytest.mark.parametrize("name", sorted({f.name for f in fields(Certificate)} - {"sealed"}))
+def test_every_damaged_field_is_refused(name: str) -> None:
+    document = json.loads(_result().certificate.to_json())
+    del document["digest"]  # format version 1: nothing but the types tells
+    document["format_version"] = 1
+    wrong: list[Any] = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
+    if isinstance(document[name], (int, float)):
+        wrong.append("1")
+        wrong.append([document[name]])
+    if isinstance(document[name], str):
+        wrong += [7, None]
+    if isinstance(document[name], list):
+        wrong += [document[name][0] if document[name] else "x", ["x"], "text"]
+    for value in wrong:
+        damaged = {**document, name: value}
+        if value is object:
+            del damaged[name]
+        with pytest.raises(CertificateMismatch):
+            Certificate.from_json(json.dumps(damaged))
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 64, None, 7, []])
+def test_another_digest_is_refused(digest: Any) -> None:
+    document = json.loads(_result().certificate.to_json())
+    document["digest"] = digest
+    with pytest.raises(CertificateMismatch, match="changed after it was written"):
+        Certificate.from_json(json.dumps(document))
+
+
+def test_the_digest_does_not_know_the_timings() -> None:
+    certificate = _result().certificate
+    other = replace(certificate, timings={"search": 1e6})
+    both = [json.loads(each.to_json()) for each in (certificate, other)]
+    assert both[0]["digest"] == both[1]["digest"]
+    assert json.loads(replace(certificate, alpha=0.3).to_json())["digest"] != both[0]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        ("[]", "not a pine_boost certificate"),
+        ("{}", "not a pine_boost certificate"),
+        ('{"format": "pine_boost region"}', "not a pine_boost certificate"),
+        ('{"format": "pine_boost certificate"}', "format version None"),
+        ('{"format": "pine_boost certificate", "format_version": 99}', "format version 99"),
+        ('{"format": "pine_boost certificate", "format_version": 1}', "lacks or adds"),
+        ('{"format": "pine_boost certificate", "format_version": 2}', "lacks or adds"),
+    ],
+)
+def test_other_files_are_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(CertificateMismatch, match=message):
+        Certificate.from_json(text)
+
+
+def test_unknown_status_and_extra_fields_are_refused() -> None:
+    document = json.loads(_result().certificate.to_json())
+    with pytest.raises(CertificateMismatch, match="Unknown status"):
+        Certificate.from_json(json.dumps({**document, "status": "PERHAPS"}))
+    with pytest.raises(CertificateMismatch, match="adds the fields extra"):
+        Certificate.from_json(json.dumps({**document, "extra": 1}))
+    proofs = [{**document["proofs"][0], "seconds": 1}]
+    with pytest.raises(CertificateMismatch, match="proof"):
+        Certificate.from_json(json.dumps({**document, "proofs": proofs}))
+
+
+def test_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "certificate.json"
+    with path.open("wb") as file:
+        file.truncate(65 * 2**20)
+    with pytest.raises(CertificateMismatch, match="larger than any certificate"):
+        Certificate.load(path)
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=lambda m: f"{m.library}-{m.comparison.name}")
+def test_digest_sees_every_number(manner: Manner) -> None:
+    forest = random_forest(np.random.default_rng(0), 4, 3, 4, manner=manner, categorical=(1,))
+    digest = forest_digest(forest)
+    assert digest == forest_digest(replace(forest))
+    leaf = int(np.flatnonzero(forest.kind == SplitKind.LEAF)[-1])
+    split = int(np.flatnonzero(forest.kind == SplitKind.NUMERIC)[0])
+    category = int(np.flatnonzero(forest.kind == SplitKind.CATEGORICAL)[0])
+
+    def changed(name: str, place: int, value: Any) -> Any:
+        array = getattr(forest, name).copy()
+        array[place] = value
+        return replace(forest, **{name: array})
+
+    others = [
+        changed("value", leaf, np.nextafter(forest.value[leaf], np.inf)),
+        changed("threshold", split, np.nextafter(forest.threshold[split], np.inf)),
+        changed("default_left", split, not forest.default_left[split]),
+        changed("set_left", category, not forest.set_left[category]),
+        changed("feature", split, (forest.feature[split] + 2) % 4),
+        changed("intercept", 0, np.nextafter(forest.intercept[0], np.inf)),
+        changed("category", 0, 77),
+        replace(forest, n_features=5, feature_categories=()),
+        replace(forest, library="another"),
+    ]
+    digests = {forest_digest(other) for other in others}
+    assert len(digests | {digest}) == len(others) + 1
+    assert forest_digest(replace(forest, feature_names=("a", "b", "c", "d"))) == digest
+    assert forest_digest(replace(forest, classes=("no", "yes"))) == digest
+
+
+def test_digest_of_file_and_live_model_agree(tmp_path: Path) -> None:
+    model = _model()
+    live = forest_digest(read_model(model).forest)
+    for suffix in ("json", "ubj"):
+        path = tmp_path / f"model.{suffix}"
+        model.save_model(path)
+        assert forest_digest(read_model(path).forest) == live
+
+
+def test_saved_region_has_the_fingerprint(tmp_path: Path) -> None:
+    result = _result()
+    result.region.save(tmp_path / "region.json")
+    assert Region.load(tmp_path / "region.json").fingerprint() == (
+        result.certificate.region_fingerprint
+    )
+
+
+def test_versions_and_plain_data() -> None:
+    assert "lightgbm" not in library_versions("xgboost")
+    assert "scikit-learn" in library_versions("sklearn")
+    assert json.dumps(asdict(_result().certificate))  # nothing but plain numbers and text

@@ -1,0 +1,397 @@
+"""The command line: files in, files and exit codes out; the native library checks what it wrote."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import COMMANDS, main
+from pine_boost.cli.options import read_domain
+from pine_boost.cli.progress import Progress
+from pine_boost.errors import InvalidInputError
+from pine_boost.region.domain import Condition, Domain
+from pine_boost.region.region import Region
+from pine_boost.search.algorithm import Step
+
+datasets = pytest.importorskip("sklearn.datasets")
+ensemble = pytest.importorskip("sklearn.ensemble")
+xgboost = pytest.importorskip("xgboost")
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: Any) -> Path:
+    """A model and its tables in several formats, the columns shuffled and with a label."""
+    folder: Path = tmp_path_factory.mktemp("files")
+    data = datasets.load_breast_cancer(as_frame=True)
+    X, y = data.data.iloc[:, :6], data.target
+    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, nthread=1)
+    model.fit(X[:250], y[:250])
+    model.save_model(folder / "model.json")
+    model.save_model(folder / "model.ubj")
+    shuffled = X.iloc[:, ::-1].assign(target=y, comment="text")
+    shuffled[:250].to_csv(folder / "fit.csv", index=False)
+    shuffled[250:450].to_csv(folder / "cal.csv", index=False)
+    shuffled[450:].to_csv(folder / "test.csv.gz", index=False)
+    shuffled[250:450].to_parquet(folder / "cal.parquet")
+    shuffled[450:].reset_index().to_feather(folder / "test.feather")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pruned(files: Path) -> Path:
+    folder = files / "pruned"
+    arguments = ["prune", f"{files}/model.json", "--fit", f"{files}/fit.csv", "--cal",
+                 f"{files}/cal.csv", "--alpha", "0.5", "-o", str(folder)]  # fmt: skip
+    assert main(arguments) == 0
+    return folder
+
+
+def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) -> None:
+    assert {path.name for path in pruned.iterdir()} == {
+        "model.json", "certificate.json", "region.json", "report.html"
+    }  # fmt: skip
+    X = datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6]
+    region = Region.load(pruned / "region.json")
+    before = xgboost.Booster(model_file=files / "model.json").predict(xgboost.DMatrix(X)) > 0.5
+    after = xgboost.Booster(model_file=pruned / "model.json").predict(xgboost.DMatrix(X)) > 0.5
+    inside = region.contains(X)
+    np.testing.assert_array_equal(before[inside], after[inside])
+    kept = json.loads((pruned / "certificate.json").read_text())
+    assert kept["trees_after"] < kept["trees_before"]
+
+
+def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
+    code, out, _ = run(
+        capsys, "prune", files / "model.ubj", "--fit", files / "fit.csv", "--cal",
+        files / "cal.parquet", "--test", files / "test.feather", "--label", "target",
+        "--alpha", "0.5", "-o", tmp_path / "out", "--json",
+    )  # fmt: skip
+    document = json.loads(out)
+    assert code == 0
+    assert document["model"] == "model.ubj"
+    assert document["test"]["fidelity_in_region"] == 1.0
+    assert document["test"]["accuracy_before"] > 0.8
+    first, second = (
+        json.loads((folder / "certificate.json").read_text())
+        for folder in (pruned, tmp_path / "out")
+    )
+    assert first["region_fingerprint"] == second["region_fingerprint"]
+    assert first["kept"] == second["kept"]
+
+
+def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> None:
+    code, out, _ = run(
+        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
+        files / "cal.csv", "--alpha", "0.5", "--time-limit", "1e-9", "--json", "-o",
+        tmp_path / "out",
+    )  # fmt: skip
+    assert code == 2
+    assert json.loads(out)["status"] == "NOT_CERTIFIED"
+    rows = xgboost.DMatrix(datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6])
+    np.testing.assert_array_equal(
+        xgboost.Booster(model_file=tmp_path / "out" / "model.json").predict(rows),
+        xgboost.Booster(model_file=files / "model.json").predict(rows),
+    )
+
+
+def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys: Any) -> None:
+    code, out, _ = run(
+        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
+        files / "cal.csv", "--alpha", "0.6", "--threshold", "0.3", "--threshold", "0.7",
+        "--objective", "l1", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
+    assert "CERTIFIED" in out
+
+
+def test_without_calibration_rows_the_split_is_said(
+    files: Path, tmp_path: Path, capsys: Any
+) -> None:
+    code, _, err = run(
+        capsys, "prune", files / "model.json", "--fit", files / "cal.csv", "--alpha", "0.5",
+        "--objective", "l1", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0
+    assert "pine-boost: warning: No X_cal was given" in err
+
+
+def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: Any) -> None:
+    arguments = (
+        "sweep", files / "model.json", "--fit", files / "fit.csv", "--cal", files / "cal.csv",
+        "--test", files / "test.csv.gz", "--alphas", "0.3,0.6", "--objective", "l1", "-o",
+        tmp_path / "out",
+    )  # fmt: skip
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert out.splitlines()[0].split()[:2] == ["alpha", "trees"]
+    rows = json.loads((tmp_path / "out/sweep.json").read_text())
+    assert [row["alpha"] for row in rows] == [0.3, 0.6]
+    assert all(0 <= row["coverage"] <= 1 for row in rows)
+    assert "<svg" in (tmp_path / "out/alpha-0.6/report.html").read_text()
+    code, out, _ = run(capsys, *arguments, "--json")  # into the folder that is there
+    assert code == 0
+    assert [row["trees"] for row in json.loads(out)["table"]] == [row["trees"] for row in rows]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
+
+
+def test_verify_agrees_and_refuses_what_was_changed(
+    files: Path, pruned: Path, tmp_path: Path, capsys: Any
+) -> None:
+    code, out, _ = run(capsys, "verify", files / "model.json", pruned)
+    assert code == 0
+    assert out.startswith("AGREES")
+    code, out, _ = run(
+        capsys, "verify", files / "model.json", pruned / "model.json", "--certificate",
+        pruned / "certificate.json", "--region", pruned / "region.json", "--json",
+    )  # fmt: skip
+    assert json.loads(out)["agrees"] is True
+    code, _, err = run(capsys, "verify", pruned / "model.json", pruned)
+    assert code == 1
+    assert err.count("\n") == 1
+    document = json.loads((pruned / "model.json").read_text())
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
+    tree["split_conditions"][-1] *= 2
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    code, _, err = run(
+        capsys, "verify", files / "model.json", tmp_path / "model.json", "--certificate",
+        pruned / "certificate.json", "--region", pruned / "region.json",
+    )  # fmt: skip
+    assert code == 1
+    assert "pine-boost: error:" in err
+
+
+def test_inspect_counts(files: Path, capsys: Any) -> None:
+    code, out, _ = run(capsys, "inspect", files / "model.ubj", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    booster = xgboost.Booster(model_file=files / "model.json")
+    assert facts["trees"] == booster.num_boosted_rounds() == 10
+    table = booster.trees_to_dataframe()
+    assert facts["leaves"] == int((table["Feature"] == "Leaf").sum())
+    assert facts["feature_names"] == booster.feature_names
+    code, out, _ = run(capsys, "inspect", files / "model.json")
+    assert "binary:logistic" in out
+
+
+def test_check_inputs_lists_the_rows_outside(files: Path, pruned: Path, capsys: Any) -> None:
+    X = datasets.load_breast_cancer(as_frame=True).data.iloc[450:, :6]
+    inside = Region.load(pruned / "region.json").contains(X)
+    code, out, _ = run(
+        capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json"
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["rows_outside"] == np.flatnonzero(~inside).tolist()
+    assert document["n_inside"] == int(inside.sum())
+    code, out, _ = run(
+        capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--limit", "2"
+    )
+    assert out.count("outside the region: score") == 2
+    assert f"and {int((~inside).sum()) - 2} more rows outside" in out
+
+
+def test_report_is_written_anew(files: Path, pruned: Path, capsys: Any) -> None:
+    (pruned / "report.html").unlink()
+    code, _, _ = run(capsys, "report", pruned)
+    assert code == 0
+    assert "Not measured" in (pruned / "report.html").read_text()
+    code, out, _ = run(
+        capsys, "report", pruned, "--original", files / "model.json", "--data",
+        files / "test.csv.gz", "--json",
+    )  # fmt: skip
+    page = Path(json.loads(out)["report"]).read_text()
+    assert "Rows per second" in page
+    assert "rows given for this report" in page
+
+
+def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> None:
+    data = datasets.load_breast_cancer(as_frame=True)
+    forest = ensemble.RandomForestClassifier(n_estimators=4, max_depth=2, random_state=0)
+    forest.fit(data.data.iloc[:250, :6], data.target[:250])
+    (tmp_path / "forest.pkl").write_bytes(pickle.dumps(forest))
+    arguments = ("prune", tmp_path / "forest.pkl", "--fit", files / "fit.csv", "--cal",
+                 files / "cal.csv", "--alpha", "0.6", "--objective", "l1", "-o",
+                 tmp_path / "out")  # fmt: skip
+    code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert "run code from the file" in err
+    code, _, _ = run(capsys, *arguments, "--trust-pickle")
+    assert code == 0
+    code, _, _ = run(capsys, "verify", tmp_path / "forest.pkl", tmp_path / "out", "--trust-pickle")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspect", "nowhere.json"], "cannot be read"),
+        (["prune", "MODEL", "--fit", "nowhere.csv"], "nowhere.csv does not exist"),
+        (["prune", "MODEL", "--fit", "MODEL"], "is of no kind that can be read"),
+        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "alpha=2.0"),
+        (["prune", "MODEL", "--fit", "FIT", "--threshold", "7"], "threshold"),
+        (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),
+        (["check-inputs", "MODEL", "FIT"], ""),
+        (["report", "."], "does not exist"),
+        (["verify", "MODEL", "MODEL"], "certificate.json does not exist"),
+    ],
+)
+def test_errors_are_one_line(
+    files: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, arguments: Any, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"MODEL": f"{files}/model.json", "FIT": f"{files}/fit.csv"}
+    code, out, err = run(capsys, *(names.get(argument, argument) for argument in arguments))
+    errors = [line for line in err.splitlines() if "error:" in line]
+    assert code == 1
+    assert out == ""
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_traceback() -> None:
+    with pytest.raises(InvalidInputError):
+        main(["inspect", "nowhere.json", "--debug"])
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["prune"], ["prune", "m", "--alpha", "x"]])
+def test_wrong_usage_is_an_error_and_not_two(arguments: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 1
+    assert "error:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"  pine-boost {command}" in capsys.readouterr().out
+
+
+def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:
+    path = tmp_path / "domain.json"
+    path.write_text(json.dumps({
+        "lower": {"age": 18}, "integer": ["age"], "never_missing": True,
+        "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "job", "categories": ["x"]}]],
+    }))  # fmt: skip
+    expected = Domain(
+        lower={"age": 18}, integer=["age"], never_missing=True,
+        forbidden=[(Condition("age", upper=20), Condition("job", categories=["x"]))],
+    )  # fmt: skip
+    assert read_domain(str(path)) == expected
+    for wrong in ('{"lowest": {}}', "[]", "{", '{"forbidden": [[{"name": "age"}]]}'):
+        path.write_text(wrong)
+        with pytest.raises(InvalidInputError):
+            read_domain(str(path))
+
+
+def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any) -> None:
+    # an upper bound forbids a state only if all of it lies above: take it below a threshold
+    nodes = xgboost.Booster(model_file=files / "model.json").trees_to_dataframe()
+    splits = nodes[nodes["Feature"] != "Leaf"].groupby("Feature")["Split"].max()
+    name = "mean area"
+    upper = float(splits[name]) * 0.999
+    (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
+    code, _, err = run(
+        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
+        files / "cal.csv", "--alpha", "0.5", "--objective", "l1", "--domain",
+        tmp_path / "domain.json", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0
+    assert "impossible" in err
+    X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
+    X.loc[X.index[0], name] = float(splits[name]) * 1.001
+    assert not Region.load(tmp_path / "out/region.json").contains(X)[0]
+
+
+def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
+    code, out, _ = run(
+        capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json"
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["trees_after"] < document["trees_before"] / 2
+    names = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"original.json", "model.json", "report.html", "certificate.json"} <= names
+
+
+def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.csv",
+         "--cal", "cal.csv", "--alpha", "0.5", "-o", str(tmp_path / "out")],
+        cwd=files, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.startswith("CERTIFIED")
+    assert "\r" not in done.stderr
+    assert "10 -> 10 rounds" in done.stderr
+    assert (tmp_path / "out" / "certificate.json").is_file()
+
+
+def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])
+    model.save_model(tmp_path / "model.json")
+    np.save(tmp_path / "fit.npy", X[:250])
+    np.save(tmp_path / "cal.npy", X[250:])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.npy",
+         "--cal", "cal.npy", "--alpha", "0.05", "-o", "out"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stderr is not None
+    process.stderr.readline()  # the search has begun
+    time.sleep(1.0)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 2), err
+    status = json.loads((tmp_path / "out/certificate.json").read_text())["status"]
+    assert {"CERTIFIED": 0, "NOT_CERTIFIED": 2}[status] == process.returncode
+    assert out.startswith(status)
+    assert (tmp_path / "out/model.json").is_file()
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
+    steps = [Step(1, "rows", 10, 1, 50, 0.1), Step(2, "climb", 10, 1, 60, 0.2),
+             Step(3, "certified", 4, 1, 70, 0.3), Step(4, "exact", 4, 4, 80, 0.4)]  # fmt: skip
+    terminal, log = _Terminal(), io.StringIO()
+    for stream in (terminal, log):
+        progress = Progress(stream)
+        for step in steps:
+            progress(step)
+        progress.close()
+    assert "\n" not in terminal.getvalue()
+    assert "[####################] 10 -> 4 rounds, at least 4" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[-1] == "10 -> 4 rounds, at least 4, exact, 80 rows, 0.4 s"

@@ -1,0 +1,346 @@
+"""The scikit-learn exporter: native margins of the export are the integer sums / 2**grid."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters.sklearn import write_sklearn
+from pine_boost.model import exact
+from pine_boost.model.forest import Model, PrunedForest, SplitKind
+from pine_boost.model.reference import native_margins
+from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
+from tests.support.grids import edge_rows, grid_forest, integer_margins
+
+pytest.importorskip("sklearn")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeClassifier
+
+from tests.parsers.test_sklearn import (
+    CASES,
+    decide,
+    expected_values,
+    fitted,
+    native_values,
+    probe_rows,
+    table,
+)
+
+
+def random_weights(model: Model, seed: int) -> np.ndarray:
+    """About half of the trees, never none."""
+    random = np.random.default_rng(seed)
+    n_trees = model.forest.n_trees
+    weights = random.uniform(0.3, 2.0, n_trees) * (random.random(n_trees) < 0.5)
+    weights[random.integers(n_trees)] = 1.37
+    return weights
+
+
+def check_export(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> Any:
+    """The export's margins are the integers / 2**grid bit for bit, its classes follow."""
+    exported = write_sklearn(model, pruned)
+    assert type(exported) is type(model.native)
+    margins_int = integer_margins(pruned, codes)
+    margins = np.ldexp(margins_int.astype(float), -pruned.grid)
+    n_classes = len(model.forest.classes)
+    labels = np.array(model.forest.classes)[decide(model.forest, margins)]
+    clear = np.ones(len(raw), dtype=bool)
+    if "AdaBoost" in model.kind and n_classes > 2:
+        ordered = np.sort(margins_int, axis=1)
+        clear = ordered[:, -1] - ordered[:, -2] >= 1
+        kept_weights = [np.abs(pruned.value_int[node_slice(pruned, t)]).max() for t in pruned.kept]
+        weights = np.ldexp(np.array(kept_weights, dtype=float), -pruned.grid)
+        assert np.array_equal(exported.estimator_weights_, weights)
+    else:
+        values = expected_values(exported, model.forest, margins)
+        assert np.array_equal(values, native_values(exported, model.kind, raw))
+    assert np.array_equal(labels[clear], exported.predict(raw)[clear])
+    return exported
+
+
+def node_slice(pruned: PrunedForest, tree: int) -> slice:
+    offset = pruned.forest.tree_offset
+    return slice(offset[tree], offset[tree + 1])
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_round_trip_drop_and_reweight(name: str, n_classes: int) -> None:
+    native = fitted(name, n_classes)
+    before = pickle.dumps(native)
+    model = read_sklearn(native)
+    codes, raw = probe_rows(model, name, n_classes)
+    check_export(model, grid_forest(model.forest), codes, raw)
+    for seed in (0, 1):
+        pruned = grid_forest(model.forest, random_weights(model, seed))
+        exported = check_export(model, pruned, codes, raw)
+        loaded = pickle.loads(pickle.dumps(exported))
+        assert np.array_equal(
+            native_values(loaded, model.kind, raw), native_values(exported, model.kind, raw)
+        )
+    assert pickle.dumps(native) == before
+    # read again, it is a model whose every sum is exact, and writing it back moves nothing
+    again = read_sklearn(exported)
+    if again.forest.slack == 0:
+        assert exact.is_exact(again.forest)
+    assert np.array_equal(
+        native_margins(again.forest, codes),
+        np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid),
+    )
+
+
+@pytest.mark.parametrize("name", ["forest", "gradient", "histogram of categories", "stumps"])
+def test_export_shares_nothing_with_the_original(name: str) -> None:
+    native = fitted(name, 3)
+    model = read_sklearn(native)
+    codes, raw = probe_rows(model, name, 3)
+    values = native_values(native, model.kind, raw)
+    exported = write_sklearn(model, grid_forest(model.forest))
+    parts = getattr(exported, "estimators_", None)
+    if parts is None:
+        for stage in exported._predictors:
+            for predictor in stage:
+                predictor.nodes["value"] = 7.0
+    else:
+        for part in np.ravel(parts):
+            part.tree_.value[:] = 7.0
+    exported.classes_[:] = exported.classes_[::-1].copy()
+    exported.n_features_in_ = 99
+    assert np.array_equal(native_values(native, model.kind, raw), values)
+    assert native.classes_.tolist() == ["ash", "birch", "cedar"]
+    assert np.array_equal(
+        native_margins(model.forest, codes), native_margins(read_sklearn(native).forest, codes)
+    )
+
+
+def test_params_describe_the_export_and_clone_refits() -> None:
+    X, y = table(3, "")
+    for name, counter in [
+        ("forest", "n_estimators"),
+        ("gradient", "n_estimators"),
+        ("histogram", "max_iter"),
+        ("adaboost", "n_estimators"),
+    ]:
+        native = fitted(name, 3)
+        model = read_sklearn(native)
+        weights = np.zeros(model.forest.n_trees)
+        weights[np.isin(model.forest.tree_round, [1, 4])] = 1.0
+        exported = write_sklearn(model, grid_forest(model.forest, weights))
+        assert exported.get_params()[counter] == 2
+        assert native.get_params()[counter] > 2
+        assert not hasattr(exported, "train_score_") or len(exported.train_score_) == 0
+        assert clone(exported).fit(X, y).predict(X).shape == y.shape
+    staged = write_sklearn(
+        read_sklearn(fitted("gradient", 3)), grid_forest(read_sklearn(fitted("gradient", 3)).forest)
+    )
+    assert len(list(staged.staged_predict(X[:3]))) == 8
+
+
+@pytest.mark.parametrize("name", ["gradient", "histogram", "histogram of categories"])
+def test_dropped_class_trees_become_constants(name: str) -> None:
+    model = read_sklearn(fitted(name, 3))
+    forest = model.forest
+    codes, raw = probe_rows(model, name, 3)
+    for weights in (
+        (forest.tree_output != 1) * (forest.tree_round > 2),  # one class keeps its prior only
+        (forest.tree_output == 0) & (forest.tree_round == 1),  # a single tree
+        (forest.tree_round % 2 == forest.tree_output % 2),  # ragged rounds
+        np.zeros(forest.n_trees),  # the prior alone
+    ):
+        pruned = grid_forest(forest, np.asarray(weights, dtype=float))
+        check_export(model, pruned, codes, raw)
+    assert np.any(grid_forest(forest, np.zeros(forest.n_trees)).intercept_int)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_classes", "winner"),
+    [
+        ("forest", 2, "ash"),
+        ("tree", 2, "ash"),
+        ("gradient", 2, "birch"),
+        ("histogram", 2, "ash"),
+        ("forest", 3, "ash"),
+        ("gradient", 3, "ash"),
+        ("histogram", 3, "ash"),
+    ],
+)
+def test_exact_ties_go_where_the_decision_says(name: str, n_classes: int, winner: str) -> None:
+    model = read_sklearn(fitted(name, n_classes))
+    pruned = grid_forest(model.forest, grid=20)
+    level = 5 * (model.forest.kind == SplitKind.LEAF)[:, None]
+    if model.forest.n_outputs == 1:
+        level = level * 0
+    equal = PrunedForest(
+        model.forest,
+        pruned.kept,
+        np.broadcast_to(level, pruned.value_int.shape).astype(np.int64),
+        20,
+        pruned.intercept_int,
+        pruned.weights,
+    )
+    exported = write_sklearn(model, equal)
+    X = np.where(np.isnan(table(n_classes, name)[0]), 0.0, table(n_classes, name)[0])
+    assert set(exported.predict(X)) == {winner}
+
+
+def test_adaboost_tie_goes_to_the_first_class() -> None:
+    model = read_sklearn(fitted("stumps", 2))
+    weights = np.zeros(model.forest.n_trees)
+    weights[:2] = 1 / model.forest.value[model.forest.tree_offset[1:3] - 1, 0]
+    pruned = grid_forest(model.forest, np.abs(weights))
+    X = table(2, "")[0]
+    tied = integer_margins(pruned, X)[:, 0] == 0
+    assert tied.sum() > 3
+    exported = write_sklearn(model, pruned)
+    assert set(exported.predict(X[tied])) == {"ash"}
+
+
+def test_parallel_forest_is_exact_in_any_order() -> None:
+    X, y = table(3, "", 600)
+    native = RandomForestClassifier(30, max_depth=5, n_jobs=2, random_state=0).fit(X, y)
+    model = read_sklearn(native)
+    pruned = grid_forest(model.forest, random_weights(model, 4))
+    exported = write_sklearn(model, pruned)
+    expected = np.ldexp(integer_margins(pruned, X).astype(float), -pruned.grid) / len(pruned.kept)
+    for _ in range(8):
+        assert np.array_equal(exported.predict_proba(X), expected)
+
+
+def test_scaled_weights_give_probabilities() -> None:
+    model = read_sklearn(fitted("forest", 3))
+    weights = random_weights(model, 2)
+    weights *= np.count_nonzero(weights) / weights.sum()
+    exported = write_sklearn(model, grid_forest(model.forest, weights))
+    assert exported.predict_proba(table(3, "")[0]).sum(axis=1) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.25, 0.3, 0.9])
+@pytest.mark.parametrize("name", ["forest", "forest of pure leaves", "tree"])
+def test_forest_with_threshold_keeps_it(name: str, threshold: float) -> None:
+    native = fitted(name, 2)
+    model = read_sklearn(native, threshold=threshold)
+    codes, raw = probe_rows(model, name, 2)
+    for weights in (None, random_weights(model, 1)):
+        pruned = grid_forest(model.forest, weights, grid=30)
+        exported = write_sklearn(model, pruned)
+        probabilities = exported.predict_proba(raw)
+        above = integer_margins(pruned, codes)[:, 0] > 0
+        assert np.array_equal(probabilities[:, 1] > threshold, above)
+        assert probabilities.sum(axis=1) == pytest.approx(1.0)
+    assert 0 < above.sum() < len(above)
+
+
+def test_forest_threshold_holds_one_grid_unit_and_ties() -> None:
+    model = read_sklearn(fitted("forest", 2), threshold=0.3)
+    pruned = grid_forest(model.forest, grid=36)
+    X = table(2, "")[0]
+    for units, expected in [(-1, False), (0, False), (1, True)]:
+        # every leaf 0 but those of the first tree: the sum is `units` grid units everywhere
+        value_int = np.zeros_like(pruned.value_int)
+        first = slice(0, model.forest.tree_offset[1])
+        value_int[first, 0] = units * (model.forest.kind[first] == SplitKind.LEAF)
+        exported = write_sklearn(
+            model,
+            PrunedForest(
+                model.forest, pruned.kept, value_int, 36, pruned.intercept_int, pruned.weights
+            ),
+        )
+        assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
+
+
+def test_regression_forest_with_threshold() -> None:
+    X, y = table(3, "")
+    native = RandomForestRegressor(6, max_depth=4, random_state=0).fit(X, X[:, 0] * 40 + y)
+    model = read_sklearn(native, threshold=11.3)
+    pruned = grid_forest(model.forest, random_weights(model, 0), grid=25)
+    exported = write_sklearn(model, pruned)
+    above = integer_margins(pruned, X)[:, 0] > 0
+    assert 0 < above.sum() < len(X)
+    assert np.array_equal(exported.predict(X) > 11.3, above)
+
+
+def test_refusals() -> None:
+    adaboost = read_sklearn(fitted("adaboost", 3))
+    pruned = grid_forest(adaboost.forest)
+    refitted = pruned.value_int.copy()
+    refitted[np.flatnonzero(adaboost.forest.kind == SplitKind.LEAF)[0]] += 1
+    refit = PrunedForest(
+        pruned.forest, pruned.kept, refitted, pruned.grid, pruned.intercept_int, pruned.weights
+    )
+    with pytest.raises(InvalidInputError, match="trees vote"):
+        write_sklearn(adaboost, refit)
+    forest = read_sklearn(fitted("forest", 3))
+    with pytest.raises(InvalidInputError, match="at least one tree"):
+        write_sklearn(forest, grid_forest(forest.forest, np.zeros(forest.forest.n_trees)))
+    huge = grid_forest(forest.forest, np.full(forest.forest.n_trees, 2.0**10), grid=40)
+    with pytest.raises(InvalidInputError, match="too fine"):
+        write_sklearn(forest, huge)
+    with_threshold = read_sklearn(fitted("forest", 2), threshold=0.3)
+    with pytest.raises(InvalidInputError, match="too fine"):
+        write_sklearn(
+            with_threshold,
+            grid_forest(
+                with_threshold.forest, np.full(with_threshold.forest.n_trees, 9.0), grid=45
+            ),
+        )
+    nameless = Model(forest.forest, "sklearn.RandomForestClassifier", None, SklearnDocument("?"))
+    with pytest.raises(UnsupportedModelError, match="read_sklearn"):
+        write_sklearn(nameless, grid_forest(forest.forest))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(["forest", "extra", "tree", "gradient", "histogram", "adaboost"]),
+    seed=st.integers(0, 10**6),
+    n_classes=st.integers(2, 4),
+    data=st.data(),
+)
+def test_random_exports(kind: str, seed: int, n_classes: int, data: st.DataObject) -> None:
+    random = np.random.default_rng(seed)
+    X = np.round(random.normal(size=(60, 3)), 1)
+    y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
+    stump = DecisionTreeClassifier(max_depth=2)
+    native = {
+        "forest": RandomForestClassifier(4, max_depth=3, random_state=seed),
+        "extra": ExtraTreesClassifier(4, max_depth=3, random_state=seed),
+        "tree": DecisionTreeClassifier(max_depth=4, random_state=seed),
+        "gradient": GradientBoostingClassifier(n_estimators=4, max_depth=2),
+        "histogram": HistGradientBoostingClassifier(
+            max_iter=4, max_depth=3, min_samples_leaf=2, categorical_features=[1]
+        ),
+        "adaboost": AdaBoostClassifier(stump, n_estimators=4, random_state=seed),
+    }[kind].fit(np.abs(np.round(X)) if kind == "histogram" else X, y)
+    model = read_sklearn(native)
+    n_trees = model.forest.n_trees
+    weights = np.array(
+        data.draw(
+            st.lists(
+                st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.3, 3.0]), min_size=n_trees, max_size=n_trees
+            ).filter(any)
+        )
+    )
+    codes = edge_rows(model.forest, np.abs(np.round(X)), limit=60, seed=seed)
+    raw = codes.copy()
+    if kind in ("gradient", "adaboost"):
+        codes = raw = np.where(np.isnan(codes), 0.0, codes)
+    if kind == "histogram":
+        known = model.forest.feature_categories[1]
+        assert known is not None
+        is_code = np.isin(codes[:, 1], np.arange(len(known)))
+        raw[is_code, 1] = np.array(known)[codes[is_code, 1].astype(int)]
+        raw[~is_code & ~np.isnan(codes[:, 1]), 1] = 1e6
+    check_export(model, grid_forest(model.forest, weights), codes, raw)

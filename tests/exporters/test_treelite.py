@@ -1,0 +1,321 @@
+"""to_treelite against the native libraries: margins bit for bit, classes exactly, through gtil."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters.sklearn import write_sklearn
+from pine_boost.exporters.treelite import to_treelite
+from pine_boost.model.forest import Comparison, Model
+from pine_boost.model.reference import native_margins
+from pine_boost.parsers import read_model
+from tests.support.grids import edge_rows, grid_forest, integer_margins
+
+pytest.importorskip("treelite")
+pytest.importorskip("sklearn")
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
+
+import lightgbm
+import treelite
+import xgboost
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+
+from tests.parsers.test_sklearn import CASES, decide, fitted, probe_rows, table, to_raw
+
+
+def gtil_margins(treelite_model: Any, model: Model, X: np.ndarray, margin: bool = True) -> Any:
+    """gtil on the input type that the docstring of to_treelite asks for."""
+    rows = X
+    if model.forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
+        rows = X.astype(np.float32)
+    if model.forest.arithmetic is np.float64:
+        rows = rows.astype(np.float64)
+    found = treelite.gtil.predict(treelite_model, rows, nthread=1, pred_margin=margin)
+    return found.reshape(len(X), -1)
+
+
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_scikit_learn(name: str, n_classes: int) -> None:
+    native = fitted(name, n_classes)
+    model = read_model(native)
+    codes, raw = probe_rows(model, name, n_classes)
+    has_table = bool(model.forest.feature_categories)
+    if has_table:
+        # a fraction is the category below in Treelite and missing in scikit-learn (documented)
+        columns = [j for j, known in enumerate(model.forest.feature_categories) if known]
+        part = codes[:, columns]
+        whole = np.all(np.isnan(part) | (part == np.floor(part)), axis=1)
+        codes, raw = codes[whole], raw[whole]
+        with pytest.raises(UnsupportedModelError, match="codes=True"):
+            to_treelite(native)
+    converted = to_treelite(native, codes=has_table)
+    found = gtil_margins(converted, model, codes)
+    margins = native_margins(model.forest, codes)
+    if model.document.family == "average":
+        assert np.array_equal(found, native.predict_proba(raw))
+        margins = margins / model.forest.n_trees
+    assert np.array_equal(found, margins)
+    if not ("AdaBoost" in model.kind and n_classes > 2):
+        labels = np.array(model.forest.classes)[decide(model.forest, found)]
+        assert np.array_equal(labels, native.predict(raw))
+        probability = gtil_margins(converted, model, codes, margin=False)
+        expected = native.predict_proba(raw)
+        expected = expected[:, 1:] if probability.shape[1] == 1 else expected
+        assert probability == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["forest", "adaboost", "gradient", "histogram", "tree"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weights_of_an_export_survive(name: str, n_classes: int) -> None:
+    model = read_model(fitted(name, n_classes))
+    weights = np.random.default_rng(1).uniform(0.2, 3.0, model.forest.n_trees)
+    weights[1::3] = 0.0
+    pruned = grid_forest(model.forest, weights)
+    exported = write_sklearn(model, pruned)
+    codes, raw = probe_rows(model, name, n_classes)
+    found = gtil_margins(to_treelite(exported), model, raw)
+    expected = np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid)
+    if model.document.family == "average":
+        assert np.array_equal(found, exported.predict_proba(raw))
+        expected = expected / len(pruned.kept)
+    assert np.array_equal(found, expected)
+
+
+def test_exponential_loss_keeps_its_probability() -> None:
+    X, y = table(2, "")
+    X = X.astype(np.float32).astype(np.float64)
+    native = GradientBoostingClassifier(n_estimators=6, loss="exponential").fit(X, y)
+    model = read_model(native)
+    probability = gtil_margins(to_treelite(native), model, X, margin=False)[:, 0]
+    assert probability == pytest.approx(native.predict_proba(X)[:, 1], abs=1e-12)
+
+
+def test_whole_numbered_categories_are_fed_as_they_are() -> None:
+    X, y = table(3, "")
+    X[:, 4] = np.abs(np.round(X[:, 4] * 2)) * 3 + 1
+    native = HistGradientBoostingClassifier(
+        max_iter=6, categorical_features=[4], min_samples_leaf=5
+    ).fit(X, y)
+    model = read_model(native)
+    codes = edge_rows(model.forest, X, infinite=False, limit=100)
+    codes[:, 4] = np.where(np.isnan(codes[:, 4]), np.nan, np.floor(np.clip(codes[:, 4], -2, 1e7)))
+    raw = to_raw(model.forest, codes)
+    found = gtil_margins(to_treelite(native), model, raw)
+    assert np.array_equal(found, native.decision_function(raw))
+    assert np.any(raw[:, 4] >= 1e6)  # unseen categories are among them
+    assert np.array_equal(
+        gtil_margins(to_treelite(native, codes=True), model, codes), native.decision_function(raw)
+    )
+
+
+XGBOOST = {
+    "binary": {"objective": "binary:logistic"},
+    "logitraw": {"objective": "binary:logitraw"},
+    "hinge": {"objective": "binary:hinge"},
+    "softprob": {"objective": "multi:softprob", "num_class": 3},
+    "softmax": {"objective": "multi:softmax", "num_class": 3},
+    "parallel": {"objective": "binary:logistic", "num_parallel_tree": 3, "subsample": 0.6},
+    "dart": {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.5},
+    "dart of three": {"objective": "multi:softprob", "num_class": 3, "booster": "dart"},
+}
+
+
+@pytest.mark.parametrize("name", XGBOOST)
+def test_xgboost(name: str) -> None:
+    X, y = table(3, "NaN")
+    y = y if "num_class" in XGBOOST[name] else (y > 0).astype(int)
+    parameters = {**XGBOOST[name], "max_depth": 4, "nthread": 1, "seed": 0}
+    booster = xgboost.train(parameters, xgboost.DMatrix(X, y), 7)
+    model = read_model(booster)
+    rows = np.vstack([X, edge_rows(model.forest, X, limit=120)])
+    native = booster.predict(xgboost.DMatrix(rows), output_margin=True).reshape(len(rows), -1)
+    for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):
+        assert np.array_equal(gtil_margins(to_treelite(source), model, rows), native)
+    probability = gtil_margins(to_treelite(booster), model, rows, margin=False)
+    if name != "softmax":
+        expected = booster.predict(xgboost.DMatrix(rows)).reshape(len(rows), -1)
+        assert probability == pytest.approx(expected, abs=1e-6)
+    else:
+        assert np.array_equal(np.argmax(native, axis=1), booster.predict(xgboost.DMatrix(rows)))
+
+
+def test_xgboost_wrapper_uses_its_best_iteration() -> None:
+    X, y = table(3, "")
+    native = xgboost.XGBClassifier(
+        n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1
+    ).fit(X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False)
+    assert native.best_iteration + 1 < native.get_booster().num_boosted_rounds()
+    found = gtil_margins(to_treelite(native), read_model(native), X)
+    assert np.array_equal(found, native.predict(X, output_margin=True))
+    booster = native.get_booster()
+    found = gtil_margins(to_treelite(booster), read_model(booster), X)
+    assert np.array_equal(found, booster.predict(xgboost.DMatrix(X), output_margin=True))
+
+
+def test_xgboost_categories_and_missing_value() -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    codes = np.column_stack([random.normal(size=400), random.integers(0, 9, 400)])
+    y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
+    # one-hot and partition splits over plain codes
+    for one_hot in (1, 20):
+        booster = xgboost.train(
+            {"objective": "binary:logistic", "max_cat_to_onehot": one_hot, "nthread": 1},
+            xgboost.DMatrix(codes, y, feature_types=["q", "c"], enable_categorical=True),
+            5,
+        )
+        model = read_model(booster)
+        rows = edge_rows(model.forest, codes, limit=200)
+        native = booster.predict(
+            xgboost.DMatrix(rows, feature_types=["q", "c"], enable_categorical=True),
+            output_margin=True,
+        )
+        assert np.array_equal(gtil_margins(to_treelite(booster), model, rows)[:, 0], native)
+    # a table of strings
+    words = np.array(list("abcdefghi"))
+    frame = pandas.DataFrame(
+        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
+    )
+    native = xgboost.XGBClassifier(
+        n_estimators=5, enable_categorical=True, tree_method="hist", n_jobs=1
+    ).fit(frame, y)
+    with pytest.raises(UnsupportedModelError, match="category values of a table for word"):
+        to_treelite(native)
+    found = gtil_margins(to_treelite(native, codes=True), read_model(native), codes)[:, 0]
+    assert np.array_equal(found, native.predict(frame, output_margin=True))
+    # another missing value
+    native = xgboost.XGBClassifier(n_estimators=3, missing=-999.0, n_jobs=1).fit(codes, y)
+    with pytest.raises(UnsupportedModelError, match=r"-999\.0 as missing"):
+        to_treelite(native)
+    native = xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(codes, y)
+    with pytest.raises(InvalidInputError, match="no table"):
+        to_treelite(native, codes=True)
+
+
+LIGHTGBM = {
+    "binary": {"objective": "binary"},
+    "sigmoid": {"objective": "binary", "sigmoid": 2.0},
+    "multiclass": {"objective": "multiclass", "num_class": 3},
+    "ova": {"objective": "multiclassova", "num_class": 3},
+    "rf": {"objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
+    "rf of three": {
+        "objective": "multiclass",
+        "num_class": 3,
+        "boosting": "rf",
+        "bagging_freq": 1,
+        "bagging_fraction": 0.6,
+    },
+    "dart": {"objective": "binary", "boosting": "dart"},
+    "no missing": {"objective": "binary", "use_missing": False},
+}
+
+
+@pytest.mark.parametrize("name", LIGHTGBM)
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_lightgbm(name: str, with_nan: bool) -> None:
+    X, y = table(3, "NaN" if with_nan else "")
+    X[np.abs(X) < 0.3] = 0.0  # gives thresholds at the edges of the zero bin
+    X[:, 5] = np.abs(np.round(np.nan_to_num(X[:, 5]) * 3))
+    y = y if "num_class" in LIGHTGBM[name] else (y > 0).astype(int)
+    parameters = {**LIGHTGBM[name], "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
+    booster = lightgbm.train(
+        parameters, lightgbm.Dataset(X, y, categorical_feature=[5], free_raw_data=False), 6
+    )
+    model = read_model(booster)
+    base = np.nan_to_num(X)
+    rows = np.vstack([X, edge_rows(model.forest, base, infinite=True, limit=120)])
+    tiny = base[:60].copy()
+    tiny[:, :3] = np.tile([1e-35, -1e-35, 1e-36, -1.0000000180025095e-35, 2e-35, -2e-35], 30)[
+        :180
+    ].reshape(60, 3)
+    rows = np.vstack([rows, tiny])
+    # -0.5 is category 0 in LightGBM and no category in Treelite (documented)
+    rows[:, 5] = np.where((rows[:, 5] > -1) & (rows[:, 5] < 0), 0.0, rows[:, 5])
+    native = booster.predict(rows, raw_score=True).reshape(len(rows), -1)
+    for source in (booster, booster.model_to_string().encode()):
+        found = gtil_margins(to_treelite(source), model, rows)
+        if name == "rf of three":
+            assert np.array_equal(found, native / 6)
+        else:
+            assert np.array_equal(found, native)
+    probability = gtil_margins(to_treelite(booster), model, rows, margin=False)
+    expected = booster.predict(rows).reshape(len(rows), -1)
+    if name == "ova":
+        probability = probability / probability.sum(axis=1, keepdims=True)
+        expected = expected / expected.sum(axis=1, keepdims=True)
+    assert probability == pytest.approx(expected, abs=1e-6)
+
+
+def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
+    X, y = table(2, "")
+    X[np.abs(X) < 0.5] = 0.0
+    parameters = {"objective": "binary", "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
+    messages = []
+    for seed in range(6):
+        data = np.roll(X, seed, axis=1)[:, :2]
+        booster = lightgbm.train(
+            {**parameters, "zero_as_missing": True, "num_leaves": 3},
+            lightgbm.Dataset(data, y),
+            2,
+        )
+        try:
+            converted = to_treelite(booster)
+        except UnsupportedModelError as error:
+            messages.append(str(error))
+            continue
+        rows = np.vstack([data, [[np.nan, np.nan], [0.0, 1e-36], [-1e-36, -0.0]]])
+        found = gtil_margins(converted, read_model(booster), rows)[:, 0]
+        assert np.array_equal(found, booster.predict(rows, raw_score=True))
+    assert 1 <= len(messages) <= 5
+    assert all("retrain with zero_as_missing=false" in message for message in messages)
+
+
+def test_lightgbm_wrapper_with_a_table() -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    codes = np.column_stack([random.normal(size=400), random.integers(0, 6, 400)])
+    words = np.array(list("abcdef"))
+    frame = pandas.DataFrame(
+        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
+    )
+    y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
+    native = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, y)
+    with pytest.raises(UnsupportedModelError, match="codes=True"):
+        to_treelite(native)
+    found = gtil_margins(to_treelite(native, codes=True), read_model(native), codes)[:, 0]
+    assert np.array_equal(found, native.predict(frame, raw_score=True))
+
+
+def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
+    tl2cgen = pytest.importorskip("tl2cgen")
+    X, y = table(3, "NaN")
+    booster = xgboost.train(
+        {"objective": "multi:softprob", "num_class": 3, "max_depth": 3, "nthread": 1},
+        xgboost.DMatrix(X, y),
+        4,
+    )
+    forest = read_model(fitted("forest fitted with NaN", 3))
+    weights = np.array([0.0, 2.5, 1.0, 0.0, 0.7, 1.0, 0.3])
+    pruned = grid_forest(forest.forest, weights, grid=30)
+    exported = write_sklearn(forest, pruned)
+    rows = X.astype(np.float32)
+    for name, native, expected in (
+        ("xgboost", booster, booster.predict(xgboost.DMatrix(rows), output_margin=True)),
+        ("forest", exported, exported.predict_proba(rows)),
+    ):
+        library = tmp_path / f"{name}.so"
+        tl2cgen.export_lib(to_treelite(native), toolchain="gcc", libpath=library)
+        predictor = tl2cgen.Predictor(library, nthread=1, verbose=False)
+        dtype = "float32" if name == "xgboost" else "float64"
+        found = predictor.predict(tl2cgen.DMatrix(rows.astype(dtype)), pred_margin=True)
+        found = found.reshape(len(rows), -1)
+        assert np.array_equal(np.argmax(found, axis=1), np.argmax(expected, axis=1))
+        if name == "forest":
+            assert np.array_equal(found, expected)
+        else:
+            assert found == pytest.approx(expected, abs=1e-5)

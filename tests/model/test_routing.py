@@ -1,0 +1,101 @@
+"""Leaf masks and leaf numbers: the bit that is left is the leaf that the walker finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model import routing
+from pine_boost.model.forest import SplitKind
+from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.states import build_space
+from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+
+MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+
+
+def _leaf_from_masks(masks: routing.LeafMasks, states: np.ndarray, tree: int) -> list[int]:
+    """Positions of the bits left after AND over the features."""
+    words = masks.mask[masks.state_offset[:-1] + states, tree]
+    left = np.bitwise_and.reduce(words, axis=0)
+    number = sum(int(word) << (64 * k) for k, word in enumerate(left))
+    return [bit for bit in range(64 * len(left)) if number >> bit & 1]
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize(("depth", "n_words"), [(3, 1), (8, 2)])
+def test_exactly_one_bit_is_left_and_it_is_the_leaf(
+    manner: Manner, depth: int, n_words: int
+) -> None:
+    rng = np.random.default_rng(depth)
+    forest = random_forest(rng, 3, depth, 4, manner=manner, categorical=(0,), leaf_probability=0.02)
+    space = build_space(forest)
+    trees = route(forest, space)
+    masks = leaf_masks(trees, space)
+    assert masks.n_words >= n_words
+    states = space.states(random_rows(rng, forest, 60))
+    reached = trees.leaves(states)
+    for row in range(len(states)):
+        for tree in range(trees.n_trees):
+            expected = int(reached[row, tree] - trees.leaf_offset[tree])
+            assert _leaf_from_masks(masks, states[row], tree) == [expected]
+
+
+def test_leaves_are_numbered_from_left_to_right() -> None:
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 5, 5, 3)
+    trees = route(forest, build_space(forest))
+    for tree in range(forest.n_trees):
+        stack, found = [int(forest.tree_offset[tree])], []
+        while stack:
+            node = stack.pop()
+            if forest.kind[node] == SplitKind.LEAF:
+                found.append(int(trees.leaf_of_node[node]))
+            else:
+                stack += [int(forest.right[node]), int(forest.left[node])]
+        assert found == list(range(trees.leaf_offset[tree], trees.leaf_offset[tree + 1]))
+
+
+def test_sides_of_a_split_agree_with_the_walk() -> None:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, 1, 1, 2, categorical=(1,), leaf_probability=0)
+    space = build_space(forest)
+    trees = route(forest, space)
+    feature = int(forest.feature[0])
+    n_states = int(space.n_states[feature])
+    states = np.zeros((n_states, 2), dtype=np.int32)
+    states[:, feature] = np.arange(n_states)
+    went_left = trees.leaves(states)[:, 0] == 0
+    assert np.array_equal(trees.goes_left(0, n_states), went_left)
+    assert went_left.any()
+    assert not went_left.all()
+
+
+def test_single_leaf_trees_and_many_rows() -> None:
+    rng = np.random.default_rng(6)
+    forest = random_forest(rng, 4, 0, 2)
+    trees = route(forest, build_space(forest))
+    assert trees.depth == 0
+    reached = trees.leaves(np.zeros((5, 2), dtype=np.int32))
+    assert np.array_equal(reached, np.tile(np.arange(4), (5, 1)))
+
+
+def test_chunks_do_not_change_the_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    forest = random_forest(rng, 6, 4, 3)
+    space = build_space(forest)
+    trees = route(forest, space)
+    states = space.states(random_rows(rng, forest, 101))
+    whole = trees.leaves(states)
+    monkeypatch.setattr(routing, "_CHUNK_CELLS", 60)
+    assert np.array_equal(trees.leaves(states), whole)
+
+
+def test_too_large_masks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(8)
+    forest = random_forest(rng, 6, 4, 3)
+    space = build_space(forest)
+    monkeypatch.setattr(routing, "MASK_BYTES_LIMIT", 100)
+    with pytest.raises(UnsupportedModelError, match="at most 1 GiB"):
+        leaf_masks(route(forest, space), space)

@@ -1,0 +1,123 @@
+"""The child process: the same classes as here, and one clear error when the library dies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster, sweep
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+)
+from pine_boost.native.child_process import predict_in_child, rehearse
+from pine_boost.native.predict import load_native, predict_classes
+from pine_boost.parsers import read_model
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+pytest.importorskip("pandas")
+
+
+def _rows() -> np.ndarray:
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    X[::9, 1] = np.nan
+    return X
+
+
+def _multiclass_file() -> bytes:
+    X = _rows()
+    data = xgboost.DMatrix(X, np.digitize(X[:, 0], [-0.3, 0.9]), nthread=1)
+    options = {"objective": "multi:softprob", "num_class": 3, "max_depth": 2, "nthread": 1}
+    return bytes(xgboost.train(options, data, 3).save_raw("json"))
+
+
+def _lightgbm_file() -> bytes:
+    X = _rows()
+    options = {"objective": "binary", "verbose": -1, "num_threads": 1, "num_leaves": 4}
+    return lightgbm.train(options, lightgbm.Dataset(X, X[:, 0] > 0), 4).model_to_string().encode()
+
+
+def test_a_multiclass_xgboost_file_predicts_as_the_library_does():
+    contents, X = _multiclass_file(), _rows()
+    native = xgboost.Booster(model_file=bytearray(contents))
+    expected = native.predict(xgboost.DMatrix(X, nthread=1)).argmax(axis=1)
+    model = read_model(contents)
+    assert len(model.document.base_score) == 3  # one intercept per class survives the round trip
+    assert np.array_equal(predict_classes(model, X), expected)
+    assert np.array_equal(predict_in_child(model, X), expected)
+
+
+def test_a_lightgbm_file_with_a_threshold_predicts_as_the_library_does():
+    contents, X = _lightgbm_file(), _rows()
+    native = lightgbm.Booster(model_str=contents.decode())
+    expected = native.predict(X, num_threads=1) > 0.3
+    found = predict_in_child(read_model(contents, threshold=0.3), X)
+    assert np.array_equal(found, expected.astype(np.int64))
+
+
+def test_a_pandas_categorical_file_is_rehearsed():
+    from tests.support.malformed_xgboost import healthy_files
+
+    contents = healthy_files()["pandas.json"]
+    rehearse(read_model(contents))
+
+
+def test_a_live_object_is_asked_here():
+    X = _rows()
+    live = lightgbm.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(X, X[:, 0] > 0)
+    model = read_model(live)
+    assert np.array_equal(predict_in_child(model, X, time_limit=1e-9), predict_classes(model, X))
+
+
+def test_a_child_that_takes_too_long_is_stopped():
+    with pytest.raises(UnsupportedModelError, match=r"did not finish .* in 0\.01 s"):
+        predict_in_child(read_model(_lightgbm_file()), _rows(), time_limit=0.01)
+
+
+def test_a_child_without_memory_is_one_error():
+    with pytest.raises(UnsupportedModelError, match=r"child process .* lightgbm"):
+        predict_in_child(read_model(_lightgbm_file()), _rows(), memory_limit=2**26)
+
+
+def test_a_child_that_dies_is_one_error(monkeypatch):
+    # no file is known that passes the parser and kills a library: so the child kills itself
+    monkeypatch.setattr(
+        "pine_boost.native.child_process._CHILD", "import os, signal; os.kill(os.getpid(), 11)"
+    )
+    with pytest.raises(UnsupportedModelError, match="ended by signal 11"):
+        predict_in_child(read_model(_lightgbm_file()), _rows())
+
+
+@pytest.mark.parametrize("call", [prune_booster, sweep])
+def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, call):
+    monkeypatch.setattr(
+        "pine_boost.native.child_process._CHILD", "import os, signal; os.kill(os.getpid(), 11)"
+    )
+    monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
+    with pytest.raises(UnsupportedModelError, match="it was not loaded here"):
+        call(_lightgbm_file(), _rows(), _rows())
+
+
+def test_a_table_that_does_not_fit_is_refused_before_any_child():
+    with pytest.raises(InvalidInputError, match="3 columns"):
+        predict_in_child(read_model(_lightgbm_file()), _rows()[:, :3])
+
+
+def test_what_only_the_library_refuses_is_an_error_of_ours():
+    contents = _lightgbm_file().replace(b"[learning_rate: 0.1]", b'[learning_rate: "]')
+    model = read_model(contents)
+    with pytest.raises(UnsupportedModelError, match="lightgbm itself refuses"):
+        load_native(model)
+    with pytest.raises(PineBoostError, match="lightgbm itself refuses"):
+        predict_in_child(model, _rows())
+
+
+def test_a_library_that_is_not_installed_is_said(monkeypatch):
+    hidden = "import sys; sys.path[:] = {path!r}; sys.modules['lightgbm'] = None; "
+    child = hidden + "from pine_boost.native.child_process import answer; answer()"
+    monkeypatch.setattr("pine_boost.native.child_process._CHILD", child)
+    with pytest.raises(MissingDependencyError, match="pip install lightgbm"):
+        predict_in_child(read_model(_lightgbm_file()), _rows())

@@ -1,0 +1,177 @@
+"""Every damaged LightGBM text gives a PineBoostError before any native loader sees it."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pine_boost.errors import PineBoostError
+from pine_boost.exporters import export
+from pine_boost.exporters.lightgbm import serialise
+from pine_boost.model.reference import native_margins
+from pine_boost.parsers import read_model
+from pine_boost.parsers.lightgbm.read import read_lightgbm
+from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.malformed_lightgbm import build, generate, in_tree, sound
+
+CORPUS = list(generate())
+
+
+def test_the_sound_text_is_accepted() -> None:
+    model = read_model(sound())
+    assert model.forest.n_trees == 2
+    assert model.forest.n_leaves == 7
+    assert model.forest.feature_categories == (None, ("x", "y"))
+    np.testing.assert_array_equal(model.forest.categories_of(1), [0, 2, 32])
+    # the writer's text reads as the same trees
+    assert serialise(read_lightgbm(serialise(model.document)).document) == serialise(model.document)
+
+
+def test_variations_that_are_sound_are_accepted() -> None:
+    crlf = read_lightgbm(sound().replace(b"\n", b"\r\n"))
+    assert serialise(crlf.document) == serialise(read_lightgbm(sound()).document)
+    assert read_lightgbm(in_tree("threshold=0.5", "threshold=inf")).forest.threshold[0] == np.inf
+    assert read_lightgbm(in_tree("leaf_weight=10 20 30 40", "leaf_weight=")).forest.n_trees == 2
+    assert read_lightgbm(build(monotone_constraints="1 0")).document.monotone_constraints == (1, 0)
+
+
+def test_corpus_is_large_and_without_repeats() -> None:
+    assert len(CORPUS) >= 250
+    assert len({name for name, _ in CORPUS}) == len(CORPUS)
+    assert all(contents != sound() for _, contents in CORPUS)
+
+
+@pytest.mark.parametrize(("name", "contents"), CORPUS, ids=[name for name, _ in CORPUS])
+def test_malformed_text_is_refused(name: str, contents: bytes) -> None:
+    with pytest.raises(PineBoostError) as caught:
+        read_lightgbm(contents)
+    assert len(str(caught.value)) > 20
+    with pytest.raises(PineBoostError):
+        read_model(contents)
+
+
+def test_deep_chain_is_read_without_recursion() -> None:
+    n = 20_000
+    lines = {
+        "num_leaves": [n],
+        "num_cat": [0],
+        "split_feature": [0] * (n - 1),
+        "split_gain": [1] * (n - 1),
+        "threshold": list(range(n - 1)),
+        "decision_type": [2] * (n - 1),
+        "left_child": [~i for i in range(n - 1)],
+        "right_child": [*range(1, n - 1), ~(n - 1)],
+        "leaf_value": list(range(n)),
+        "leaf_weight": [1] * n,
+        "leaf_count": [1] * n,
+        "internal_value": [0] * (n - 1),
+        "internal_weight": [1] * (n - 1),
+        "internal_count": [2] * (n - 1),
+        "is_linear": [0],
+        "shrinkage": [1],
+    }
+    block = (
+        "Tree=0\n" + "".join(f"{k}={' '.join(map(str, v))}\n" for k, v in lines.items()) + "\n\n"
+    )
+    forest = read_lightgbm(build((block,))).forest
+    assert forest.n_nodes == 2 * n - 1
+    assert native_margins(forest, np.array([[12.5, 0.0]]))[0, 0] == 13.0
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    text = bytearray(sound())
+    for _ in range(draw(st.integers(1, 4))):
+        place = draw(st.integers(0, len(text) - 1))
+        action = draw(st.sampled_from(["flip", "drop", "repeat", "replace"]))
+        if action == "flip":
+            text[place] ^= 1 << draw(st.integers(0, 7))
+        elif action == "drop":
+            del text[place : place + draw(st.integers(1, 30))]
+        elif action == "repeat":
+            text[place:place] = text[place : place + draw(st.integers(1, 30))]
+        else:
+            text[place : place + 1] = draw(st.binary(max_size=3))
+    return bytes(text)
+
+
+@given(contents=damaged())
+@settings(max_examples=400, deadline=None)
+def test_any_damage_is_refused_or_leaves_a_sound_text(contents: bytes) -> None:
+    """A flipped digit of a leaf is another sound model; then reading is stable under writing."""
+    try:
+        model = read_lightgbm(contents)
+    except PineBoostError:
+        return
+    again = read_lightgbm(serialise(model.document))
+    np.testing.assert_array_equal(again.forest.value, model.forest.value)
+    np.testing.assert_array_equal(again.forest.threshold, model.forest.threshold)
+    assert again.forest.decision == model.forest.decision
+
+
+def random_block(rng: random.Random, index: int, n_features: int) -> str:
+    """A random tree: leaves split at random places, every decision type, odd thresholds."""
+    n_leaves = rng.randint(1, 9)
+    left, right = [0] * (n_leaves - 1), [0] * (n_leaves - 1)
+    where: list[tuple[list[int], int] | None] = [None] * n_leaves
+    for node in range(n_leaves - 1):
+        leaf = rng.randrange(node + 1)
+        slot = where[leaf]
+        if slot is not None:
+            slot[0][slot[1]] = node
+        left[node], right[node] = ~leaf, ~(node + 1)
+        where[leaf], where[node + 1] = (left, node), (right, node)
+    edges = [0.0, -0.0, 1.0000000180025095e-35, -1.0000000180025095e-35, 1.5, -2.25, 5e-324, np.inf]
+    types = [rng.choice([0, 1, 2, 4, 6, 8, 9, 10]) for _ in left]
+    thresholds: list[str] = []
+    bounds, words = [0], []
+    for kind in types:
+        if kind & 1:
+            thresholds.append(str(len(bounds) - 1))
+            words += [rng.getrandbits(32) for _ in range(rng.randint(1, 2))]
+            bounds.append(len(words))
+        else:
+            thresholds.append(repr(rng.choice([*edges, rng.gauss(0, 1)])))
+    m = n_leaves - 1
+    lines: list[tuple[str, list[Any]]] = [
+        ("Tree", [index]), ("num_leaves", [n_leaves]), ("num_cat", [len(bounds) - 1]),
+        ("split_feature", [rng.randrange(n_features) for _ in left]), ("split_gain", [1] * m),
+        ("threshold", thresholds), ("decision_type", types), ("left_child", left),
+        ("right_child", right), ("leaf_value", [repr(rng.gauss(0, 1)) for _ in range(n_leaves)]),
+        ("leaf_weight", [1] * n_leaves), ("leaf_count", [1] * n_leaves),
+        ("internal_value", [0] * m), ("internal_weight", [1] * m), ("internal_count", [2] * m),
+    ]  # fmt: skip
+    if words:
+        lines += [("cat_boundaries", bounds), ("cat_threshold", words)]
+    lines += [("is_linear", [0]), ("shrinkage", [1])]
+    return "".join(f"{key}={' '.join(map(str, values))}\n" for key, values in lines) + "\n\n"
+
+
+@given(seed=st.integers(0, 2**32), n_classes=st.sampled_from([1, 3]), n_rounds=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_random_models_agree_with_the_native_library(
+    seed: int, n_classes: int, n_rounds: int
+) -> None:
+    lgb = pytest.importorskip("lightgbm")
+    rng = random.Random(seed)
+    blocks = tuple(random_block(rng, i, 2) for i in range(n_classes * n_rounds))
+    objective = "binary sigmoid:1" if n_classes == 1 else "multiclass num_class:3"
+    header = dict.fromkeys(("num_class", "num_tree_per_iteration"), str(n_classes))
+    model = read_lightgbm(build(blocks, objective=objective, **header))
+    native = lgb.Booster(model_str=serialise(model.document).decode())
+    base = np.random.default_rng(seed).normal(size=(20, 2)) * 3
+    X = edge_rows(model.forest, base, infinite=True, limit=30, seed=seed)
+    expected = native.predict(X, raw_score=True, num_threads=1).reshape(len(X), -1)
+    np.testing.assert_array_equal(native_margins(model.forest, X), expected)
+    weights = np.random.default_rng(seed).choice([0.0, 0.7, 2.0], model.forest.n_trees)
+    pruned = grid_forest(model.forest, weights)
+    written = lgb.Booster(model_str=export(model, pruned).decode())
+    np.testing.assert_array_equal(
+        written.predict(X, raw_score=True, num_threads=1).reshape(len(X), -1),
+        integer_margins(pruned, X) / 2.0**pruned.grid,
+    )

@@ -1,0 +1,141 @@
+"""The dispatcher: which reader a model, a file or bytes goes to, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+)
+from pine_boost.exporters import export
+from pine_boost.model.forest import Model
+from pine_boost.model.reference import native_margins
+from pine_boost.parsers import read_model
+from pine_boost.parsers.xgboost.intercept import compute_margin, find_logf
+from tests.support.grids import grid_forest
+
+xgboost = pytest.importorskip("xgboost")
+
+from tests.parsers.test_xgboost import BOOSTERS, make_labels, make_rows, train  # noqa: E402
+
+
+@pytest.mark.parametrize("model", [None, 3, object(), [1], {"a": 1}, np.zeros(3), xgboost.DMatrix])
+def test_unknown_objects_are_refused_with_what_is_accepted(model):
+    with pytest.raises(UnsupportedModelError, match=r"XGBClassifier.*LGBMClassifier"):
+        read_model(model)
+
+
+def test_objects_of_xgboost_that_are_no_model():
+    with pytest.raises(UnsupportedModelError, match="Booster"):
+        read_model(xgboost.DMatrix(np.zeros((2, 1))))
+
+
+def test_unreadable_paths(tmp_path):
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_model(tmp_path / "absent.json")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_model(tmp_path)
+
+
+@pytest.mark.parametrize("contents", [b"", b"\x00\x01", b"hello", b"binf", b"PK\x03\x04"])
+def test_unknown_bytes(contents, tmp_path):
+    with pytest.raises(UnsupportedModelError, match="LightGBM text"):
+        read_model(contents)
+    for suffix in (".json", ".ubj", ".model"):
+        path = tmp_path / f"model{suffix}"
+        path.write_bytes(contents)
+        with pytest.raises(PineBoostError):
+            read_model(path)
+
+
+def test_pipeline_is_refused_with_the_name_of_the_step():
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    rows = np.nan_to_num(make_rows())
+    steps = [("scale", preprocessing.StandardScaler()),
+             ("boost", xgboost.XGBClassifier(n_estimators=2, n_jobs=1))]  # fmt: skip
+    fitted = pipeline.Pipeline(steps).fit(rows, make_labels(rows, 2))
+    with pytest.raises(UnsupportedModelError, match=r"named_steps\['boost'\]"):
+        read_model(fitted)
+    assert read_model(fitted.named_steps["boost"]).kind == "xgboost.XGBClassifier"
+
+
+def test_pickles_need_trust(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    rows = make_rows()
+    classifier = xgboost.XGBClassifier(n_estimators=2, n_jobs=1).fit(rows, make_labels(rows, 2))
+    contents = pickle.dumps(classifier)
+    joblib.dump(classifier, tmp_path / "model.joblib", compress=3)
+    (tmp_path / "model.pkl").write_bytes(contents)
+    for source in (contents, tmp_path / "model.pkl", tmp_path / "model.joblib"):
+        with pytest.raises(UnsupportedModelError, match="trust_pickle"):
+            read_model(source)
+        assert read_model(source, trust_pickle=True).kind == "xgboost.XGBClassifier"
+    with pytest.raises(UnsupportedModelError, match="unpickled"):
+        read_model(contents[:40], trust_pickle=True)
+
+
+def test_exporter_of_an_unknown_library_is_refused():
+    model = read_model(train(rounds=1, objective="binary:logistic"))
+    forest = replace(model.forest, library="catboost")
+    with pytest.raises(UnsupportedModelError, match="catboost"):
+        export(Model(forest, model.kind, None), grid_forest(forest))
+
+
+def test_files_are_read_without_importing_a_library(tmp_path):
+    path = tmp_path / "model.ubj"
+    train(rounds=2, objective="multi:softprob", n_classes=3).save_model(path)
+    code = (
+        "import sys; from pine_boost.parsers import read_model;"
+        f"print(read_model({str(path)!r}).forest.n_trees);"
+        "print(sorted({'xgboost', 'lightgbm', 'sklearn', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["6", "[]"]
+
+
+@pytest.mark.parametrize("score", [0.5, 0.123, 0.9, 1e-4, 0.427499999, 0.999])
+def test_intercept_without_the_library_is_the_measured_one(score):
+    """libm's logf gives the very float that XGBoost gives, float64 log stays within its bound."""
+    contents = bytes(train(rounds=1, objective="binary:logistic", base_score=score).save_raw())
+    measured = read_model(contents).forest.intercept[0]
+    score = read_model(contents).document.base_score[0]
+    assert compute_margin("logit", score, find_logf()) == (measured, 0.0)
+
+
+def test_intercept_without_libm_carries_its_uncertainty():
+    random = np.random.default_rng(0)
+    logf = find_logf()
+    for score in random.uniform(0.001, 0.999, 200).astype(np.float32).tolist():
+        margin, error = compute_margin("logit", score, None)
+        assert 0 < error < 1e-5
+        assert abs(margin - compute_margin("logit", score, logf)[0]) <= error
+
+
+def test_clipped_base_score_needs_the_library():
+    with pytest.raises(MissingDependencyError, match="clips"):
+        compute_margin("logit", 0.0, find_logf())
+
+
+@pytest.mark.parametrize("score", ["0E0", "1E0"])
+def test_clipped_base_score_is_measured(score):
+    booster = train(rounds=2, **BOOSTERS["logistic"])
+    document = json.loads(booster.save_raw("json"))
+    document["learner"]["learner_model_param"]["base_score"] = score
+    contents = json.dumps(document).encode()
+    native = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+    rows = make_rows(40)
+    np.testing.assert_array_equal(
+        native_margins(read_model(contents).forest, rows)[:, 0],
+        native.predict(xgboost.DMatrix(rows), output_margin=True),
+    )

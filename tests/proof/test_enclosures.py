@@ -1,0 +1,135 @@
+"""Larger regions for hard scores: they contain the region, and what they certify holds in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pine_boost.proof.enclosures import enclosures
+from pine_boost.region import enclosing as module
+from pine_boost.region.enclosing import cut_trees, enclosing
+from pine_boost.region.score_tables import RegionTables
+from pine_boost.search.outcome import Effort
+from pine_boost.search.stages import search_inwards
+from tests.support.bruteforce import Problem, all_rows, check_result, minimum_columns, small_problem
+from tests.support.forests import MANNERS, random_forest, random_rows
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture(autouse=True)
+def _shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small isolation trees are cut too."""
+    monkeypatch.setattr(module, "DEPTHS", (1, 2))
+
+
+def _problem(seed: int, **options: object) -> Problem:
+    return small_problem(
+        seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cut_trees_never_cost_more(seed: int) -> None:
+    """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
+    problem = _problem(seed)
+    score = problem.game.region.score
+    assert score is not None
+    assert score.trees is not None
+    whole = score.trees.cost[score.trees.trees.leaves(problem.everything)]
+    for depth in range(score.trees.trees.depth + 2):
+        short = cut_trees(score.trees, depth)
+        cut = short.cost[short.trees.leaves(problem.everything)]
+        assert (cut <= whole).all()
+        assert short.trees.depth == min(depth, score.trees.trees.depth)
+        if depth >= score.trees.trees.depth:
+            assert np.array_equal(cut, whole)
+        for tree in range(short.trees.n_trees):
+            leaves = short.trees.leaves(problem.everything)[:, tree]
+            for leaf in np.unique(leaves):  # the bound is met by some state that reaches the leaf
+                assert whole[leaves == leaf, tree].min() == short.cost[leaf]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_enclosures_contain_the_region(seed: int) -> None:
+    problem = _problem(seed, with_domain=bool(seed % 2))
+    game, everything = problem.game, problem.everything
+    stages = enclosures(game)
+    assert len(stages) >= 2
+    inside = problem.inside.copy()
+    for stage in reversed(stages):  # from the region outwards
+        merged = stage.outward(everything)
+        contains = stage.game.region.contains(merged)
+        assert (contains | ~inside).all()
+        inside = contains
+        leaves = game.trees.leaves(everything)
+        assert np.array_equal(stage.game.trees.leaves(merged), leaves)
+        distinct = np.unique(merged, axis=0)
+        assert np.array_equal(stage.outward(stage.inward(distinct)), distinct)
+        assert (stage.game.space.n_states <= game.space.n_states).all()
+        # a state that stands for several is a real input of theirs
+        back = stage.game.space.states(game.space.representative(everything))
+        usable = ~np.isinf(game.space.representative(everything)).any(axis=1)
+        assert np.array_equal(back[usable], merged[usable])
+    assert np.array_equal(inside, replace(game.region, score=None, tau=None).contains(everything))
+
+
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
+def test_easy_scores_have_no_enclosures(score: str | None) -> None:
+    assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).game) == []
+    assert enclosing(RegionTables(())) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
+    problem = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
+    result = search_inwards(problem.game, problem.fit_states)
+    check_result(problem, result)
+    smallest = minimum_columns(problem.game, all_rows(problem))
+    if smallest is not None:
+        assert result.n_kept == result.lower_bound == smallest
+
+
+def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
+    from pine_boost.search.oracle import Oracle
+    from pine_boost.search.outcome import OutOfEffort
+
+    fell_back = 0
+    prove = Oracle.prove
+
+    def give_up(self, *question):  # type: ignore[no-untyped-def]
+        if self.has_score_trees:
+            raise OutOfEffort
+        return prove(self, *question)
+
+    monkeypatch.setattr(Oracle, "prove", give_up)
+    for seed in range(6):
+        problem = _problem(seed, n_trees=7)
+        result = search_inwards(problem.game, problem.fit_states, effort=Effort(box_limit=0))
+        check_result(problem, result)
+        smallest = minimum_columns(problem.game, all_rows(problem))
+        assert smallest is None or result.lower_bound <= smallest <= result.n_kept
+        if result.pruned is not None:
+            fell_back += 1
+            assert all(proof.method.endswith("(whole domain)") for proof in result.proofs)
+    assert fell_back > 2
+
+
+def test_random_forests_of_default_size_are_cut_soundly() -> None:
+    """30 isolation trees of 256 rows, as users have them: sampled rows, not all of them."""
+    from pine_boost.region.scores.isolation_forest import fit_isolation_forest
+
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, n_trees=8, manner=MANNERS[0], categorical=[3])
+    X = random_rows(rng, forest, 600)
+    score, space = fit_isolation_forest(X, forest)
+    states = space.states(random_rows(rng, forest, 3000))
+    assert score.trees is not None
+    exact = score.score(states)
+    for depth in (2, 4, 6):
+        cut = replace(score, trees=cut_trees(score.trees, depth)).score(states)
+        assert (cut <= exact).all()
+        assert (cut < exact).any()

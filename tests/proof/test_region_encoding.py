@@ -1,0 +1,102 @@
+"""Membership in numpy equals membership in the CP-SAT encoding, state by state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from pine_boost.model.forest import Forest
+from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.proof.cpsat.encoding import encode_region
+from pine_boost.region.domain import Condition, Domain, compile_domain
+from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.scores.chow_liu import fit_chow_liu
+from pine_boost.region.scores.isolation_forest import fit_isolation_forest
+from pine_boost.region.scores.leaf_support import fit_leaf_support
+from pine_boost.tables.matrix import schema_of
+from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+
+pytest.importorskip("sklearn")
+MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+
+
+class _Collector(cp_model.CpSolverSolutionCallback):
+    def __init__(self, encoding: Any) -> None:
+        super().__init__()
+        self.encoding = encoding
+        self.found: set[tuple[int, ...]] = set()
+
+    def on_solution_callback(self) -> None:
+        self.found.add(tuple(self.encoding.states_of(self).tolist()))
+
+
+def _solver_members(
+    forest: Forest, space: StateSpace, tables: RegionTables
+) -> set[tuple[int, ...]]:
+    trees = route(forest, space)
+    encoding = encode_region(space, tables, trees, leaf_masks(trees, space))
+    if not encoding.feasible:
+        return set()
+    solver = cp_model.CpSolver()
+    solver.parameters.enumerate_all_solutions = True
+    solver.parameters.num_workers = 1
+    collector = _Collector(encoding)
+    status = solver.solve(encoding.model, collector)
+    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    return collector.found
+
+
+def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, StateSpace]:
+    space = build_space(forest)
+    if kind == "isolation-forest":
+        return fit_isolation_forest(X, forest, n_trees=3, max_samples=6, random_state=2)
+    if kind == "leaf-support":
+        return fit_leaf_support(space.states(X), route(forest, space), space), space
+    return fit_chow_liu(space.states(X), space, X, n_bins=3), space
+
+
+@pytest.mark.parametrize("kind", ["chow-liu", "leaf-support", "isolation-forest"])
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize("with_domain", [False, True])
+def test_solver_and_numpy_agree_on_every_state(
+    manner: Manner, kind: str, with_domain: bool
+) -> None:
+    rng = np.random.default_rng(len(kind))
+    forest = random_forest(rng, 3, 2, 3, manner=manner, categorical=(1,), n_categories=3)
+    X = random_rows(rng, forest, 200)
+    score, space = _score(kind, forest, X)
+    domain = None
+    if with_domain:
+        domain = Domain(
+            lower={0: -1.0},
+            never_missing=[2],
+            forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))],
+        )
+    tables = compile_domain(domain, space, schema_of(forest))
+    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    assert len(everything) < 20_000
+    scores = np.unique(score.score(everything[tables.permits(everything)]))
+    taus = {int(scores[0]) - 1, int(scores[0]), int(scores[len(scores) // 2])}
+    for tau in (*sorted(taus), None):
+        region = replace(tables, score=score if tau is not None else None, tau=tau)
+        inside = {tuple(row) for row in everything[region.contains(everything)].tolist()}
+        assert _solver_members(forest, space, region) == inside
+        assert (len(inside) == 0) == (tau is not None and tau < scores[0])
+
+
+@pytest.mark.parametrize("kind", ["one_hot", "ordinal"])
+def test_groups_in_the_solver(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    forest = random_forest(rng, 6, 2, 3, n_thresholds=3)
+    space = build_space(forest)
+    tables = compile_domain(Domain(**{kind: [(0, 1, 2)]}), space, schema_of(forest))
+    everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    inside = {tuple(row) for row in everything[tables.contains(everything)].tolist()}
+    assert 0 < len(inside) < len(everything)
+    assert _solver_members(forest, space, tables) == inside

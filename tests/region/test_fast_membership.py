@@ -1,0 +1,243 @@
+"""The compiled form of a region gives the same integers as the tables, on every kind of axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from pine_boost.model.forest import Comparison, Forest
+from pine_boost.model.reference import LIGHTGBM_ZERO
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.region import Condition, Domain, Region, fit_region
+from pine_boost.region.fast import membership as membership_module
+from pine_boost.region.fast.digitize import digitizers, read_chunk
+from pine_boost.region.fast.membership import MANY_ROWS, compile_membership
+from pine_boost.region.fast.tree_codes import compile_sums
+from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
+from pine_boost.region.scores.fitting import SCORE_NAMES
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
+
+pytest.importorskip("sklearn")
+MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+TINY = [0.0, -0.0, 1e-36, -1e-36, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 1e-40, 5e-324]
+HUGE = [1e300, -1e300, 3.4028235e38, np.inf, -np.inf]
+
+
+def _values_around(space: StateSpace, feature: int) -> np.ndarray:
+    """Every edge, its neighbours in both float types, and the odd numbers."""
+    axis = space.axes[feature]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        single = axis.edges.astype(np.float32)
+        around = [np.nextafter(axis.edges, side) for side in (-np.inf, np.inf)]
+        around += [np.nextafter(single, np.float32(side)) for side in (-np.inf, np.inf)]
+    odd = [*TINY, *HUGE] if axis.codes is None else [0.0, -1.0, 2.5, 99.0]
+    missing = [np.nan] if axis.missing_state >= 0 else []
+    return np.concatenate([axis.edges, single, *around, odd, missing])
+
+
+def _rows_around(rng: np.random.Generator, forest: Forest, space: StateSpace) -> np.ndarray:
+    around = [_values_around(space, feature) for feature in range(space.n_features)]
+    n_rows = max(300, *(len(values) for values in around))
+    X = random_rows(rng, forest, n_rows)
+    for feature, values in enumerate(around):
+        X[rng.permutation(n_rows)[: len(values)], feature] = values
+    return X
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize("n_thresholds", [2, 8, 60, 400])
+def test_digitizers_give_the_states(manner: Manner, n_thresholds: int) -> None:
+    rng = np.random.default_rng(n_thresholds)
+    forest = random_forest(
+        rng, 40, 5, 4, manner=manner, categorical=(1,), n_thresholds=n_thresholds
+    )
+    extra = np.array([*TINY, *HUGE, *rng.normal(size=20)])
+    if manner.comparison is Comparison.FLOAT32_LESS:
+        with np.errstate(over="ignore", under="ignore"):
+            extra = extra.astype(np.float32).astype(np.float64)
+    for space in (build_space(forest), build_space(forest, [extra, None, None, extra])):
+        X = _rows_around(rng, forest, space)
+        columns = digitizers(space)
+        found = read_chunk(columns, X)
+        assert np.array_equal(np.stack(found, axis=1), space.states(X))
+        assert columns[1].ordinary
+        if n_thresholds == 60:
+            assert columns[2].grid is not None
+        # rows of a Fortran-ordered matrix are the same rows
+        assert np.array_equal(
+            np.stack(read_chunk(columns, np.asfortranarray(X)), axis=1), space.states(X)
+        )
+
+
+@pytest.mark.parametrize("kind", ["clustered", "wide", "narrow", "many"])
+def test_every_way_of_digitizing(kind: str) -> None:
+    """Clustered edges share a cell of the grid, the widest overflow its factor."""
+    rng = np.random.default_rng(0)
+    edges = {
+        "clustered": np.concatenate([[-1e30, 1e30], rng.normal(size=60)]),
+        "wide": np.concatenate([[-3.4e38, 3.4e38], rng.normal(size=30)]),
+        "narrow": 1 + np.arange(20) * 2.0**-23,
+        "many": rng.normal(size=700) ** 9,
+    }[kind]
+    for manner in MANNERS:
+        forest = random_forest(rng, 2, 0, 2, manner=manner)  # no edges of its own
+        own = edges
+        if manner is XGBOOST:
+            own = edges.astype(np.float32).astype(np.float64)
+        space = build_space(forest, [own, own])
+        X = _rows_around(rng, forest, space)
+        columns = digitizers(space)
+        assert np.array_equal(np.stack(read_chunk(columns, X), axis=1), space.states(X))
+        ways = {
+            "clustered": columns[0].grid is None and not columns[0].ordinary,
+            "wide": columns[0].grid is None and not columns[0].ordinary,
+            "narrow": columns[0].grid is not None,
+            "many": columns[0].ordinary,
+        }
+        assert ways[kind]
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize("depth", [0, 1, 2, 5, 9])
+def test_sums_over_trees_are_those_of_the_walk(manner: Manner, depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    early = 0.02 if depth == 9 else 0.15
+    forest = random_forest(
+        rng, 9, depth, 4, manner=manner, categorical=(1,), leaf_probability=early
+    )
+    space = build_space(forest)
+    trees = route(forest, space)
+    states = space.states(random_rows(rng, forest, 500, missing=0.3))
+    columns = [states[:, j].astype(np.uint8) for j in range(4)]
+    leaves = trees.leaves(states)
+    for value in (
+        rng.integers(-1000, 1000, trees.n_leaves),
+        rng.integers(0, 2, trees.n_leaves),  # many splits between equal values
+        rng.integers(2**29, 2**31, trees.n_leaves),  # sums past 32 bits
+        np.zeros(trees.n_leaves, dtype=np.int64),
+    ):
+        sums = compile_sums(trees, value, space)
+        total = np.arange(500)
+        sums.add_to(total, columns)
+        assert np.array_equal(total, np.arange(500) + value[leaves].sum(axis=1))
+        assert (sums.walked is not None) == (np.diff(trees.leaf_offset).max() > 256)
+    assert (depth == 9) == (sums.walked is not None)
+
+
+def test_small_trees_share_a_table() -> None:
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 30, 2, 4, leaf_probability=0.0)
+    space = build_space(forest)
+    trees = route(forest, space)
+    sums = compile_sums(trees, np.arange(trees.n_leaves), space)
+    assert len(sums.programs) == 8  # four leaves each: four trees to a byte
+    assert max(len(program.table) for program in sums.programs) == 256
+
+
+def test_ranks_that_no_library_writes() -> None:
+    rng = np.random.default_rng(1)
+    forest = random_forest(rng, 5, 3, 3)
+    space = build_space(forest)
+    trees: StateTrees = route(forest, space)
+    inner = trees.leaf_of_node < 0
+    rank = np.where(inner, rng.choice([-1, 2**31 - 1, 300], len(trees.rank)), trees.rank)
+    odd = replace(trees, rank=rank.astype(np.int32))
+    states = space.states(random_rows(rng, forest, 300, missing=0.3))
+    value = rng.integers(0, 100, trees.n_leaves)
+    total = np.zeros(300, dtype=np.int64)
+    compile_sums(odd, value, space).add_to(total, [states[:, j] for j in range(3)])
+    assert np.array_equal(total, value[odd.leaves(states)].sum(axis=1))
+
+
+def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[Region, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    forest = random_forest(rng, 12, 4, 4, manner=manner, categorical=(1,), n_thresholds=20)
+    X = random_rows(rng, forest, 1200)
+    X[:, 2] = np.where(rng.random(1200) < 0.6, X[:, 0], X[:, 2])
+    domain = None
+    if with_domain:
+        domain = Domain(
+            lower={0: -9.0}, forbidden=[(Condition(0, lower=0.5), Condition(3, upper=-0.5))]
+        )
+        X = X[~(X[:, 0] < -9) & ~((X[:, 0] >= 0.5) & (X[:, 3] <= -0.5))]
+    half = len(X) // 2
+    region = fit_region(forest, X[:half], X[half:], alpha=0.2, score=score, domain=domain)
+    probe = np.concatenate([X, _rows_around(rng, forest, region.space)])
+    if manner.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
+        # scikit-learn's trees refuse what is no finite float32
+        finite = np.abs(probe) <= np.finfo(np.float32).max
+        probe = probe[(finite | np.isnan(probe)).all(axis=1)]
+    return region, probe
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize("with_domain", [False, True])
+def test_compiled_regions_give_the_same_integers(
+    manner: Manner, score: str, with_domain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    region, probe = _region(manner, score, len(score), with_domain)
+    states = region.space.states(probe)
+    assert region.score_tables is not None
+    expected = region.score_tables.score(states)
+    inside = region.tables.contains(states)
+    assert 0 < inside.sum() < len(probe)
+    for chunk in (500, 2**16):
+        monkeypatch.setattr(membership_module, "CHUNK_ROWS", chunk)
+        compiled = compile_membership(region.space, region.tables, region.score_tables)
+        assert np.array_equal(compiled.score(probe), expected)
+        assert np.array_equal(compiled.contains(probe), inside)
+    # exactly at tau a row is inside, one below it is not
+    for tau in np.quantile(expected, [0.05, 0.5, 0.95], method="nearest"):
+        tables = replace(region.tables, tau=int(tau))
+        shifted = compile_membership(region.space, tables, region.score_tables)
+        assert np.array_equal(shifted.contains(probe), tables.contains(states))
+    # the public way: many rows take the compiled path, few the plain one
+    many = probe[np.arange(MANY_ROWS) % len(probe)]
+    assert np.array_equal(region.contains(many), inside[np.arange(MANY_ROWS) % len(probe)])
+    assert np.array_equal(region.score(many), expected[np.arange(MANY_ROWS) % len(probe)])
+    assert np.array_equal(region.contains(probe), inside)
+    whole = region.with_alpha(0.0)
+    assert np.array_equal(whole.contains(many), whole.tables.contains(whole.space.states(many)))
+    assert np.array_equal(whole.score(many), region.score(many))
+
+
+@pytest.mark.parametrize("n_bins", [2, 16, 40, 300])
+def test_pair_tables_of_every_size(n_bins: int) -> None:
+    rng = np.random.default_rng(n_bins)
+    forest = random_forest(rng, 3, 2, 3, manner=LIGHTGBM, categorical=(2,), n_categories=300)
+    edges = np.unique(rng.normal(size=n_bins - 1))
+    space = build_space(forest, [edges, edges])
+    counts = space.n_states.tolist()
+    bins = [np.arange(count) for count in counts]
+    bins[2] = np.arange(counts[2]) % 2  # few bins of many categories
+    unary = [rng.integers(0, 9, int(b.max()) + 1) for b in bins]
+    pairs = [
+        PairTable(i, j, rng.integers(0, 2**20, (len(unary[i]), len(unary[j]))))
+        for i, j in product(range(3), repeat=2)
+        if i != j
+    ]
+    score = ScoreTables(tuple(bins), tuple(unary), tuple(pairs))
+    allowed = tuple(np.ones(count, dtype=bool) for count in counts)
+    X = _rows_around(rng, forest, space)
+    compiled = compile_membership(space, RegionTables(allowed), score)
+    assert np.array_equal(compiled.score(X), score.score(space.states(X)))
+    assert compiled.contains(X).all()
+
+
+def test_a_region_is_compiled_once_and_stays_equal() -> None:
+    region, probe = _region(XGBOOST, "isolation-forest", 3, False)
+    before = region.fingerprint()
+    many = probe[np.arange(MANY_ROWS) % len(probe)]
+    region.contains(many)
+    assert region._compiled is region._compiled
+    assert region.fingerprint() == before
+    assert region == Region.from_json(region.to_json())
+    # another alpha is another region: it must not inherit the old threshold
+    other = region.with_alpha(0.5)
+    assert np.array_equal(other.contains(many), other.score(many) <= other.tau)
+    assert other.contains(many).sum() < region.contains(many).sum()

@@ -1,0 +1,182 @@
+"""Region files: equal after the round trip, refused when anything in them is off."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.region import Condition, Domain, Region, fit_region
+from pine_boost.region.scores.fitting import SCORE_NAMES
+from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+
+pytest.importorskip("sklearn")
+MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
+
+
+def _region(manner: Manner = MANNERS[0], score: str = "chow-liu", **options: Any) -> Any:
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 8, 3, 4, manner=manner, categorical=(1,))
+    X = random_rows(rng, forest, 600)
+    domain = Domain(
+        ordinal=[(2, 3)], forbidden=[(Condition(0, lower=1.0), Condition(2, lower=1.0))]
+    )
+    X[:, 2:] = np.sort(rng.integers(0, 2, size=(600, 2)), axis=1)[:, ::-1]
+    X[(X[:, 0] >= 1.0), 2:] = 0.0
+    region = fit_region(forest, X[:300], X[300:], alpha=0.1, score=score, domain=domain, **options)
+    return region, forest, X
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+def test_round_trip(manner: Manner, score: str, tmp_path: Path) -> None:
+    region, forest, X = _region(manner, score, indifference=0.02)
+    path = tmp_path / "region.json"
+    region.save(path)
+    again = Region.load(path)
+    assert again == region
+    assert hash(again) == hash(region)
+    assert again.fingerprint() == region.fingerprint()
+    assert np.array_equal(again.score(X), region.score(X))
+    assert np.array_equal(again.contains(X, model=forest), region.contains(X, model=forest))
+    assert again.with_alpha(0.3) == region.with_alpha(0.3)
+    assert again != region.with_alpha(0.3)
+    assert Region.from_json(region.to_json()) == region
+    assert Region.from_json(path.read_bytes()) == region
+    assert again.explain(X[0]) == region.explain(X[0])
+    if score != "chow-liu":
+        trees, copied = region.score_tables.trees.trees, again.score_tables.trees.trees
+        for name in trees.__dataclass_fields__:
+            assert np.array_equal(getattr(trees, name), getattr(copied, name)), name
+
+
+def test_round_trip_without_score_and_with_infinite_edges() -> None:
+    rng = np.random.default_rng(1)
+    forest = random_forest(rng, 3, 2, 2, manner=MANNERS[2])
+    from dataclasses import replace
+
+    threshold = forest.threshold.copy()
+    threshold[0], threshold[forest.tree_offset[1]] = np.inf, -np.inf
+    region = fit_region(replace(forest, threshold=threshold, missing_value=-1.0), alpha=0)
+    text = json.dumps(region.to_json(), allow_nan=False)
+    assert '"inf"' in text
+    assert Region.from_json(text) == region
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    region, _, _ = _region()
+    path = tmp_path / "region.json"
+    region.save(path)
+    before = path.read_bytes()
+
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        region.with_alpha(0.5).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_that_are_no_region(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        Region.load(tmp_path / "absent.json")
+    for text in ("", "{", "[]", "3", '{"a": NaN}', "[" * 100_000, '{"format": "other"}'):
+        with pytest.raises(MalformedModelError):
+            Region.from_json(text)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(MalformedModelError, match="UTF-8"):
+        Region.load(tmp_path / "binary")
+
+
+def test_another_version_is_refused() -> None:
+    document = _region()[0].to_json()
+    document["format_version"] = 2
+    with pytest.raises(MalformedModelError, match="'format_version' is 2; this release reads 1"):
+        Region.from_json(document)
+
+
+def test_unwritable_categories_are_refused() -> None:
+    from dataclasses import replace
+
+    region, _, _ = _region()
+    schema = replace(region.schema, feature_categories=(((1, 2), "x"), None, None, None))
+    with pytest.raises(InvalidInputError, match="cannot be written to JSON"):
+        replace(region, schema=schema).to_json()
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a document, lists only at their first and last entries."""
+    found = [path] if path else []
+    if isinstance(value, dict):
+        for key in value:
+            found += _paths(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index in sorted({0, len(value) - 1} & set(range(len(value)))):
+            found += _paths(value[index], (*path, index))
+    return found
+
+
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support"])
+def test_damaged_documents_are_refused_cleanly(score: str) -> None:
+    """Replace each value by wrong ones: a clean refusal, or a region that still works."""
+    region, forest, X = _region(score=score, indifference=0.02)
+    good = region.to_json()
+    junk = [None, -7, 10**6, 10**30, 1.5, "x", "0" * 5, [], {}, True, [[0]], 1e400]
+    refused = 0
+    for path in _paths(good):
+        place = good
+        for step in path[:-1]:
+            place = place[step]
+        right = place[path[-1]]
+        for wrong in junk:
+            place[path[-1]] = wrong
+            try:
+                read = Region.from_json(good)
+                # whatever is accepted must be usable without an internal error
+                read.score(X[:20])
+                read.contains(X[:20], model=forest)
+            except PineBoostError:
+                refused += 1
+        if isinstance(place, dict):
+            del place[path[-1]]
+            with pytest.raises(MalformedModelError):
+                Region.from_json(good)
+        place[path[-1]] = right
+    assert Region.from_json(good) == region
+    assert refused > 5 * len(_paths(good))
+
+
+def test_a_huge_number_of_states_is_refused_before_memory_is_spent() -> None:
+    good = _region()[0].to_json()
+    for axis in good["space"]["axes"]:
+        right, axis["n_states"] = axis["n_states"], 2**61
+        with pytest.raises(MalformedModelError, match="'n_states' is 2305843009213693952"):
+            Region.from_json(good)
+        axis["n_states"] = right
+
+
+def test_trees_that_are_no_trees_are_refused() -> None:
+    good = _region(score="leaf-support")[0].to_json()
+    cases: dict[str, Any] = {
+        "cycle": lambda t: t["left"].__setitem__(0, 0),
+        "outside": lambda t: t["left"].__setitem__(0, len(t["left"]) + 5),
+        "one child": lambda t: t["right"].__setitem__(0, -1),
+        "two parents": lambda t: t["left"].__setitem__(0, t["right"][0]),
+        "other tree": lambda t: t["left"].__setitem__(0, t["root"][1]),
+        "roots": lambda t: t["root"].reverse(),
+        "costs": lambda t: t["cost"].append(1),
+        "specials": lambda t: t.__setitem__("special_left", t["special_left"] + "1"),
+    }
+    for damage in cases.values():
+        document = copy.deepcopy(good)
+        damage(document["score"]["trees"])
+        with pytest.raises(MalformedModelError):
+            Region.from_json(document)

@@ -1,0 +1,211 @@
+"""The report: self-contained, true to the certificate, and its inputs outside really differ."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import CertificateMismatch, InvalidInputError, prune_booster, sweep
+from pine_boost.native.predict import predict_classes
+from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
+from pine_boost.report.outside import find_outside
+from pine_boost.report.page import promise
+from pine_boost.report.plot import draw_tradeoff
+from pine_boost.report.report import render_folder_report, render_report
+
+datasets = pytest.importorskip("sklearn.datasets")
+ensemble = pytest.importorskip("sklearn.ensemble")
+xgboost = pytest.importorskip("xgboost")
+pandas = pytest.importorskip("pandas")
+
+
+class _Tags(HTMLParser):
+    """Collects tags that are opened and not closed, and everything that could be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [str(value) for name, value in attrs if name in ("src", "href", "srcset")]
+        if tag not in ("meta", "line", "circle", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loads += [str(value) for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("circle",):
+            assert self.open.pop() == tag
+
+
+def parsed(page: str) -> _Tags:
+    tags = _Tags()
+    tags.feed(page)
+    return tags
+
+
+@pytest.fixture(scope="module")
+def parts() -> Any:
+    data = datasets.load_breast_cancer(as_frame=True)
+    X = data.data.iloc[:, :6].rename(columns={"mean radius": 'radius & "cells"'})
+    y = data.target
+    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, nthread=1)
+    model.fit(X[:250], y[:250])
+    return model, X[:250], X[250:450], X[450:]
+
+
+@pytest.fixture(scope="module")
+def swept(parts: Any) -> Any:
+    model, X_fit, X_cal, _ = parts
+    return sweep(model, X_fit, X_cal, alphas=[0.2, 0.6])
+
+
+def test_loads_nothing_and_closes_every_tag(parts: Any, swept: Any) -> None:
+    page = render_report(swept[0.6], parts[3], swept.table())
+    tags = parsed(page)
+    assert tags.open == []
+    assert tags.loads == []
+    assert not re.search(r"https?:|url\(|@import|<script", page)
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_names_of_the_user_are_escaped(parts: Any, swept: Any) -> None:
+    page = render_report(swept[0.6], parts[3])
+    assert 'radius & "cells"' not in page
+    assert "radius &amp; &quot;cells&quot;" in page
+
+
+def test_says_what_the_certificate_says(parts: Any, swept: Any) -> None:
+    result = swept[0.6]
+    c = result.certificate
+    page = render_report(result, parts[3], swept.table())
+    assert promise(c) in page
+    assert f"{c.trees_before}<span" in page
+    assert f"<strong>{c.trees_after}</strong>" in page
+    assert c.original_digest in page
+    for proof in c.proofs:
+        assert proof.method in page
+    coverage = result.region.coverage(parts[3])
+    assert f"<strong>{coverage.share:.1%}</strong> of {len(parts[3])} rows" in page
+    assert page.count("<circle") == 2
+    assert 'class="dot chosen"' in page
+
+
+def test_without_a_smaller_model_nothing_is_boasted(parts: Any) -> None:
+    model, X_fit, X_cal, _ = parts
+    kept = prune_booster(model, X_fit, X_cal, alpha=0.6, time_limit=1e-9)
+    assert kept.status == "NOT_CERTIFIED"
+    page = render_report(kept)
+    assert parsed(page).open == []
+    assert "returned unchanged and nothing is promised" in page
+    assert "This is a proof" not in page
+
+
+def test_every_input_is_said_so(parts: Any) -> None:
+    X = parts[1]
+    y = (X.iloc[:, 0] > X.iloc[:, 0].median()).astype(int)
+    model = xgboost.XGBClassifier(n_estimators=6, max_depth=1, nthread=1).fit(X, y)
+    result = prune_booster(model, X, parts[2], alpha=0)
+    assert result.pruning_rate > 0
+    page = render_report(result)
+    assert "on every possible input" in page
+    assert "Nowhere: the certificate covers every input." in page
+
+
+@pytest.mark.parametrize("indifference", [0.0, 0.1])
+def test_inputs_outside_differ_natively_and_lie_outside(parts: Any, indifference: float) -> None:
+    model, X_fit, X_cal, X_test = parts
+    result = prune_booster(
+        model, X_fit, X_cal, alpha=0.6, indifference=indifference, objective="l1"
+    )
+    found = find_outside(
+        result.original, result.pruned, result.region, result.points, X_test.to_numpy()
+    )
+    assert found
+    for entry in found:
+        row = pandas.DataFrame({name: [float(value)] for name, value in entry.values})
+        assert list(row.columns) == list(X_fit.columns)
+        before, after = int(entry.before), int(entry.after)
+        # six digits are shown; where they cross a threshold the page's row is another one
+        if not np.array_equal(
+            result.region.states(row), result.region.states(row.astype(np.float32))
+        ):
+            continue
+        assert before != after
+        assert entry.score == result.region.score(row)[0]
+        assert not result.region.contains(row, model=result.original.forest)[0]
+        assert model.predict(row)[0] == before
+        assert result.model.predict(row)[0] == after
+        assert entry.reasons
+    scores = [entry.score for entry in found]
+    assert scores == sorted(scores)
+
+
+def test_sizes_are_those_of_the_files(swept: Any) -> None:
+    result = swept[0.6]
+    sizes = {size.name: size for size in measure_sizes(result.original, result.pruned)}
+    assert sizes["Trees"].after == len(result.kept)
+    assert sizes["Leaves"].before == result.certificate.leaves_before
+    assert sizes["Model file"].after == len(result.model_file()[1])
+    assert sizes["Model file"].before == len(file_contents(result.original))
+    assert sizes["Memory of the trees"].after < sizes["Memory of the trees"].before
+
+
+def test_measuring_changes_no_model(parts: Any, swept: Any) -> None:
+    model, X_fit, _, _ = parts
+    config = model.get_booster().save_config()
+    speeds = measure_speeds(swept[0.6].original, swept[0.6].pruned, X_fit.to_numpy())
+    assert speeds[0].engine == "xgboost"
+    assert all(speed.before > 0 and speed.after > 0 for speed in speeds)
+    assert model.get_booster().save_config() == config
+
+
+def test_the_plot_needs_two_alphas_and_rises(swept: Any) -> None:
+    rows = swept.table()
+    assert draw_tradeoff(rows[:1], None, "round") == ""
+    heights = re.findall(r'cy="([0-9.]+)"', draw_tradeoff(rows, None, "round"))
+    assert float(heights[1]) <= float(heights[0])
+
+
+def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path: Path) -> None:
+    model, X_fit, _, X_test = parts
+    result = swept[0.6]
+    folder = result.save(tmp_path / "out")
+    bare = render_folder_report(folder)
+    assert promise(result.certificate) in bare
+    assert "the original is not at hand" in bare
+    full = render_folder_report(folder, model, X_test)
+    assert "Rows per second" in full
+    other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)
+    other.fit(X_fit, predict_classes(result.original, X_fit))
+    with pytest.raises(CertificateMismatch, match="original model given"):
+        render_folder_report(folder, other)
+    (folder / "model.txt").write_text("tree\n")
+    with pytest.raises(InvalidInputError, match="one model file"):
+        render_folder_report(folder)
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        render_folder_report(tmp_path)
+
+
+def test_other_libraries_are_measured_too(parts: Any) -> None:
+    _, X_fit, X_cal, X_test = parts
+    y = (X_fit.iloc[:, 0] > X_fit.iloc[:, 0].median()).astype(int)
+    lightgbm = pytest.importorskip("lightgbm")
+    models = (
+        ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=1, random_state=0),
+        lightgbm.LGBMClassifier(n_estimators=4, num_leaves=3, n_jobs=1, verbose=-1),
+    )
+    for model in models:
+        X = X_fit.set_axis([f"x{j}" for j in range(6)], axis=1)
+        result = prune_booster(
+            model.fit(X, y), X, X_cal.set_axis(X.columns, axis=1), alpha=0.5, objective="l1"
+        )
+        page = render_report(result, X_test.set_axis(X.columns, axis=1))
+        assert ("Rows per second" in page) == (result.certificate.grid >= 0)

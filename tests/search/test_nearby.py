@@ -1,0 +1,338 @@
+"""Models near the original: the row of the difference, its proofs, the search that begins there.
+
+Enumeration is the judge: the row must admit every counterexample, a proof must leave none, and
+what the search returns must keep every input.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster, verify
+from pine_boost.model import exact
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.boxes import rows as box_rows
+from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.cpsat.encoding import encode_region, encode_values
+from pine_boost.proof.difference import difference
+from pine_boost.proof.problem import pruned_leaves_int
+from pine_boost.search import nearby
+from pine_boost.search.algorithm import search
+from pine_boost.search.grid import needed_sides
+from pine_boost.search.oracle import FIRST_LP, SECOND_LP, Answer, Oracle
+from pine_boost.search.outcome import OutOfEffort
+from pine_boost.search.run import Run
+from tests.support.bruteforce import Problem, check_result, small_problem
+from tests.support.forests import MANNERS
+from tests.support.naive import Case, broken_rows, random_case, random_pruned
+
+pytest.importorskip("sklearn")  # isolation forests
+
+KINDS = ("dropped", "same", "planted", "reweighted")
+
+
+def _some_pruned(seed: int, case: Case) -> PrunedForest:
+    rng = np.random.default_rng(seed)
+    return random_pruned(rng, case.game, str(rng.choice(KINDS)))
+
+
+def _sums(case: Case, value: Any) -> Any:
+    leaf = case.game.trees.leaf_of_node[case.nodes]
+    return value[leaf].sum(axis=1)
+
+
+@pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**12])
+def test_every_counterexample_satisfies_the_row(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Also where values are halved to fit: rounding goes outward."""
+    monkeypatch.setattr(exact, "ROW_LIMIT", limit)
+    n_broken = n_excluded = n_halved = n_still = 0
+    for seed in range(200):
+        with monkeypatch.context() as building:
+            building.setattr(exact, "ROW_LIMIT", 2**31 - 1)
+            case = random_case(seed)
+            pruned = _some_pruned(seed, case)
+            broken = broken_rows(case, pruned)
+        for question in case.game.questions:
+            row = difference(case.game, pruned, question)
+            assert row is not None
+            satisfied = _sums(case, row.value) >= row.least
+            mine = broken[:, question.index]
+            assert satisfied[mine].all()
+            assert np.abs(row.value).sum() + abs(row.least) <= limit + 2 * len(row.value)
+            n_broken += int(mine.sum())
+            n_excluded += int((~satisfied & case.inside).sum())
+            n_still += int((~row.moving).sum())
+            n_halved += bool(np.abs(row.value).max(initial=0) < 2**12)
+    assert n_broken > 300
+    assert n_still > 100
+    assert n_excluded > 1000
+    assert limit > 2**12 or n_halved > 100
+
+
+@pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**16, 2**10])
+def test_a_counterexample_by_a_single_unit_satisfies_the_row(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The original decides a row just so, the pruned model misses it by one unit of its grid."""
+    n_tight = 0
+    for seed in range(60):
+        case = random_case(seed)
+        game, pruned = case.game, _some_pruned(seed, case)
+        rng = np.random.default_rng(seed)
+        states = case.rows[rng.integers(len(case.rows), size=6)]
+        leaves = game.trees.leaves(states)
+        for question in game.questions:
+            needed = int(needed_sides(game, pruned.grid)[question.index])
+            for row in leaves:
+                before = game.side_int(game.original_margins_int(row[None]), question)[0]
+                margins = pruned_leaves_int(game, pruned)[row].sum(axis=0) + pruned.intercept_int
+                miss = int(game.side_int(margins[None], question)[0]) - (needed - 1)
+                least = game.least.copy()
+                least[question.index] = before
+                shift = np.zeros_like(pruned.intercept_int)
+                shift[question.plus] = miss * (question.sign if len(shift) == 1 else 1)
+                missed = replace(pruned, intercept_int=pruned.intercept_int - shift)
+                with monkeypatch.context() as smaller:
+                    smaller.setattr(exact, "ROW_LIMIT", limit)
+                    found = difference(replace(game, least=least), missed, question)
+                assert found is not None
+                total = int(found.value[row].sum())
+                assert total >= found.least
+                n_tight += total == found.least
+    assert n_tight > 30
+
+
+def test_units_too_far_apart_have_no_row() -> None:
+    case = random_case(0)
+    pruned = random_pruned(np.random.default_rng(0), case.game, "dropped")
+    far = replace(pruned, grid=case.game.scale - 31)
+    assert difference(case.game, far, case.game.questions[0]) is None
+
+
+def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
+    """Where the trees of both classes changed their weight, the difference says nothing more."""
+    n_asked = n_easier = 0
+    for seed in range(8, 160, 12):  # three classes
+        case = random_case(seed)
+        if case.game.forest.value.shape[1] > 1:
+            continue
+        pruned = random_pruned(np.random.default_rng(seed), case.game, "reweighted")
+        oracle = Oracle(case.game)
+        for question in case.game.questions:
+            row = difference(case.game, pruned, question)
+            assert row is not None
+            of_classes = np.isin(case.game.forest.tree_output, (question.plus, question.minus))
+            assert row.n_asked <= of_classes.sum() < case.game.trees.n_trees
+            n_asked += row.n_asked == row.moving.sum()
+            n_easier += bool(oracle._is_easier(row)) and row.n_asked == row.moving.sum()
+    assert n_asked > 20
+    assert n_easier == 0
+
+
+def test_some_trees_of_a_region() -> None:
+    """The model over some trees admits exactly the sums of their leaves over the region."""
+    from ortools.sat.python import cp_model
+
+    n_compared = 0
+    for seed in range(0, 120, 5):
+        case = random_case(seed)
+        game = case.game
+        score = game.region.score
+        if score is not None and score.trees is not None and score.trees.of_model:
+            continue
+        rng = np.random.default_rng(seed)
+        wanted = rng.random(game.trees.n_trees) < 0.5
+        value = np.where(
+            wanted[game.trees.leaf_tree], rng.integers(-50, 50, game.trees.n_leaves), 0
+        )
+        encoding = encode_region(game.space, game.region, game.trees, game.masks, wanted)
+        inside = _sums(case, value)[case.inside]
+        if not encoding.feasible:
+            assert len(inside) == 0
+            continue
+        terms = [(x, int(v)) for x, v in zip(encoding.leaves, value, strict=True) if x is not None]
+        row = cp_model.LinearExpr.weighted_sum([x for x, _ in terms], [v for _, v in terms])
+        encoding.model.maximize(row)
+        solver = cp_model.CpSolver()
+        status = solver.solve(encoding.model)
+        if len(inside) == 0:
+            assert status == cp_model.INFEASIBLE
+            continue
+        assert status == cp_model.OPTIMAL
+        assert round(solver.objective_value) == inside.max()
+        n_compared += 1
+    assert n_compared > 8
+
+
+def test_proofs_of_the_difference_leave_no_counterexample() -> None:
+    """What is proved holds by enumeration; what is broken is never proved, in either setting."""
+    n_proved = n_broken = 0
+    for seed in range(160):
+        case = random_case(seed)
+        pruned = _some_pruned(seed, case)
+        questions = list(case.game.questions)
+        broken = broken_rows(case, pruned)
+        oracle = Oracle(case.game)
+        for setting in (FIRST_LP, SECOND_LP):
+            proofs = oracle.prove_near(pruned, questions, (setting,), time.monotonic() + 60, 10.0)
+            for proof in proofs:
+                assert proof.answer is Answer.PROVED
+                assert proof.method == f"{setting.name} (difference)"
+                assert not broken[:, proof.question.index].any()
+            n_proved += len(proofs)
+        n_broken += int(broken.any(axis=0).sum())
+        whole = oracle.prove(pruned, questions, SECOND_LP, time.monotonic() + 60)
+        answers = {proof.question.index: proof.answer for proof in whole}
+        for question in questions:
+            is_broken = broken[:, question.index].any()
+            assert answers[question.index] is (Answer.FOUND if is_broken else Answer.PROVED)
+    assert n_proved > 50
+    assert n_broken > 50
+
+
+def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the difference among its sums a near model is proved with fewer boxes; answers agree."""
+    with_sum, without = 0, 0
+    for seed in range(120):
+        case = random_case(seed)
+        pruned = random_pruned(np.random.default_rng(seed), case.game, "dropped")
+        broken = broken_rows(case, pruned)
+        for question in case.game.questions:
+            proof = prove_boxes(case.game, pruned, question, max_boxes=10**6, deadline=float("inf"))
+            is_broken = broken[:, question.index].any()
+            assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
+            rows = box_rows.question_rows(case.game, pruned, question, None, 0, None)
+            here = len(box_rows.weigh(rows).value)
+            monkeypatch.setattr(box_rows, "_CANCELLED", 0.0)
+            other = len(box_rows.weigh(rows).value)
+            monkeypatch.undo()
+            with_sum += here > other
+            without += here == other
+    assert with_sum > 20
+    assert without > 20
+
+
+def _near(seed: int, delta: float, **options: Any) -> Problem:
+    n_outputs, n_trees, votes = [(1, 10, False), (3, 30, False), (3, 10, True)][seed % 3]
+    return small_problem(
+        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
+        leaf_grid=None, delta=delta, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
+def test_a_model_near_the_original_where_the_game_has_no_answer(
+    monkeypatch: pytest.MonkeyPatch, score: str | None
+) -> None:
+    """Whatever the game of all trees does, light trees can go; every input keeps its class."""
+
+    def no_answer(run: Run) -> bool:
+        raise OutOfEffort
+
+    monkeypatch.setattr(Run, "ascend", no_answer)
+    n_pruned = 0
+    for seed in range(12):
+        for delta in (0.5, 2.0):
+            problem = _near(seed, delta, score=score)
+            result = search(problem.game, problem.fit_states)
+            check_result(problem, result)
+            if result.pruned is not None:
+                n_pruned += 1
+                assert any("(difference)" in proof.method for proof in result.proofs)
+                assert set(np.round(result.pruned.weights, 9)) == {0.0, 1.0}
+    # costs of the model's own leaves want all trees, so nothing is asked there
+    assert n_pruned == 0 if score == "leaf-support" else n_pruned > 8
+
+
+def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
+    for place in ("nearby._LARGEST", "opinions._LARGEST_TABLE", "oracle._LARGEST_NEAR"):
+        monkeypatch.setattr(f"pine_boost.search.{place}", 0)
+
+    def no_answer(run: Run) -> bool:
+        raise OutOfEffort
+
+    monkeypatch.setattr(Run, "ascend", no_answer)
+    n_pruned = 0
+    for seed in range(12):
+        problem = _near(seed, 2.0)
+        result = search(problem.game, problem.fit_states)
+        check_result(problem, result)
+        if result.pruned is not None:
+            n_pruned += 1
+            methods = {proof.method for proof in result.proofs}
+            assert methods == {f"{s.name} (difference)" for s in (FIRST_LP, SECOND_LP)}
+    assert n_pruned > 2
+
+
+def test_values_of_trees_alone() -> None:
+    """Infeasible exactly where the largest values do not add up to the bound."""
+    from ortools.sat.python import cp_model
+
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        offset = np.concatenate([[0], np.cumsum(rng.integers(1, 6, size=4))])
+        value = rng.integers(-9, 9, size=offset[-1])
+        most = int(np.maximum.reduceat(value, offset[:-1]).sum())
+        for least, status in ((most, cp_model.OPTIMAL), (most + 1, cp_model.INFEASIBLE)):
+            assert cp_model.CpSolver().solve(encode_values(value, offset, least)) == status
+
+
+def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Run] = []
+    monkeypatch.setattr(nearby, "column_ranges", asked.append)
+    problem = _near(0, 0.0)
+    search(problem.game, problem.fit_states)
+    assert asked == []
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram", "forest"])
+def test_a_large_model_is_certified_natively_and_verified(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The game of all trees is stopped; rows on the thresholds, beside them, NaN keep classes."""
+    from tests.support.grids import edge_rows
+
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(900, 5)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=900) > 0).astype(int)
+    if kind != "forest":
+        X[rng.random(X.shape) < 0.05] = np.nan
+    if kind == "xgboost":
+        xgboost = pytest.importorskip("xgboost")
+        model: Any = xgboost.XGBClassifier(n_estimators=60, max_depth=4, n_jobs=1)
+    elif kind == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        model = lightgbm.LGBMClassifier(n_estimators=60, num_leaves=12, n_jobs=1, verbose=-1)
+    else:
+        ensemble = pytest.importorskip("sklearn.ensemble")
+        model = ensemble.HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=12)
+        if kind == "forest":
+            model = ensemble.RandomForestClassifier(60, max_depth=5, random_state=0)
+    model.fit(X[:500], y[:500])
+
+    def no_answer(run: Run) -> bool:
+        raise OutOfEffort
+
+    monkeypatch.setattr(Run, "ascend", no_answer)
+    result = prune_booster(model, X[500:700], X[700:], alpha=0.2, indifference=0.1)
+    assert result.status == "CERTIFIED"
+    assert result.search.n_kept < 60
+    assert result.search.pruned is not None
+    rows = np.vstack([edge_rows(result.original.forest, X), X])
+    if kind == "forest":
+        rows = rows[~np.isnan(rows).any(axis=1)]
+    inside = result.region.contains(rows, model=model)
+    before, after = model.predict(rows[inside]), result.model.predict(rows[inside])
+    assert np.array_equal(before, after)
+    assert inside.sum() > 300
+    again = verify(model, result.model, result.region, result.certificate, time_limit=120)
+    assert again.agrees is True
+    assert again.proved_twice

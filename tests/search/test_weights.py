@@ -1,0 +1,174 @@
+"""The linear program of the weights against HiGHS on all rows, and its cuts against enumeration."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.search.weights import SMALLEST_VALUE, Cut, WeightProgram, Weights
+from tests.support.bruteforce import CLEAR, NOTHING, game_value
+
+
+def _random_game(
+    seed: int, n_rows: int = 40, n_columns: int = 6, n_free: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows around a hidden positive solution, so that about half of the supports win."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(-4, 5, size=(n_rows, n_columns)) / 4.0
+    free = np.zeros((n_rows, n_free))
+    free[:, :1] = rng.choice([-1.0, 1.0], size=(n_rows, min(n_free, 1)))
+    hidden = rng.random(n_columns) * (rng.random(n_columns) < 0.6)
+    keep = rows @ hidden + free @ np.full(n_free, 0.1) > 0.05
+    strict = rng.random(n_rows) < 0.8
+    return rows[keep], free[keep], strict[keep]
+
+
+def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> WeightProgram:
+    program = WeightProgram(rows.shape[1], free.shape[1])
+    half = len(rows) // 2  # rows come in portions, as the Oracle finds them
+    for part in (slice(None, half), slice(half, None)):
+        for kind in (True, False):
+            mine = strict[part] == kind
+            program.add_rows(rows[part][mine], free[part][mine], kind)
+    return program
+
+
+def _supports(n_columns: int) -> list[np.ndarray]:
+    chosen = []
+    for size in range(n_columns + 1):
+        for support in combinations(range(n_columns), size):
+            flags = np.zeros(n_columns, dtype=bool)
+            flags[list(support)] = True
+            chosen.append(flags)
+    return chosen
+
+
+@pytest.mark.parametrize("method", ["solve", "_solve_once_more"])
+@pytest.mark.parametrize("n_free", [0, 1, 2])
+def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
+    seen = {Weights: 0, Cut: 0}
+    for seed in range(3):
+        rows, free, strict = _random_game(seed, n_columns=5, n_free=n_free)
+        program = _program(rows, free, strict)
+        supports = _supports(5)
+        values = [game_value(rows[:, s], free, strict) for s in supports]
+        order = np.random.default_rng(seed).permutation(len(supports))  # no lucky warm starts
+        for index in order:
+            support, value = supports[index], values[index]
+            assert not NOTHING < value < CLEAR
+            result = getattr(program, method)(support)
+            seen[type(result)] += 1
+            if value > CLEAR:
+                assert isinstance(result, Weights)
+                assert not result.weights[~support].any()
+                assert (result.weights >= 0).all()
+                sides = rows @ result.weights + free @ result.free
+                assert sides[strict].min(initial=1.0) >= result.value - 1e-8
+                assert sides[~strict].min(initial=0.0) >= -1e-8
+                assert result.value >= SMALLEST_VALUE
+            else:
+                assert isinstance(result, Cut)
+                assert not support[result.columns].any()
+                for other, other_value in zip(supports, values, strict=True):
+                    if other_value > CLEAR:
+                        assert other[result.columns].any(), "a cut excludes a winning support"
+    assert min(seen.values()) > 5
+
+
+def test_value_is_the_largest() -> None:
+    """With the same budget (sum of weights at most 1) HiGHS finds no larger value."""
+    for seed in range(5):
+        program = _program(*_random_game(seed, n_rows=60))
+        support = np.ones(6, dtype=bool)
+        first, second = program.solve(support), program._solve_once_more(support)
+        assert isinstance(first, Weights)
+        assert isinstance(second, Weights)
+        assert first.value == pytest.approx(second.value, abs=1e-7)
+        assert first.weights.sum() <= 1 + 1e-9
+
+
+def test_rows_added_later_count() -> None:
+    program = WeightProgram(2, 0)
+    program.add_rows(np.array([[1.0, 0.0]]), np.zeros((1, 0)), True)
+    both = np.ones(2, dtype=bool)
+    result = program.solve(both)
+    assert isinstance(result, Weights)
+    assert result.weights[0] == pytest.approx(1.0)
+    program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), True)
+    result = program.solve(both)
+    assert isinstance(result, Weights)
+    assert result.weights == pytest.approx([1 / 3, 2 / 3])
+    alone = program.solve(np.array([True, False]))
+    assert isinstance(alone, Cut)
+    assert alone.columns.tolist() == [1]
+    program.add_rows(np.array([[0.5, -1.0]]), np.zeros((1, 0)), True)
+    hopeless = program.solve(both)
+    assert isinstance(hopeless, Cut)
+    assert len(hopeless.columns) == 0
+
+
+def test_many_rows_few_active() -> None:
+    """Thousands of rows: the lazy program ends with all of them satisfied."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4000, 12)) + 0.9
+    rows /= np.abs(rows).max()
+    keep = rows @ np.ones(12) > 0.02
+    program = _program(rows[keep], np.zeros((keep.sum(), 0)), np.ones(keep.sum(), dtype=bool))
+    for _ in range(3):
+        result = program.solve(np.ones(12, dtype=bool))
+        assert isinstance(result, Weights)
+        assert (rows[keep] @ result.weights).min() >= result.value - 1e-8
+
+
+def test_a_program_that_highs_does_not_end_with_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
+    program = _program(rows, free, strict)
+    support = np.ones(12, dtype=bool)
+    assert program.widest(support) is not None
+    monkeypatch.setattr("pine_boost.search.weights._HIGHS_ITERATIONS", 1)
+    assert program.widest(support) is None
+
+
+def test_the_widest_weights_leave_ties_where_they_can() -> None:
+    """A row that a tie would keep gets room as well, unless a tie is all there is."""
+    both = np.array([True, True])
+    strict = np.array([True, False])
+    program = _program(np.array([[0.5, 1.0], [1.0, -1.0]]), np.zeros((2, 0)), strict)
+    result = program.solve(both)
+    assert isinstance(result, Weights)
+    assert result.weights[0] - result.weights[1] == pytest.approx(0)
+    wide = program.widest(both)
+    assert wide is not None
+    assert wide.weights[0] - wide.weights[1] > 0.4
+    program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), False)
+    tied = program.widest(both)
+    assert tied is not None
+    assert tied.weights == pytest.approx([0.5, 0.5])
+
+
+def test_a_program_that_glop_does_not_end_with_is_left_to_highs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
+    supports = [np.arange(12) < size for size in (3, 6, 12)]
+    expected = [_program(rows, free, strict).solve(support) for support in supports]
+    monkeypatch.setattr("pine_boost.search.weights._GLOP_ITERATIONS", 1 - 10 * 12)
+    asked: list[int] = []
+    whole_program = WeightProgram._whole_program
+
+    def count(self: WeightProgram, *arguments: Any) -> Any:
+        asked.append(1)
+        return whole_program(self, *arguments)
+
+    monkeypatch.setattr(WeightProgram, "_whole_program", count)
+    for support, known in zip(supports, expected, strict=True):
+        result = _program(rows, free, strict).solve(support)
+        assert type(result) is type(known)
+        if isinstance(result, Weights) and isinstance(known, Weights):
+            assert result.value == pytest.approx(known.value, abs=1e-7)
+    assert len(asked) == len(supports)

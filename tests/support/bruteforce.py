@@ -1,0 +1,295 @@
+"""Slow, obvious references for the search: enumerate every state, then every set of columns.
+
+In come a small game or its parts; out go all state rows, exact margins as fractions, the questions
+that a pruned model loses, and the smallest number of columns. Refuses spaces too large to list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.optimize import linprog
+
+from pine_boost.model.forest import FloatArray, Forest, PrunedForest, Tie, spread
+from pine_boost.model.reference import find_leaves
+from pine_boost.model.routing import route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.proof import two_proofs as opinions
+from pine_boost.proof.problem import Game, build_game
+from pine_boost.region.domain import Condition, Domain, compile_domain
+from pine_boost.region.score_tables import RegionTables
+from pine_boost.region.scores.chow_liu import fit_chow_liu
+from pine_boost.region.scores.isolation_forest import fit_isolation_forest
+from pine_boost.region.scores.leaf_support import fit_leaf_support
+from pine_boost.search import oracle
+from pine_boost.search.oracle import Answer, Setting
+from pine_boost.search.outcome import SearchResult
+from pine_boost.search.run import Run
+from pine_boost.tables.matrix import schema_of
+from tests.support.forests import Manner, random_forest, random_rows
+
+MOST_STATES = 60_000
+# The value of a game with columns scaled to 1: above CLEAR it is won, below NOTHING it is lost.
+# In between a float program cannot tell, and a test must draw another game.
+CLEAR, NOTHING = 1e-5, 1e-8
+
+States = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A small game, all its state rows, and the state rows of X_fit."""
+
+    game: Game
+    everything: States
+    inside: npt.NDArray[np.bool_]
+    fit_states: States
+
+
+def all_states(space: StateSpace) -> States:
+    """Every combination of states."""
+    n_states = [int(n) for n in space.n_states]
+    assert np.prod(n_states, dtype=float) <= MOST_STATES, "too many states to list"
+    return np.array(list(product(*(range(n) for n in n_states))), dtype=np.int32)
+
+
+def exact_margins(
+    forest: Forest, X: FloatArray, pruned: PrunedForest | None = None
+) -> list[list[Fraction]]:
+    """Exact sums of leaves and intercept, walked on floats: of the forest or a pruned model."""
+    value, intercept, unit = forest.leaf_vectors(), forest.intercept, Fraction(1)
+    if pruned is not None:
+        value, intercept = spread(forest, pruned.value_int), pruned.intercept_int
+        unit = Fraction(1, 2**pruned.grid)
+    exact_value = [[Fraction(x.item()) for x in row] for row in value]
+    constant = [Fraction(x.item()) for x in intercept]
+    margins = []
+    for leaves in find_leaves(forest, X):
+        total = list(constant)
+        for leaf in leaves:
+            total = [a + b for a, b in zip(total, exact_value[leaf], strict=True)]
+        margins.append([unit * t for t in total])
+    return margins
+
+
+def decide(forest: Forest, margins: list[list[Fraction]]) -> npt.NDArray[np.int64]:
+    """The class (or band) of exact margins by the definition of `Decision`."""
+    lowest = forest.decision.tie is Tie.LOWEST
+    classes = []
+    for margin in margins:
+        if forest.n_outputs == 1:
+            cuts = [Fraction(cut) for cut in forest.decision.cuts]
+            above = [margin[0] > cut if lowest else margin[0] >= cut for cut in cuts]
+            classes.append(sum(above))
+        else:
+            best = [k for k, m in enumerate(margin) if m == max(margin)]
+            classes.append(best[0] if lowest else best[-1])
+    return np.array(classes, dtype=np.int64)
+
+
+def distance(forest: Forest, margins: list[list[Fraction]]) -> list[Fraction]:
+    """Distance from the nearest cut, or between the two best classes."""
+    if forest.n_outputs == 1:
+        cuts = [Fraction(cut) for cut in forest.decision.cuts]
+        return [min(abs(m[0] - cut) for cut in cuts) for m in margins]
+    return [sorted(m)[-1] - sorted(m)[-2] for m in margins]
+
+
+def minimum_columns(game: Game, states: States) -> int | None:
+    """The fewest columns whose weights keep every decided row; None where floats cannot tell.
+
+    At least 1: a native model has a tree.
+    """
+    rows, free, strict = game_rows(game, states)
+    for size in range(game.n_units + 1):
+        unclear = False
+        for support in combinations(range(game.n_units), size):
+            value = game_value(rows[:, support], free, strict)
+            if value > CLEAR:
+                return None if unclear else max(size, 1)
+            unclear |= value > NOTHING
+        if unclear:
+            return None
+    return game.n_units
+
+
+def game_rows(game: Game, states: States) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+    """One row for each decided state and question: columns, free columns, strictness."""
+    forest = game.forest
+    leaves = find_leaves(forest, game.space.representative(states))
+    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
+    bias = np.where(forest.tree_output >= 0, forest.tree_bias, 0.0)[forest.node_tree]
+    value = spread(forest, forest.value - bias[:, None])
+    n_free = 0
+    if forest.free_intercept:
+        n_free = forest.n_outputs + (len(forest.decision.cuts) > 1)
+    rows, free_rows, strict = [], [], []
+    for state in range(len(states)):
+        column = np.zeros((game.n_units, forest.n_outputs))
+        np.add.at(column, game.unit, value[leaves[state]])
+        for question in np.flatnonzero(decided[state]):
+            q = game.questions[question]
+            free = np.zeros(n_free)
+            if forest.n_outputs == 1:
+                row = q.sign * column[:, 0]
+                if n_free:
+                    free[0] = q.sign
+                if n_free > 1:
+                    free[1] = -q.sign * (forest.decision.cuts[q.cut] - forest.decision.cuts[0])
+            else:
+                row = column[:, q.plus] - column[:, q.minus]
+                if n_free:
+                    free[q.plus], free[q.minus] = 1.0, -1.0
+            rows.append(row)
+            free_rows.append(free)
+            strict.append(bool(game.strict[question]))
+    together = np.column_stack([np.array(rows), np.array(free_rows).reshape(len(rows), n_free)])
+    together = np.unique(np.column_stack([together, strict]), axis=0)
+    scale = np.abs(together[:, : game.n_units]).max(axis=0, initial=0)
+    columns = together[:, : game.n_units] / np.where(scale > 0, scale, 1.0)
+    return columns, together[:, game.n_units : -1], together[:, -1] > 0
+
+
+def game_value(rows: FloatArray, free: FloatArray, strict: npt.NDArray[np.bool_]) -> float:
+    """``max t : rows w + free f >= t (0 where not strict), w >= 0, sum w + |f| <= 1``-ish box."""
+    n, k = rows.shape[1], free.shape[1]
+    result = linprog(
+        np.concatenate([np.zeros(n + k), [-1.0]]),
+        A_ub=np.hstack([-rows, -free, strict[:, None] * 1.0]),
+        b_ub=np.zeros(len(rows)),
+        bounds=[(0, 1)] * n + [(-n - 1, n + 1)] * k + [(0, 1)],
+        method="highs",
+    )
+    assert result.success, result.message
+    return float(-result.fun)
+
+
+def lost_questions(problem: Problem, pruned: PrunedForest) -> npt.NDArray[np.bool_]:
+    """Per question: does some decided state of the region exist where the pruned model loses it?
+
+    Loses = not strictly on the question's side (or not at all, where a tie is faithful), by exact
+    fractions; the pruned model must keep a distance from a cut of the required whole units only
+    where the decision has a guard or a threshold, which these small games do not.
+    """
+    game = problem.game
+    assert not game.forest.decision.thresholds
+    states = problem.everything[problem.inside]
+    margins = exact_margins(game.forest, game.space.representative(states), pruned)
+    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
+    lost = np.zeros(len(game.questions), dtype=bool)
+    for row, margin in enumerate(margins):
+        for question in np.flatnonzero(decided[row]):
+            q = game.questions[question]
+            side = q.sign * margin[0] if q.cut >= 0 else margin[q.plus] - margin[q.minus]
+            lost[question] |= side <= 0 if game.strict[question] else side < 0
+    return lost
+
+
+def keeps_all(problem: Problem, pruned: PrunedForest) -> bool:
+    """Whether a pruned model gives the class of the original on every settled state and fit row."""
+    from pine_boost.proof.problem import settled
+
+    game = problem.game
+    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    states = np.unique(states[settled(game, states)], axis=0)
+    X = game.space.representative(states)
+    before = decide(game.forest, exact_margins(game.forest, X))
+    after = decide(game.forest, exact_margins(game.forest, X, pruned))
+    return np.array_equal(before, after)
+
+
+def small_problem(
+    seed: int,
+    manner: Manner,
+    *,
+    n_outputs: int = 1,
+    n_trees: int = 6,
+    score: str | None = "chow-liu",
+    quantile: float = 0.6,
+    with_domain: bool = False,
+    votes: bool = False,
+    unit: str = "round",
+    leaf_grid: int | None = 3,
+    n_fit: int = 12,
+    delta: float = 0.0,
+) -> Problem:
+    """A game small enough to enumerate; ``score=None`` is the whole (permitted) space.
+
+    ``votes`` makes vector leaves without an intercept, as scikit-learn's forests have them.
+    """
+    rng = np.random.default_rng(seed)
+    forest = random_forest(
+        rng, n_trees, 2, 3, n_outputs, manner=manner, categorical=(1,), n_categories=3,
+        n_thresholds=3, leaf_grid=leaf_grid, vector_leaves=votes,
+    )  # fmt: skip
+    if votes:
+        intercept = np.zeros(n_outputs)
+        forest = replace(forest, free_intercept=False, intercept=intercept)
+    X = random_rows(rng, forest, 150)
+    space = build_space(forest)
+    fitted: Any = None
+    if score == "chow-liu":
+        fitted = fit_chow_liu(space.states(X), space, X, n_bins=3)
+    elif score == "leaf-support":
+        fitted = fit_leaf_support(space.states(X), route(forest, space), space)
+    elif score == "isolation-forest":
+        fitted, space = fit_isolation_forest(X, forest, n_trees=3, max_samples=5, random_state=seed)
+    domain = None
+    if with_domain:
+        domain = Domain(
+            upper={0: 1.5}, never_missing=[2],
+            forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))],
+        )  # fmt: skip
+    tables: RegionTables = compile_domain(domain, space, schema_of(forest))
+    everything = all_states(space)
+    if fitted is not None:
+        scores = np.sort(fitted.score(everything[tables.permits(everything)]))
+        tau = int(scores[int(quantile * (len(scores) - 1))])
+        tables = replace(tables, score=fitted, tau=tau)
+    game = build_game(forest, space, tables, unit=unit, delta=delta)
+    fit_states = space.states(X[:n_fit])
+    reachable = np.all(
+        [axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0
+    )  # type: ignore[index]
+    return Problem(game, everything, tables.contains(everything) & reachable, fit_states)
+
+
+def all_rows(problem: Problem) -> States:
+    """The rows that a pruned model must keep: the region and X_fit."""
+    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    return np.unique(states, axis=0)
+
+
+def check_result(problem: Problem, result: SearchResult) -> None:
+    """What holds of every result, whenever the search stopped."""
+    assert 1 <= result.lower_bound <= result.n_kept <= problem.game.n_units
+    if result.pruned is None:
+        assert result.n_kept == problem.game.n_units
+        assert result.proofs == ()
+        return
+    assert keeps_all(problem, result.pruned)
+    assert len(np.unique(problem.game.unit[result.pruned.kept])) == result.n_kept
+    # every question was proved by two different methods
+    methods: dict[str, set[str]] = {}
+    for proof in result.proofs:
+        assert proof.answer is Answer.PROVED
+        methods.setdefault(proof.question.name, set()).add(proof.method)
+    assert set(methods) == {question.name for question in problem.game.questions}
+    assert all(len(used) >= 2 for used in methods.values())
+
+
+def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
+    """Walks, climbs and boxes find nothing, and both opinions of CP-SAT use one setting."""
+    for name in ("FIRST", "FIRST_LP"):
+        monkeypatch.setattr(oracle, name, setting)
+    for name in ("SECOND", "SECOND_LP"):
+        monkeypatch.setattr(oracle, name, replace(setting, name="again", random_seed=99))
+    monkeypatch.setattr(oracle.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
+    monkeypatch.setattr(Run, "walk_from", lambda self, starts: 0)
+    monkeypatch.setattr(opinions, "_boxes", lambda *question: [])

@@ -1,0 +1,138 @@
+"""Tables from files: every format the same numbers, columns by name, nothing guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.model.forest import CategoryRule, Comparison
+from pine_boost.tables.files import _plain_csv, read_table
+from pine_boost.tables.matrix import InputSchema, to_matrix
+
+pandas = pytest.importorskip("pandas")
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def schema(names: Any = ("a", "b c", "d"), categories: Any = (), library: str = "xgboost") -> Any:
+    n_features = 3 if names is None else len(names)
+    return InputSchema(
+        n_features, names, categories, library, Comparison.FLOAT32_LESS, CategoryRule.EXACT,
+        float("nan"), True, True,
+    )  # fmt: skip
+
+
+def awkward() -> Any:
+    """Numbers that careless parsers get wrong by an ulp, and missing ones."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((50, 3)) * 10.0 ** rng.integers(-30, 30, (50, 3))
+    values[3, 1] = np.nan
+    values[4] = [0.1 + 0.2, 5e-324, 1.7976931348623157e308]
+    return pandas.DataFrame(values, columns=["a", "b c", "d"])
+
+
+def write(frame: Any, path: Path) -> Path:
+    kind = path.suffixes[0]
+    if kind == ".csv":
+        frame.to_csv(path, index=False)
+    elif kind == ".tsv":
+        frame.to_csv(path, index=False, sep="\t")
+    elif kind == ".parquet":
+        frame.to_parquet(path)
+    elif kind == ".feather":
+        frame.to_feather(path)
+    else:
+        table = pyarrow.Table.from_pandas(frame)
+        with pyarrow.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.feather", "t.arrow"]
+)
+def test_every_format_gives_the_same_bits_in_the_order_of_the_model(
+    name: str, tmp_path: Path
+) -> None:
+    frame = awkward()
+    shuffled = frame[["d", "a", "b c"]].assign(label=1, note="x")
+    read = read_table(write(shuffled, tmp_path / name), schema(), "label")
+    assert list(read.X.columns) == ["a", "b c", "d"]
+    np.testing.assert_array_equal(to_matrix(read.X, schema()), frame.to_numpy())
+    assert read.y.tolist() == [1] * 50
+    assert read.left_out == ("note",)
+
+
+def test_without_pandas_the_same_numbers(tmp_path: Path) -> None:
+    frame = awkward().assign(label=2)
+    path = write(frame[["d", "label", "a", "b c"]], tmp_path / "t.csv")
+    read = _plain_csv(path, schema(), "label", ",")
+    np.testing.assert_array_equal(read.X, frame[["a", "b c", "d"]].to_numpy())
+    assert set(read.y) == {"2"}
+    with pytest.raises(MissingDependencyError, match="categories"):
+        _plain_csv(path, schema(categories=(None, ("x",), None)), None, ",")
+    (tmp_path / "text.csv").write_text("a,b c,d\n1,2,three\n")
+    with pytest.raises(InvalidInputError, match="'d' holds 'three' in row 0"):
+        _plain_csv(tmp_path / "text.csv", schema(), None, ",")
+    (tmp_path / "ragged.csv").write_text("a,b c,d\n1,2\n")
+    with pytest.raises(InvalidInputError, match="row 0 has 2 cells"):
+        _plain_csv(tmp_path / "ragged.csv", schema(), None, ",")
+
+
+@pytest.mark.parametrize("names", [None, ("a", "b c", "d")])
+def test_a_table_without_names_goes_by_position(names: Any, tmp_path: Path) -> None:
+    values = np.array([[1.5, np.nan, 3.0], [0.0, -1.0, 2.0]])
+    np.save(tmp_path / "t.npy", values)
+    pandas.DataFrame(values).to_csv(tmp_path / "bare.csv", index=False, header=False)
+    pandas.DataFrame(values).to_csv(tmp_path / "counted.csv", index=False)
+    for name in ("t.npy", "bare.csv", "counted.csv"):
+        read = read_table(tmp_path / name, schema(names))
+        np.testing.assert_array_equal(to_matrix(read.X, schema(names)), values)
+
+
+def test_categories_of_text_stay_text(tmp_path: Path) -> None:
+    known = schema(("size", "code", "x"), (None, ("01", "1", "2"), None))
+    (tmp_path / "t.csv").write_text("code,size,x\n01,1.5,0\n1,2.5,0\n2,,1\n,1,1\n")
+    read = read_table(tmp_path / "t.csv", known)
+    np.testing.assert_array_equal(to_matrix(read.X, known)[:, 1], [0, 1, 2, np.nan])
+
+
+def test_blanks_in_names_as_lightgbm_stores_them(tmp_path: Path) -> None:
+    path = write(awkward(), tmp_path / "t.csv")
+    stored = schema(("a", "b_c", "d"), library="lightgbm")
+    read = read_table(path, stored)
+    assert to_matrix(read.X, stored).shape == (50, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "message"),
+    [
+        ("a,d\n1,2\n", None, "lacks the model's column.* 'b c'"),
+        ("a,b c,d\n1,2,3\n", "y", "has no column 'y'"),
+        ("1,2\n3,4\n", None, "no column names and the shape"),
+        ("", None, "cannot be read as CSV"),
+    ],
+)
+def test_refuses_what_does_not_fit(
+    text: str, label: str | None, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_table(tmp_path / "t.csv", schema(), label)
+
+
+def test_refuses_files_of_no_known_kind(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    (tmp_path / "t.parquet").write_bytes(b"PAR0")
+    (tmp_path / "t.feather").write_bytes(b"nothing")
+    (tmp_path / "t.npy").write_bytes(b"nothing")
+    for name in ("t.xlsx", "t.parquet", "t.feather", "t.npy", "absent.csv"):
+        with pytest.raises(InvalidInputError, match=name):
+            read_table(tmp_path / name, schema())
+    frame = awkward().set_axis(["a", "a", "d"], axis=1)
+    frame.to_csv(tmp_path / "unnamed.csv", index=False)
+    with pytest.raises(InvalidInputError, match="no feature names and 3 features"):
+        read_table(write(awkward().assign(e=1), tmp_path / "wide.csv"), schema(None))
