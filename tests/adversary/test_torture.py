@@ -15,7 +15,7 @@ import pytest
 from pine_boost.certificate.verification import verify
 from pine_boost.errors import PineBoostError
 from pine_boost.prune import prune_booster
-from tests.adversary.test_certified import adversarial_rows, count_breaks
+from tests.adversary.attack import adversarial_rows, count_breaks
 
 xgboost = pytest.importorskip("xgboost")
 

@@ -21,8 +21,8 @@ from pine_boost.exporters.lightgbm import keep_average, serialise
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm.read import read_lightgbm
-from tests.parsers.test_lightgbm_decision import leaf, text_of
 from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.lightgbm_texts import leaf, text_of
 
 lgb = pytest.importorskip("lightgbm")
 

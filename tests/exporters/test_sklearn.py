@@ -31,7 +31,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from tests.parsers.test_sklearn import (
+from tests.support.sklearn_models import (
     CASES,
     decide,
     expected_values,

@@ -25,7 +25,7 @@ import treelite
 import xgboost
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 
-from tests.parsers.test_sklearn import CASES, decide, fitted, probe_rows, table, to_raw
+from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, table, to_raw
 
 
 def gtil_margins(treelite_model: Any, model: Model, X: np.ndarray, margin: bool = True) -> Any:

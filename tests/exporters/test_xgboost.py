@@ -15,24 +15,15 @@ from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.parsers.test_xgboost import (  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
     make_labels,
     make_rows,
+    some_weights,
     train,
 )
-
-
-def some_weights(forest, seed=4):
-    """Drop about half of the trees, scale the others, one of them negatively."""
-    random = np.random.default_rng(seed)
-    weights = np.where(
-        random.random(forest.n_trees) < 0.5, 0.0, random.uniform(0.3, 2.5, forest.n_trees)
-    )
-    weights[-1] = -0.75
-    return weights
 
 
 def expected_margins(pruned, rows):

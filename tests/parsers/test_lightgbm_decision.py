@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,44 +15,11 @@ from pine_boost.model.forest import MissingRule
 from pine_boost.model.reference import LIGHTGBM_ZERO, find_leaves, native_margins
 from pine_boost.parsers.lightgbm.decision import class_gap, one_against_all_guard, read_objective
 from pine_boost.parsers.lightgbm.read import read_lightgbm
+from tests.support.lightgbm_texts import leaf, split, text_of
 
 lgb = pytest.importorskip("lightgbm")
 
 SIGMOIDS = ("1", "2", "0.5", "0.7", "3", "10", "0.1", "0.123457", "1e-05", "37.5")
-
-
-def text_of(blocks: Sequence[str], objective: str, k: int = 1, average: bool = False) -> str:
-    """A LightGBM text of hand-written blocks (after "Tree=i"), one feature."""
-    numbered = [
-        f"Tree={i}\n{block}is_linear=0\nshrinkage=1\n\n\n" for i, block in enumerate(blocks)
-    ]
-    return (
-        f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
-        f"max_feature_idx=0\nobjective={objective}\n{'average_output' if average else ''}"
-        f"{chr(10) if average else ''}feature_names=a\nfeature_infos=[0:1]\n"
-        f"tree_sizes={' '.join(str(len(block)) for block in numbered)}\n\n{''.join(numbered)}"
-        "end of trees\n\nfeature_importances:\n\nparameters:\n[boosting: gbdt]\n\n"
-        "end of parameters\n\npandas_categorical:null\n"
-    )
-
-
-def leaf(value: float) -> str:
-    empty = "split_feature=\nsplit_gain=\nthreshold=\ndecision_type=\nleft_child=\nright_child=\n"
-    return (
-        f"num_leaves=1\nnum_cat=0\n{empty}leaf_value={value!r}\nleaf_weight=\nleaf_count=1\n"
-        "internal_value=\ninternal_weight=\ninternal_count=\n"
-    )
-
-
-def split(threshold: str, decision_type: int, categories: str = "") -> str:
-    n_sets = 1 if categories else 0
-    sets = f"cat_boundaries=0 {len(categories.split())}\ncat_threshold={categories}\n"
-    return (
-        f"num_leaves=2\nnum_cat={n_sets}\nsplit_feature=0\nsplit_gain=1\nthreshold={threshold}\n"
-        f"decision_type={decision_type}\nleft_child=-1\nright_child=-2\nleaf_value=1 2\n"
-        "leaf_weight=1 1\nleaf_count=1 1\ninternal_value=0\ninternal_weight=2\n"
-        f"internal_count=2\n{sets if categories else ''}"
-    )
 
 
 def probability(text: str) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, Model, SplitKind, Tie
+from pine_boost.model.forest import SplitKind
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers.sklearn.read import read_sklearn
 from tests.support.grids import edge_rows
@@ -20,7 +18,7 @@ pytest.importorskip("sklearn")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
     ExtraTreesClassifier,
@@ -31,116 +29,18 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
+from tests.support.sklearn_models import (
+    CASES,
+    decide,
+    expected_values,
+    fitted,
+    native_values,
+    probe_rows,
+    table,
+)
+
 # OpenMP threads that spin on a shared machine turn seconds into minutes
 threadpool_limits(1)
-
-ESTIMATORS = {
-    "forest": lambda: RandomForestClassifier(7, max_depth=4, random_state=0),
-    "forest of pure leaves": lambda: RandomForestClassifier(6, random_state=1),
-    "forest fitted with NaN": lambda: RandomForestClassifier(7, max_depth=5, random_state=2),
-    "weighted forest": lambda: RandomForestClassifier(
-        5, max_depth=3, class_weight="balanced", random_state=0
-    ),
-    "extra trees": lambda: ExtraTreesClassifier(7, max_depth=5, random_state=0),
-    "tree": lambda: DecisionTreeClassifier(max_depth=5, random_state=0),
-    "gradient": lambda: GradientBoostingClassifier(n_estimators=8, random_state=0),
-    "gradient from zero": lambda: GradientBoostingClassifier(
-        n_estimators=5, init="zero", subsample=0.7, random_state=0
-    ),
-    "gradient stopped early": lambda: GradientBoostingClassifier(
-        n_estimators=50, learning_rate=0.5, n_iter_no_change=2, random_state=0
-    ),
-    "histogram": lambda: HistGradientBoostingClassifier(max_iter=8, random_state=0),
-    "histogram fitted with NaN": lambda: HistGradientBoostingClassifier(max_iter=8),
-    "histogram of categories": lambda: HistGradientBoostingClassifier(
-        max_iter=8, categorical_features=[1, 4], min_samples_leaf=5
-    ),
-    "histogram stopped early": lambda: HistGradientBoostingClassifier(
-        max_iter=30, early_stopping=True, n_iter_no_change=2, random_state=0
-    ),
-    "adaboost": lambda: AdaBoostClassifier(
-        DecisionTreeClassifier(max_depth=2), n_estimators=8, random_state=0
-    ),
-    "stumps": lambda: AdaBoostClassifier(n_estimators=12, random_state=0),
-}
-CASES = [(name, n_classes) for name in ESTIMATORS for n_classes in (2, 3, 4)]
-
-
-def table(n_classes: int, name: str, n_rows: int = 260) -> tuple[np.ndarray, np.ndarray]:
-    X, y = make_classification(
-        n_rows, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=3
-    )
-    X[:, 2] = np.round(X[:, 2], 1)
-    if "categories" in name:
-        X[:, 1] = np.round(X[:, 1] * 2) * 3 - 4
-        X[:, 4] = np.round(X[:, 4] * 1.5) + 30
-    if "NaN" in name or "categories" in name:
-        X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
-    return X, y
-
-
-@cache
-def fitted(name: str, n_classes: int) -> Any:
-    labels = np.array(["ash", "birch", "cedar", "date"])
-    X, y = table(n_classes, name)
-    return ESTIMATORS[name]().fit(X, labels[y])
-
-
-def to_codes(forest: Forest, raw: np.ndarray) -> np.ndarray:
-    """Raw category values to codes, unknown ones to NaN, as the ordinal encoder does."""
-    codes = raw.copy()
-    for column, known in enumerate(forest.feature_categories):
-        if known is not None:
-            position = {value: code for code, value in enumerate(known)}
-            codes[:, column] = [position.get(value, np.nan) for value in raw[:, column]]
-    return codes
-
-
-def to_raw(forest: Forest, codes: np.ndarray) -> np.ndarray:
-    """Codes to raw category values; what is no code becomes a value never seen in training."""
-    raw = codes.copy()
-    for column, known in enumerate(forest.feature_categories):
-        if known is not None:
-            for row, code in enumerate(codes[:, column]):
-                is_code = 0 <= code < len(known) and code == int(code)
-                if not np.isnan(code):
-                    unseen = 1e6 + code if np.isfinite(code) else 2e6
-                    raw[row, column] = known[int(code)] if is_code else unseen
-    return raw
-
-
-def probe_rows(model: Model, name: str, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(codes for the Forest, raw rows for scikit-learn) on and around every edge."""
-    forest = model.forest
-    base = to_codes(forest, table(n_classes, name)[0])
-    codes = np.vstack([base, edge_rows(forest, base, infinite="histogram" in name, limit=120)])
-    if ("Gradient" in model.kind and "Hist" not in model.kind) or "AdaBoost" in model.kind:
-        codes = np.where(np.isnan(codes), 0.0, codes)  # these two refuse NaN
-    return codes, to_raw(forest, codes)
-
-
-def native_values(native: Any, kind: str, X: np.ndarray) -> np.ndarray:
-    """What scikit-learn itself computes last before it compares."""
-    if hasattr(native, "decision_function"):
-        return native.decision_function(X).reshape(len(X), -1)
-    return native.predict_proba(X) if "Classifier" in kind else native.predict(X)[:, None]
-
-
-def expected_values(native: Any, forest: Forest, margins: np.ndarray) -> np.ndarray:
-    """The same from the margins of a Forest, in the native order of operations."""
-    if isinstance(native, AdaBoostClassifier):
-        return 2 * (margins / native.estimator_weights_.sum())
-    if hasattr(native, "decision_function") or hasattr(native, "tree_"):
-        return margins
-    return margins / len(getattr(native, "estimators_", [0]))
-
-
-def decide(forest: Forest, margins: np.ndarray) -> np.ndarray:
-    if forest.n_outputs > 1:
-        return np.argmax(margins, axis=1)
-    (cut,) = forest.decision.cuts
-    above = margins[:, 0] >= cut if forest.decision.tie is Tie.HIGHEST else margins[:, 0] > cut
-    return above.astype(int)
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)

@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from tests.parsers.test_sklearn import fitted, table
+from tests.support.sklearn_models import fitted, table
 
 X, Y = table(3, "")
 BINARY = (Y > 0).astype(int)

@@ -25,7 +25,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeRegressor
 
-from tests.parsers.test_sklearn import fitted, probe_rows, table
+from tests.support.sklearn_models import fitted, probe_rows, table
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "exponential"])

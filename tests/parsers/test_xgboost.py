@@ -15,53 +15,14 @@ from tests.support.grids import edge_rows
 
 xgboost = pytest.importorskip("xgboost")
 
-
-def make_rows(n_rows=500, n_features=5, seed=0):
-    random = np.random.default_rng(seed)
-    rows = random.normal(size=(n_rows, n_features)).round(2)
-    rows[random.random(rows.shape) < 0.1] = np.nan
-    return rows
-
-
-def make_labels(rows, n_classes, seed=1):
-    noise = np.random.default_rng(seed).normal(size=len(rows)) * 0.5
-    score = np.nan_to_num(rows[:, 0]) + np.nan_to_num(rows[:, 1]) ** 2 + noise
-    return np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
-
-
-def train(rounds=12, n_classes=2, rows=None, **parameters):
-    rows = make_rows() if rows is None else rows
-    parameters = {"max_depth": 4, "nthread": 1, "seed": 3, **parameters}
-    if n_classes > 2:
-        parameters["num_class"] = n_classes
-    data = xgboost.DMatrix(rows, make_labels(rows, n_classes), nthread=1)
-    return xgboost.train(parameters, data, rounds)
-
-
-def booster_margins(booster, rows):
-    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names,
-                           feature_types=booster.feature_types)  # fmt: skip
-    margins = booster.predict(data, output_margin=True)
-    return margins.reshape(len(rows), -1)
-
-
-BOOSTERS = {
-    "logistic": {"objective": "binary:logistic"},
-    "logistic_base": {"objective": "binary:logistic", "base_score": 0.123},
-    "logitraw": {"objective": "binary:logitraw"},
-    "hinge": {"objective": "binary:hinge"},
-    "softmax": {"objective": "multi:softmax", "n_classes": 3},
-    "softprob": {"objective": "multi:softprob", "n_classes": 4},
-    "two_outputs": {"objective": "multi:softprob", "num_class": 2},
-    "parallel": {"objective": "multi:softprob", "n_classes": 3, "num_parallel_tree": 2,
-                 "subsample": 0.7},
-    "dart": {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.4},
-    "dart_multi": {"objective": "multi:softmax", "n_classes": 3, "booster": "dart",
-                   "rate_drop": 0.4},
-    "exact_pruned": {"objective": "binary:logistic", "tree_method": "exact", "gamma": 2.0},
-    "lossguide": {"objective": "binary:logistic", "grow_policy": "lossguide", "max_leaves": 9},
-    "stumps": {"objective": "binary:logistic", "gamma": 1e9},
-}  # fmt: skip
+from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
+    BOOSTERS,
+    booster_margins,
+    categorical_booster,
+    make_labels,
+    make_rows,
+    train,
+)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -295,20 +256,6 @@ def test_missing_value_is_compared_as_float32():
     native = classifier.predict(probe, output_margin=True)
     np.testing.assert_array_equal(native_margins(forest, seen)[:, 0], native)
     assert np.isnan(read_model(train(objective="binary:logistic")).forest.missing_value)
-
-
-def categorical_booster(max_cat_to_onehot, rounds=8):
-    random = np.random.default_rng(5)
-    rows = make_rows(600, 3)
-    rows[:, 1] = random.integers(0, 12, len(rows))
-    rows[:, 2] = random.integers(0, 3, len(rows))
-    rows[random.random(rows.shape) < 0.05] = np.nan
-    labels = (np.isin(rows[:, 1], [1, 4, 5, 11]) ^ (rows[:, 2] == 1) ^ (rows[:, 0] > 0)).astype(int)
-    data = xgboost.DMatrix(rows, labels, nthread=1, feature_names=["x", "c", "d"],
-                           feature_types=["float", "c", "c"], enable_categorical=True)  # fmt: skip
-    parameters = {"objective": "binary:logistic", "max_depth": 4, "nthread": 1,
-                  "tree_method": "hist", "max_cat_to_onehot": max_cat_to_onehot}  # fmt: skip
-    return xgboost.train(parameters, data, rounds), rows
 
 
 @pytest.mark.parametrize("max_cat_to_onehot", [1, 100])

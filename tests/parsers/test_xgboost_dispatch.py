@@ -26,7 +26,7 @@ from tests.support.grids import grid_forest
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.parsers.test_xgboost import BOOSTERS, make_labels, make_rows, train  # noqa: E402
+from tests.support.xgboost_models import BOOSTERS, make_labels, make_rows, train  # noqa: E402
 
 
 @pytest.mark.parametrize("model", [None, 3, object(), [1], {"a": 1}, np.zeros(3), xgboost.DMatrix])

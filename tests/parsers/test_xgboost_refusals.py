@@ -14,7 +14,7 @@ from pine_boost.parsers.xgboost.read import read_xgboost
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.parsers.test_xgboost import (  # noqa: E402  (needs xgboost)
+from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     make_labels,

@@ -16,8 +16,13 @@ from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 pytest.importorskip("xgboost")
 
-from tests.exporters.test_xgboost import some_weights
-from tests.parsers.test_xgboost import BOOSTERS, categorical_booster, make_rows, train
+from tests.support.xgboost_models import (
+    BOOSTERS,
+    categorical_booster,
+    make_rows,
+    some_weights,
+    train,
+)
 
 pytestmark = pytest.mark.slow
 

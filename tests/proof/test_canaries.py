@@ -20,7 +20,6 @@ from pine_boost.proof.problem import Game, Question, build_game
 from pine_boost.search.algorithm import search
 from pine_boost.search.grid import needed_sides
 from pine_boost.search.oracle import Answer, Oracle, Setting
-from tests.proof.test_oracle import FOREVER, SETTINGS
 from tests.support.bruteforce import (
     Problem,
     decide,
@@ -32,6 +31,7 @@ from tests.support.bruteforce import (
 )
 from tests.support.forests import MANNERS
 from tests.support.grids import grid_forest, integer_margins
+from tests.support.solver_settings import FOREVER, SETTINGS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest")
 CUTS = (-0.8, 0.1, 0.9)

@@ -24,7 +24,6 @@ from pine_boost.search.oracle import (
     FIRST,
     FIRST_LP,
     SECOND,
-    SECOND_LP,
     Answer,
     Oracle,
     Proof,
@@ -35,20 +34,9 @@ from pine_boost.tables.matrix import schema_of
 from tests.support.bruteforce import Problem, exact_margins, lost_questions, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest
 from tests.support.grids import grid_forest
+from tests.support.solver_settings import FOREVER, SETTINGS
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
-SETTINGS = (
-    FIRST,
-    SECOND,
-    FIRST_LP,
-    SECOND_LP,
-    Setting("very linear", random_seed=3, linearization_level=2),
-    Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
-    Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
-    Setting("other seed", random_seed=2**30),
-    Setting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
-)
-FOREVER = time.monotonic() + 1e6
 
 
 def _pruned(game: Game, rng: np.random.Generator) -> PrunedForest:

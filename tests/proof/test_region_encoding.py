@@ -4,52 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
-from ortools.sat.python import cp_model
 
 from pine_boost.model.forest import Forest
-from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.region.domain import Condition, Domain, compile_domain
-from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.tables.matrix import schema_of
+from tests.support.encoding import solver_members
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
-
-
-class _Collector(cp_model.CpSolverSolutionCallback):
-    def __init__(self, encoding: Any) -> None:
-        super().__init__()
-        self.encoding = encoding
-        self.found: set[tuple[int, ...]] = set()
-
-    def on_solution_callback(self) -> None:
-        self.found.add(tuple(self.encoding.states_of(self).tolist()))
-
-
-def _solver_members(
-    forest: Forest, space: StateSpace, tables: RegionTables
-) -> set[tuple[int, ...]]:
-    trees = route(forest, space)
-    encoding = encode_region(space, tables, trees, leaf_masks(trees, space))
-    if not encoding.feasible:
-        return set()
-    solver = cp_model.CpSolver()
-    solver.parameters.enumerate_all_solutions = True
-    solver.parameters.num_workers = 1
-    collector = _Collector(encoding)
-    status = solver.solve(encoding.model, collector)
-    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-    return collector.found
 
 
 def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, StateSpace]:
@@ -86,7 +58,7 @@ def test_solver_and_numpy_agree_on_every_state(
     for tau in (*sorted(taus), None):
         region = replace(tables, score=score if tau is not None else None, tau=tau)
         inside = {tuple(row) for row in everything[region.contains(everything)].tolist()}
-        assert _solver_members(forest, space, region) == inside
+        assert solver_members(forest, space, region) == inside
         assert (len(inside) == 0) == (tau is not None and tau < scores[0])
 
 
@@ -99,4 +71,4 @@ def test_groups_in_the_solver(kind: str) -> None:
     everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
     inside = {tuple(row) for row in everything[tables.contains(everything)].tolist()}
     assert 0 < len(inside) < len(everything)
-    assert _solver_members(forest, space, tables) == inside
+    assert solver_members(forest, space, tables) == inside

@@ -202,7 +202,7 @@ def test_wrong_columns_are_refused_in_every_call() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) -> None:
     """Any graph of pairs, not only a tree; negative costs, two tables of one pair."""
-    from tests.proof.test_region_encoding import _solver_members
+    from tests.support.encoding import solver_members
 
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 3, 2, 3, n_thresholds=3)
@@ -221,7 +221,7 @@ def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) ->
         inside = tables.contains(everything)
         assert np.array_equal(inside, tables.permits(everything) & (expected <= tau))
         members = {tuple(row) for row in everything[inside].tolist()}
-        assert _solver_members(forest, space, tables) == members
+        assert solver_members(forest, space, tables) == members
     again = Region.from_json(region.to_json())
     assert again == region
     assert encode_region(

@@ -1,0 +1,21 @@
+"""Solver settings under which every proof must come out the same, and a deadline far away."""
+
+from __future__ import annotations
+
+import time
+
+from pine_boost.search.oracle import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+
+SETTINGS = (
+    FIRST,
+    SECOND,
+    FIRST_LP,
+    SECOND_LP,
+    Setting("very linear", random_seed=3, linearization_level=2),
+    Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
+    Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
+    Setting("other seed", random_seed=2**30),
+    Setting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
+)
+
+FOREVER = time.monotonic() + 1e6
