@@ -7,8 +7,6 @@ bytes of a text file. Only text written here from checked arrays ever reaches th
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterable
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -26,6 +24,7 @@ from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.tree import TreeBlock
+from pine_boost.parsers.lightgbm.write import write_document
 
 
 def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
@@ -56,7 +55,7 @@ def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
     _check_grid(pruned)
     _check_classes(model.document, pruned)
     document = prune_document(model.document, pruned)
-    contents = serialise(document)
+    contents = write_document(document)
     if model.kind == "lightgbm file":
         return contents
     booster = _load(contents, len(document.trees))
@@ -202,74 +201,6 @@ def _with_leaves(tree: TreeBlock, leaf_value: FloatArray, shrinkage: float) -> T
             count[nodes] += count[position]
     mean = total[:n_inner] / np.maximum(count[:n_inner], 1)
     return replace(tree, leaf_value=leaf_value, internal_value=mean, shrinkage=shrinkage)
-
-
-def serialise(document: LightgbmDocument) -> bytes:
-    """LightGBM text v4 of a document, as LightGBM itself would write it."""
-    blocks = [_tree_text(i, tree).encode("utf-8") for i, tree in enumerate(document.trees)]
-    header = [
-        "tree",
-        "version=v4",
-        f"num_class={document.num_class}",
-        f"num_tree_per_iteration={document.num_class}",
-        f"label_index={document.label_index}",
-        f"max_feature_idx={len(document.feature_names) - 1}",
-        *([] if document.objective is None else [f"objective={document.objective}"]),
-        *(["average_output"] if document.average_output else []),
-        f"feature_names={' '.join(document.feature_names)}",
-    ]
-    if document.monotone_constraints:
-        header.append(f"monotone_constraints={_join(document.monotone_constraints)}")
-    header += [
-        f"feature_infos={' '.join(document.feature_infos)}",
-        f"tree_sizes={_join(len(block) for block in blocks)}",
-    ]
-    tail = ["end of trees", "", "feature_importances:", *_importances(document), ""]
-    tail += ["parameters:", *(f"[{key}: {value}]" for key, value in document.parameters), ""]
-    tail += ["end of parameters", ""]
-    if document.has_pandas_line:
-        tail += [f"pandas_categorical:{json.dumps(document.pandas_categorical)}", ""]
-    start = "\n".join(header) + "\n\n"
-    return start.encode("utf-8") + b"".join(blocks) + "\n".join(tail).encode("utf-8")
-
-
-def _tree_text(index: int, tree: TreeBlock) -> str:
-    is_stump = tree.n_leaves == 1
-    lines = [
-        f"Tree={index}",
-        f"num_leaves={tree.n_leaves}",
-        f"num_cat={len(tree.cat_boundaries) - 1}",
-        f"split_feature={_join(tree.split_feature.tolist())}",
-        f"split_gain={_join(f'{x:g}' for x in tree.split_gain.tolist())}",
-        f"threshold={_join(f'{x:.17g}' for x in tree.threshold.tolist())}",
-        f"decision_type={_join(tree.decision_type.tolist())}",
-        f"left_child={_join(tree.left_child.tolist())}",
-        f"right_child={_join(tree.right_child.tolist())}",
-        f"leaf_value={_join(f'{x:.17g}' for x in tree.leaf_value.tolist())}",
-        f"leaf_weight={'' if is_stump else _join(f'{x:.17g}' for x in tree.leaf_weight.tolist())}",
-        f"leaf_count={_join(tree.leaf_count.tolist())}",
-        f"internal_value={_join(f'{x:g}' for x in tree.internal_value.tolist())}",
-        f"internal_weight={_join(f'{x:g}' for x in tree.internal_weight.tolist())}",
-        f"internal_count={_join(tree.internal_count.tolist())}",
-    ]
-    if len(tree.cat_boundaries) > 1:
-        lines.append(f"cat_boundaries={_join(tree.cat_boundaries.tolist())}")
-        lines.append(f"cat_threshold={_join(tree.cat_threshold.tolist())}")
-    lines += ["is_linear=0", f"shrinkage={tree.shrinkage:g}"]
-    return "\n".join(lines) + "\n\n\n"
-
-
-def _join(items: Iterable[Any]) -> str:
-    return " ".join(map(str, items))
-
-
-def _importances(document: LightgbmDocument) -> list[str]:
-    """Number of splits with a gain per feature, largest first; informative, as in LightGBM."""
-    count = np.zeros(len(document.feature_names), dtype=np.int64)
-    for tree in document.trees:
-        np.add.at(count, tree.split_feature[tree.split_gain > 0], 1)
-    order = sorted(np.flatnonzero(count).tolist(), key=lambda i: -int(count[i]))
-    return [f"{document.feature_names[i]}={count[i]}" for i in order]
 
 
 def _load(contents: bytes, n_trees: int) -> Any:

@@ -37,9 +37,9 @@ def load_native(model: Model) -> Any:
             return xgboost.Booster(params={"nthread": 1}, model_file=contents)
         import lightgbm
 
-        from pine_boost.exporters.lightgbm import serialise
+        from pine_boost.parsers.lightgbm.write import write_document
 
-        return lightgbm.Booster(model_str=serialise(model.document).decode())
+        return lightgbm.Booster(model_str=write_document(model.document).decode())
     except ImportError as error:
         library = model.forest.library
         raise MissingDependencyError(
@@ -61,9 +61,9 @@ def original_bytes(model: Model) -> bytes:
         from pine_boost.parsers.xgboost.write import write_document
 
         return write_document(model.document, model.document.file_format)
-    from pine_boost.exporters.lightgbm import serialise
+    from pine_boost.parsers.lightgbm.write import write_document
 
-    return serialise(model.document)
+    return write_document(model.document)
 
 
 def predict_classes(model: Model, X: Any) -> IntArray:

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters import export
-from pine_boost.exporters.lightgbm import keep_average, serialise
+from pine_boost.exporters.lightgbm import keep_average
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm.read import read_lightgbm
+from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.lightgbm_texts import leaf, text_of
 
@@ -174,7 +175,7 @@ def test_file_in_bytes_out(tmp_path: Path, line_end: bytes) -> None:
         np.testing.assert_array_equal(
             native_margins(model.forest, X), booster.predict(X, raw_score=True)
         )
-    assert serialise(model.document) == contents
+    assert write_document(model.document) == contents
     pruned = grid_forest(model.forest, kept_half(model.forest))
     written = export(model, pruned)
     assert isinstance(written, bytes)
@@ -191,7 +192,7 @@ def test_file_of_the_command_line_has_no_pandas_line() -> None:
     text = text_of([leaf(0.5)], "binary sigmoid:1").removesuffix("\npandas_categorical:null\n")
     document = read_lightgbm(text.encode()).document
     assert not document.has_pandas_line
-    assert serialise(document).decode() == text
+    assert write_document(document).decode() == text
 
 
 def test_pandas_categories() -> None:
@@ -349,9 +350,9 @@ def test_text_is_read_without_lightgbm(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['lightgbm'] = None\n"
         "from pine_boost.parsers import read_model\n"
-        "from pine_boost.exporters.lightgbm import serialise\n"
+        "from pine_boost.parsers.lightgbm.write import write_document\n"
         f"model = read_model({str(path)!r})\n"
-        "assert serialise(model.document) == open(sys.argv[1], 'rb').read()\n"
+        "assert write_document(model.document) == open(sys.argv[1], 'rb').read()\n"
         "print(model.forest.n_trees)"
     )
     done = subprocess.run(

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from pine_boost.exporters import export
-from pine_boost.exporters.lightgbm import serialise
 from pine_boost.model.forest import SplitKind
 from pine_boost.model.reference import find_leaves, native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm.read import read_lightgbm
+from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 lgb = pytest.importorskip("lightgbm")
@@ -98,7 +98,7 @@ def test_margins_and_leaves_equal_the_native_ones(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_text_is_written_back_byte_for_byte(name: str) -> None:
     text = trained(name).model_to_string().encode()
-    assert serialise(read_lightgbm(text).document) == text
+    assert write_document(read_lightgbm(text).document) == text
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -169,7 +169,7 @@ def test_drop_and_reweight_against_native_leaf_indices(name: str, seed: int) -> 
         np.testing.assert_array_equal(output[:, 0] > 0.5, total[:, 0] > 0)
     again = read_lightgbm(written)
     np.testing.assert_array_equal(native_margins(again.forest, X), total / 2.0**pruned.grid)
-    assert serialise(again.document) == written.model_to_string().encode()
+    assert write_document(again.document) == written.model_to_string().encode()
 
 
 @pytest.mark.parametrize("name", ["binary", "rf", "multiclass", "ova"])

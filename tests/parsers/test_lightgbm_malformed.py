@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
-from pine_boost.exporters.lightgbm import serialise
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm.read import read_lightgbm
+from pine_boost.parsers.lightgbm.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.malformed_lightgbm import build, generate, in_tree, sound
 
@@ -29,12 +29,14 @@ def test_the_sound_text_is_accepted() -> None:
     assert model.forest.feature_categories == (None, ("x", "y"))
     np.testing.assert_array_equal(model.forest.categories_of(1), [0, 2, 32])
     # the writer's text reads as the same trees
-    assert serialise(read_lightgbm(serialise(model.document)).document) == serialise(model.document)
+    assert write_document(read_lightgbm(write_document(model.document)).document) == write_document(
+        model.document
+    )
 
 
 def test_variations_that_are_sound_are_accepted() -> None:
     crlf = read_lightgbm(sound().replace(b"\n", b"\r\n"))
-    assert serialise(crlf.document) == serialise(read_lightgbm(sound()).document)
+    assert write_document(crlf.document) == write_document(read_lightgbm(sound()).document)
     assert read_lightgbm(in_tree("threshold=0.5", "threshold=inf")).forest.threshold[0] == np.inf
     assert read_lightgbm(in_tree("leaf_weight=10 20 30 40", "leaf_weight=")).forest.n_trees == 2
     assert read_lightgbm(build(monotone_constraints="1 0")).document.monotone_constraints == (1, 0)
@@ -108,7 +110,7 @@ def test_any_damage_is_refused_or_leaves_a_sound_text(contents: bytes) -> None:
         model = read_lightgbm(contents)
     except PineBoostError:
         return
-    again = read_lightgbm(serialise(model.document))
+    again = read_lightgbm(write_document(model.document))
     np.testing.assert_array_equal(again.forest.value, model.forest.value)
     np.testing.assert_array_equal(again.forest.threshold, model.forest.threshold)
     assert again.forest.decision == model.forest.decision
@@ -163,7 +165,7 @@ def test_random_models_agree_with_the_native_library(
     objective = "binary sigmoid:1" if n_classes == 1 else "multiclass num_class:3"
     header = dict.fromkeys(("num_class", "num_tree_per_iteration"), str(n_classes))
     model = read_lightgbm(build(blocks, objective=objective, **header))
-    native = lgb.Booster(model_str=serialise(model.document).decode())
+    native = lgb.Booster(model_str=write_document(model.document).decode())
     base = np.random.default_rng(seed).normal(size=(20, 2)) * 3
     X = edge_rows(model.forest, base, infinite=True, limit=30, seed=seed)
     expected = native.predict(X, raw_score=True, num_threads=1).reshape(len(X), -1)

@@ -1,0 +1,84 @@
+"""Bytes of a LightGBM model file, written from a checked document and from nothing else.
+
+In comes a `LightgbmDocument`; out goes text of format v4, byte for byte as LightGBM would write
+it. Refuses nothing: what a document may hold was checked when it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pine_boost.parsers.lightgbm.document import LightgbmDocument
+from pine_boost.parsers.lightgbm.tree import TreeBlock
+
+
+def write_document(document: LightgbmDocument) -> bytes:
+    """LightGBM text v4 of a document, as LightGBM itself would write it."""
+    blocks = [_tree_text(i, tree).encode("utf-8") for i, tree in enumerate(document.trees)]
+    header = [
+        "tree",
+        "version=v4",
+        f"num_class={document.num_class}",
+        f"num_tree_per_iteration={document.num_class}",
+        f"label_index={document.label_index}",
+        f"max_feature_idx={len(document.feature_names) - 1}",
+        *([] if document.objective is None else [f"objective={document.objective}"]),
+        *(["average_output"] if document.average_output else []),
+        f"feature_names={' '.join(document.feature_names)}",
+    ]
+    if document.monotone_constraints:
+        header.append(f"monotone_constraints={_join(document.monotone_constraints)}")
+    header += [
+        f"feature_infos={' '.join(document.feature_infos)}",
+        f"tree_sizes={_join(len(block) for block in blocks)}",
+    ]
+    tail = ["end of trees", "", "feature_importances:", *_importances(document), ""]
+    tail += ["parameters:", *(f"[{key}: {value}]" for key, value in document.parameters), ""]
+    tail += ["end of parameters", ""]
+    if document.has_pandas_line:
+        tail += [f"pandas_categorical:{json.dumps(document.pandas_categorical)}", ""]
+    start = "\n".join(header) + "\n\n"
+    return start.encode("utf-8") + b"".join(blocks) + "\n".join(tail).encode("utf-8")
+
+
+def _tree_text(index: int, tree: TreeBlock) -> str:
+    is_stump = tree.n_leaves == 1
+    lines = [
+        f"Tree={index}",
+        f"num_leaves={tree.n_leaves}",
+        f"num_cat={len(tree.cat_boundaries) - 1}",
+        f"split_feature={_join(tree.split_feature.tolist())}",
+        f"split_gain={_join(f'{x:g}' for x in tree.split_gain.tolist())}",
+        f"threshold={_join(f'{x:.17g}' for x in tree.threshold.tolist())}",
+        f"decision_type={_join(tree.decision_type.tolist())}",
+        f"left_child={_join(tree.left_child.tolist())}",
+        f"right_child={_join(tree.right_child.tolist())}",
+        f"leaf_value={_join(f'{x:.17g}' for x in tree.leaf_value.tolist())}",
+        f"leaf_weight={'' if is_stump else _join(f'{x:.17g}' for x in tree.leaf_weight.tolist())}",
+        f"leaf_count={_join(tree.leaf_count.tolist())}",
+        f"internal_value={_join(f'{x:g}' for x in tree.internal_value.tolist())}",
+        f"internal_weight={_join(f'{x:g}' for x in tree.internal_weight.tolist())}",
+        f"internal_count={_join(tree.internal_count.tolist())}",
+    ]
+    if len(tree.cat_boundaries) > 1:
+        lines.append(f"cat_boundaries={_join(tree.cat_boundaries.tolist())}")
+        lines.append(f"cat_threshold={_join(tree.cat_threshold.tolist())}")
+    lines += ["is_linear=0", f"shrinkage={tree.shrinkage:g}"]
+    return "\n".join(lines) + "\n\n\n"
+
+
+def _join(items: Iterable[Any]) -> str:
+    return " ".join(map(str, items))
+
+
+def _importances(document: LightgbmDocument) -> list[str]:
+    """Number of splits with a gain per feature, largest first; informative, as in LightGBM."""
+    count = np.zeros(len(document.feature_names), dtype=np.int64)
+    for tree in document.trees:
+        np.add.at(count, tree.split_feature[tree.split_gain > 0], 1)
+    order = sorted(np.flatnonzero(count).tolist(), key=lambda i: -int(count[i]))
+    return [f"{document.feature_names[i]}={count[i]}" for i in order]
