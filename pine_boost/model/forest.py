@@ -251,6 +251,11 @@ class PrunedForest:
         tree); otherwise the intercept is already inside ``value_int``.
     weights : float64 (n_trees,)
         The weight of each tree relative to the original (informative; ``value_int`` decides).
+    is_leaf : bool (n_nodes,) or None
+        The nodes of ``forest`` that are leaves of the smaller model; None: the original's leaves.
+        ``value_int`` at such a node is its leaf value, and every original leaf below it carries
+        the same number, so that a sum over the original's leaves is right. The exported model
+        has no node below it.
     """
 
     forest: Forest
@@ -259,6 +264,7 @@ class PrunedForest:
     grid: int
     intercept_int: IntArray
     weights: FloatArray
+    is_leaf: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
