@@ -43,7 +43,7 @@ def run_further(cell: Cell) -> list[dict[str, Any]]:
     """The search of one cell with no limit but time."""
     from pine_boost.parsers import read_model
     from pine_boost.proof.problem import build_game
-    from pine_boost.region.region import fit_region
+    from pine_boost.region.fitting import fit_region
     from pine_boost.search.algorithm import Effort, search
 
     warm_up()

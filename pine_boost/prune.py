@@ -22,7 +22,7 @@ from pine_boost.native.replay import Referee
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import build_game
 from pine_boost.region.domain import Domain
-from pine_boost.region.region import fit_region
+from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import Effort, Step
 from pine_boost.search.stages import search_inwards

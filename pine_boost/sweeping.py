@@ -19,7 +19,8 @@ from pine_boost.native.child_process import read_rehearsed
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.prune import check_options, split_tables
 from pine_boost.region.domain import Domain
-from pine_boost.region.region import Region, fit_region
+from pine_boost.region.fitting import fit_region
+from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import SearchResult, Step
 from pine_boost.sweep_order import SweepPlan, search_alphas

@@ -18,6 +18,7 @@ from pine_boost.model.states import StateSpace
 
 _CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory
 MASK_BYTES_LIMIT = 2**30
+_NO_SPECIAL = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,15 @@ class StateTrees:
             reached[start : start + chunk] = self._leaves_of_chunk(part)
         return reached
 
+    def visits(self, states: npt.NDArray[Any]) -> IntArray:
+        """How many state rows reach each leaf; memory does not grow with the rows."""
+        counts = np.zeros(self.n_leaves, dtype=np.int64)
+        chunk = max(1, _CHUNK_CELLS // self.n_trees)
+        for start in range(0, len(states), chunk):
+            reached = self.leaves(states[start : start + chunk])
+            counts += np.bincount(reached.ravel(), minlength=self.n_leaves)
+        return counts
+
     def _leaves_of_chunk(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         n_rows, n_features = states.shape
         flat = states.ravel()
@@ -109,9 +119,8 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
     """Translate the splits of a forest into tables over the states of ``space``."""
     n_nodes = forest.n_nodes
     is_leaf = forest.kind == SplitKind.LEAF
-    own = np.arange(n_nodes)
     rank = np.full(n_nodes, -1, dtype=np.int32)
-    first_special = np.full(n_nodes, np.iinfo(np.int32).max, dtype=np.int32)
+    first_special = np.full(n_nodes, _NO_SPECIAL, dtype=np.int32)
     special_offset = np.zeros(n_nodes, dtype=np.int64)
     tables: list[npt.NDArray[np.bool_]] = []
     filled = 0
@@ -126,18 +135,42 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         special_offset[node] = filled
         filled += len(table)
         tables.append(table)
-    leaf_of_node, leaf_offset, depth = number_leaves(
-        forest.tree_offset[:-1], is_leaf, forest.left, forest.right
-    )
+    return make_trees(
+        Shape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
+        forest.feature, rank, first_special, special_offset, np.concatenate([*tables, [False]]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """How the nodes of stacked trees hang together; children are only read at inner nodes."""
+
+    root: npt.NDArray[Any]
+    is_leaf: npt.NDArray[np.bool_]
+    left: npt.NDArray[Any]
+    right: npt.NDArray[Any]
+
+
+def make_trees(
+    shape: Shape,
+    feature: npt.NDArray[Any],
+    rank: npt.NDArray[Any],
+    first_special: npt.NDArray[Any],
+    special_offset: npt.NDArray[Any],
+    special_left: npt.NDArray[Any],
+) -> StateTrees:
+    """StateTrees from what their splits say: leaves numbered, looping, and asking nothing."""
+    is_leaf, own = shape.is_leaf, np.arange(len(shape.is_leaf))
+    leaf_of_node, leaf_offset, depth = number_leaves(shape.root, is_leaf, shape.left, shape.right)
     return StateTrees(
-        root=forest.tree_offset[:-1].astype(np.int32),
-        feature=np.where(is_leaf, 0, forest.feature).astype(np.int32),
-        rank=rank,
-        left=np.where(is_leaf, own, forest.left).astype(np.int32),
-        right=np.where(is_leaf, own, forest.right).astype(np.int32),
-        first_special=first_special,
-        special_offset=special_offset,
-        special_left=np.concatenate([*tables, np.zeros(1, dtype=bool)]),
+        root=shape.root.astype(np.int32),
+        feature=np.where(is_leaf, 0, feature).astype(np.int32),
+        rank=np.where(is_leaf, -1, rank).astype(np.int32),
+        left=np.where(is_leaf, own, shape.left).astype(np.int32),
+        right=np.where(is_leaf, own, shape.right).astype(np.int32),
+        first_special=np.where(is_leaf, _NO_SPECIAL, first_special).astype(np.int32),
+        special_offset=np.where(is_leaf, 0, special_offset).astype(np.int64),
+        special_left=special_left.astype(bool),
         leaf_of_node=leaf_of_node,
         leaf_offset=leaf_offset,
         depth=depth,

@@ -1,6 +1,7 @@
 """The in-distribution region: plausibility scores, conformal calibration."""
 
 from pine_boost.region.domain import Condition, Domain
-from pine_boost.region.region import Coverage, Region, fit_region
+from pine_boost.region.fitting import fit_region
+from pine_boost.region.region import Coverage, Region
 
 __all__ = ["Condition", "Coverage", "Domain", "Region", "fit_region"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pine_boost.model.forest import IntArray
-from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.model.routing import Shape, StateTrees, make_trees
 from pine_boost.region.score_tables import RegionTables, TreeCost
 
 DEPTHS = (4,)
@@ -46,27 +46,14 @@ def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
         ends[levels[depth]] = True
     number = np.full(len(is_leaf), -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    ends, own = ends[kept], np.arange(len(kept))
-    root = number[trees.root]
-    left, right = (np.where(ends, own, number[child[kept]]) for child in (trees.left, trees.right))
-    leaf_of_node, leaf_offset, n_levels = number_leaves(root, ends, left, right)
-    leaf_cost = np.zeros(int(leaf_offset[-1]), dtype=np.int64)
-    leaf_cost[leaf_of_node[ends]] = cheapest[kept][ends]
-    shorter = StateTrees(
-        root=root.astype(np.int32),
-        feature=np.where(ends, 0, trees.feature[kept]).astype(np.int32),
-        rank=np.where(ends, -1, trees.rank[kept]).astype(np.int32),
-        left=left.astype(np.int32),
-        right=right.astype(np.int32),
-        first_special=np.where(ends, np.iinfo(np.int32).max, trees.first_special[kept]).astype(
-            np.int32
-        ),
-        special_offset=trees.special_offset[kept],
-        special_left=trees.special_left,
-        leaf_of_node=leaf_of_node,
-        leaf_offset=leaf_offset,
-        depth=n_levels,
-    )
+    ends, root = ends[kept], number[trees.root]
+    left, right = number[trees.left[kept]], number[trees.right[kept]]
+    shorter = make_trees(
+        Shape(root, ends, left, right), trees.feature[kept], trees.rank[kept],
+        trees.first_special[kept], trees.special_offset[kept], trees.special_left,
+    )  # fmt: skip
+    leaf_cost = np.zeros(shorter.n_leaves, dtype=np.int64)
+    leaf_cost[shorter.leaf_of_node[ends]] = cheapest[kept][ends]
     return TreeCost(shorter, leaf_cost, cost.of_model)
 
 

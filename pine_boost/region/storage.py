@@ -21,7 +21,7 @@ from pine_boost.files import REGION_LIMIT, read_limited
 from pine_boost.folders import clear_errors, write_file
 from pine_boost.json_fields import require
 from pine_boost.model.forest import CategoryRule, Comparison
-from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.model.routing import Shape, make_trees
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.region.score_tables import (
     ForbiddenPair,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 FORMAT = "pine_boost region"
 FORMAT_VERSION = 1
-_NO_SPECIAL = np.iinfo(np.int32).max
 
 
 def canonical(document: Mapping[str, Any]) -> str:
@@ -360,21 +359,10 @@ def _trees_from_json(data: Mapping[str, Any], space: StateSpace) -> TreeCost:
     f.check_trees(root, left, right)
     width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
     n_special = np.where(is_leaf, 0, width[feature])
-    own = np.arange(n_nodes)
-    leaf_of_node, leaf_offset, depth = number_leaves(root, is_leaf, left, right)
     intervals = np.array([axis.n_intervals for axis in space.axes])
-    special_offset = np.cumsum(n_special) - n_special
-    trees = StateTrees(
-        root=root.astype(np.int32),
-        feature=feature.astype(np.int32),
-        rank=rank.astype(np.int32),
-        left=np.where(is_leaf, own, left).astype(np.int32),
-        right=np.where(is_leaf, own, right).astype(np.int32),
-        first_special=np.where(is_leaf, _NO_SPECIAL, intervals[feature]).astype(np.int32),
-        special_offset=np.where(is_leaf, 0, special_offset),
-        special_left=f.flags(data["special_left"], int(n_special.sum()) + 1),
-        leaf_of_node=leaf_of_node,
-        leaf_offset=leaf_offset,
-        depth=depth,
-    )
+    trees = make_trees(
+        Shape(root, is_leaf, left, right), feature, rank, intervals[feature],
+        np.cumsum(n_special) - n_special,
+        f.flags(data["special_left"], int(n_special.sum()) + 1),
+    )  # fmt: skip
     return TreeCost(trees, f.integers(data, "cost"), f.flag(data, "of_model"))

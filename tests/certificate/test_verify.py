@@ -21,7 +21,7 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes import jobs as box_jobs
 from pine_boost.proof.problem import build_game
-from pine_boost.region.region import fit_region
+from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.oracle import Answer
 from tests.support.verifying import MAKERS, breast_or_iris, pruned_model

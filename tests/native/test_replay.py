@@ -16,7 +16,8 @@ from pine_boost.native.replay import Referee
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes.search import counterexamples
 from pine_boost.proof.problem import Game, build_game
-from pine_boost.region.region import Region, fit_region
+from pine_boost.region.fitting import fit_region
+from pine_boost.region.region import Region
 from pine_boost.search import run
 from pine_boost.search.algorithm import Effort, search
 from pine_boost.search.grid import needed_sides

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
@@ -17,7 +18,7 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
-from pine_boost.region.scores.isolation_forest import fit_isolation_forest
+from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
 from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.region.scores.missing import price_unseen_missing
 
@@ -26,11 +27,12 @@ SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 
 @dataclass(frozen=True, eq=False)
 class FittedScore:
-    """A score and the state space that its tables refer to."""
+    """A score, the state space that its tables refer to, and the states of X_fit in it."""
 
     name: str
     tables: ScoreTables
     space: StateSpace
+    states: npt.NDArray[np.int32]
 
 
 def fit_score(
@@ -51,8 +53,10 @@ def fit_score(
     """
     if isinstance(score, str) and score in SCORE_NAMES:
         if score == "isolation-forest":
-            tables, space = fit_isolation_forest(X, forest, random_state=random_state)
+            grown = grow_trees(X, forest, random_state=random_state)
+            space = grown.space
             states = space.states(X)
+            tables = isolation_tables(grown, grown.trees.visits(states))
         else:
             space = build_space(forest)
             states = space.states(X)
@@ -60,7 +64,7 @@ def fit_score(
                 tables = fit_chow_liu(states, space, X, n_bins=n_bins)
             else:
                 tables = fit_leaf_support(states, route(forest, space), space)
-        return FittedScore(score, price_unseen_missing(tables, space, states), space)
+        return FittedScore(score, price_unseen_missing(tables, space, states), space, states)
     space = build_space(forest)
     if not isinstance(score, ScoreTables):
         if not hasattr(score, "tables"):
@@ -75,7 +79,7 @@ def fit_score(
     if not isinstance(own, ScoreTables):
         raise InvalidInputError(f"tables(space) returned {type(own).__name__}, no ScoreTables.")
     check_tables(own, space)
-    return FittedScore(name, own, space)
+    return FittedScore(name, own, space, space.states(X))
 
 
 def check_tables(tables: ScoreTables, space: StateSpace) -> None:

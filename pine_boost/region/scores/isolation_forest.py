@@ -16,7 +16,7 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import Comparison, FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
-from pine_boost.model.routing import StateTrees, number_leaves
+from pine_boost.model.routing import Shape, StateTrees, make_trees
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables, TreeCost
 from pine_boost.region.scores.leaf_support import ignoring_features
@@ -35,6 +35,15 @@ class IsolationTrees:
     right: IntArray
     missing_left: npt.NDArray[np.bool_]
     depth_of_node: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class GrownForest:
+    """Isolation trees over states, the depth of each of their leaves, and their space."""
+
+    trees: StateTrees
+    depth: FloatArray
+    space: StateSpace
 
 
 def fit_isolation_forest(
@@ -66,19 +75,35 @@ def fit_isolation_forest(
     ScoreTables, StateSpace
         The space holds the thresholds of the model and of the isolation trees.
     """
+    grown = grow_trees(X, forest, n_trees, max_samples, random_state)
+    return isolation_tables(grown, grown.trees.visits(grown.space.states(X))), grown.space
+
+
+def grow_trees(
+    X: FloatArray,
+    forest: Forest,
+    n_trees: int = 30,
+    max_samples: int = 256,
+    random_state: int = 0,
+) -> GrownForest:
+    """Isolation trees grown on X, over the space of their thresholds and the model's."""
     base = build_space(forest)
     grown = _grow(_visible_values(X, base), n_trees, min(max_samples, len(X)), random_state)
     edges = [_extra_edges(base, grown, feature) for feature in range(forest.n_features)]
     space = build_space(forest, extra_edges=edges)
     trees = _state_trees(grown, space)
-    states = space.states(X)
-    visits = np.bincount(trees.leaves(states).ravel(), minlength=trees.n_leaves)
     is_leaf = trees.leaf_of_node >= 0
     depth = np.zeros(trees.n_leaves)
     depth[trees.leaf_of_node[is_leaf]] = grown.depth_of_node[is_leaf]
-    path = depth + average_path_length(visits)
-    cost = -np.rint(path * SCORE_SCALE / n_trees).astype(np.int64)
-    return ignoring_features(space, TreeCost(trees, cost, of_model=False), SCORE_SCALE), space
+    return GrownForest(trees, depth, space)
+
+
+def isolation_tables(grown: GrownForest, visits: IntArray) -> ScoreTables:
+    """The score of grown trees whose leaves were visited so often."""
+    path = grown.depth + average_path_length(visits)
+    cost = -np.rint(path * SCORE_SCALE / grown.trees.n_trees).astype(np.int64)
+    tree_cost = TreeCost(grown.trees, cost, of_model=False)
+    return ignoring_features(grown.space, tree_cost, SCORE_SCALE)
 
 
 def average_path_length(count: npt.ArrayLike) -> FloatArray:
@@ -155,11 +180,9 @@ def _native_threshold(space: StateSpace, threshold: FloatArray) -> FloatArray:
 def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
     """The isolation trees as tables over states, in the form that `routing.route` gives."""
     n_nodes = len(grown.left)
-    own = np.arange(n_nodes)
     is_leaf = grown.left < 0
-    rank = np.full(n_nodes, -1, dtype=np.int32)
-    first_special = np.full(n_nodes, np.iinfo(np.int32).max, dtype=np.int32)
-    special_offset = np.zeros(n_nodes, dtype=np.int64)
+    rank = np.full(n_nodes, -1)
+    first_special, special_offset = np.zeros((2, n_nodes), dtype=np.int64)
     sides: list[npt.NDArray[np.bool_]] = []
     filled = 0
     for node in np.flatnonzero(~is_leaf):
@@ -180,17 +203,7 @@ def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
         special_offset[node] = filled
         filled += len(side)
         sides.append(side)
-    leaf_of_node, leaf_offset, depth = number_leaves(grown.root, is_leaf, grown.left, grown.right)
-    return StateTrees(
-        root=grown.root.astype(np.int32),
-        feature=np.where(is_leaf, 0, grown.feature).astype(np.int32),
-        rank=rank,
-        left=np.where(is_leaf, own, grown.left).astype(np.int32),
-        right=np.where(is_leaf, own, grown.right).astype(np.int32),
-        first_special=first_special,
-        special_offset=special_offset,
-        special_left=np.concatenate([*sides, np.zeros(1, dtype=bool)]),
-        leaf_of_node=leaf_of_node,
-        leaf_offset=leaf_offset,
-        depth=depth,
-    )
+    return make_trees(
+        Shape(grown.root, is_leaf, grown.left, grown.right), grown.feature, rank, first_special,
+        special_offset, np.concatenate([*sides, [False]]),
+    )  # fmt: skip

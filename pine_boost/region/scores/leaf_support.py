@@ -41,10 +41,7 @@ def fit_leaf_support(
     """
     if not beta > 0:
         raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    visits = np.zeros(trees.n_leaves, dtype=np.int64)
-    reached = trees.leaves(states)
-    visits += np.bincount(reached.ravel(), minlength=trees.n_leaves)
-    smoothed = visits + beta
+    smoothed = trees.visits(states) + beta
     total = np.add.reduceat(smoothed, trees.leaf_offset[:-1])[trees.leaf_tree]
     nats = -np.log(smoothed / total)
     scale = SCORE_SCALE
