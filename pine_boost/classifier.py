@@ -8,6 +8,7 @@ module imports scikit-learn; nothing else of pine_boost does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.utils.validation import (
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import predict_classes
+from pine_boost.options import Options, require_share
 from pine_boost.prune import prune_booster
 from pine_boost.region.domain import Domain
 from pine_boost.search.algorithm import Step
@@ -134,18 +136,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             self.original_,
             _safe_indexing(X, train),
             _safe_indexing(X, held_out),
-            alpha=self.alpha,
-            score=self.region_score,
-            n_bins=self.n_bins,
-            indifference=self.indifference,
-            objective=self.objective,
-            unit=self.unit,
-            threshold=self.threshold,
-            domain=self.domain,
-            time_limit=self.time_limit,
-            n_jobs=self.n_jobs,
-            random_state=seed,
-            callback=self.callback,
+            **self._options(seed),
         )
         self.model_ = self.result_.model
         return self
@@ -170,15 +161,20 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         check_is_fitted(self)
         return self.result_.region.contains(X, model=self.result_.original.forest)
 
+    def _options(self, seed: int) -> dict[str, Any]:
+        """The options of `prune_booster` among the parameters."""
+        known = {field.name for field in fields(Options)}
+        given = {
+            name: value for name, value in self.get_params(deep=False).items() if name in known
+        }
+        return {**given, "score": self.region_score, "random_state": seed}
+
     def _split(
         self, index: npt.NDArray[np.int64], seed: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows to train on and rows to calibrate on; no class may be missing from the first."""
         size, n_rows = self.calibration_size, len(index)
-        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < 1:
-            raise InvalidInputError(
-                f"calibration_size={size!r}: a share strictly between 0 and 1 is accepted."
-            )
+        require_share(size, "calibration_size")
         if len(self.classes_) < 2:
             raise InvalidInputError("y holds one class only; a classifier needs at least two.")
         n_held_out = int(np.ceil(size * n_rows))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 
 MODEL_LIMIT = 2**30  # parsed, a text of this size already takes some 20 GB
 REGION_LIMIT = 2**28
 CERTIFICATE_LIMIT = 2**26
+DOMAIN_LIMIT = 2**24
+_PIECE = 2**22
 
 
 def read_limited(
@@ -51,7 +54,7 @@ def read_limited(
                     f"a {what}."
                 )
             require_size(os.fstat(descriptor).st_size, limit, str(path), what, too_large)
-            contents = file.read(limit + 1)  # the file may grow while it is read
+            contents = _read_up_to(file, limit)
     except (OSError, ValueError, TypeError) as error:
         if isinstance(error, PineBoostError):
             raise
@@ -61,6 +64,15 @@ def read_limited(
         ) from error
     require_size(len(contents), limit, str(path), what, too_large)
     return contents
+
+
+def _read_up_to(file: BinaryIO, limit: int) -> bytes:
+    """Piece by piece: asking for the limit at once would take that much memory for a small file."""
+    pieces, size = [], 0
+    while size <= limit and (piece := file.read(_PIECE)):  # the file may grow while it is read
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
 
 
 def require_size(

@@ -1,33 +1,56 @@
-"""Checked reading of JSON values: every reader says which key was wrong and how.
+"""Checked reading of JSON of unknown origin: every reader says which key was wrong and how.
 
-In come parsed JSON values; out go ints, floats, texts and numpy arrays of the asked-for kind.
-Refuses bools as numbers, NaN and Infinity tokens, missing and unknown keys.
+In come text or parsed values; out go ints, floats, texts, numpy arrays and records of the asked-for
+kind. Refuses bools as numbers, NaN and Infinity tokens, and missing, unknown or repeated keys.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.model.forest import FloatArray, IntArray
 
 EnumMember = TypeVar("EnumMember", bound=Enum)
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
+class FieldError(Exception):
+    """What is wrong with a document; `reading` turns it into the reader's own error."""
+
+
+@contextmanager
+def reading(
+    what: str, remedy: str, error_class: type[PineBoostError] = MalformedModelError
+) -> Iterator[None]:
+    """Say of which kind of file the wrong field is, and what to do.
+
+    Parameters
+    ----------
+    what : str
+        For example ``"region file"``.
+    remedy : str
+        A sentence without its full stop.
+    error_class : type of exception
+    """
+    try:
+        yield
+    except FieldError as error:
+        raise error_class(f"This is no valid {what}: {error}. {remedy}.") from error
+
+
 def require(condition: bool, found: str) -> None:
     """Refuse the document unless a condition holds."""
     if not condition:
-        raise MalformedModelError(
-            f"This is no valid region file: {_short(found)}. Write it again with Region.save."
-        )
+        raise FieldError(_short(found))
 
 
 def _short(found: str) -> str:
@@ -38,15 +61,74 @@ def _short(found: str) -> str:
 def parse(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     """JSON text or already parsed data, as a mapping."""
     if isinstance(document, (str, bytes, bytearray)):
-        try:
-            document = json.loads(document, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise MalformedModelError(f"This is no region file, not even JSON: {error}.") from error
+        document = parse_text(document)
     return as_mapping(document)
 
 
+def parse_text(text: str | bytes) -> Any:
+    """JSON text as Python values; strict where Python's own reader is not."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+    except FieldError:
+        raise
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deep
+        raise FieldError(_short(f"it is not even JSON ({error})")) from error
+
+
 def _refuse_constant(token: str) -> float:
-    raise ValueError(f"the token {token} is not JSON")
+    raise FieldError(f"the token {token} is not JSON")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values under one key other readers may take the other one."""
+    section = dict(pairs)
+    if len(section) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FieldError(_short(f"the key {twice!r} appears twice"))
+    return section
+
+
+def record(data: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The values of exactly these keys, each of the kind that a dataclass annotates.
+
+    Parameters
+    ----------
+    data : mapping
+    kinds : mapping
+        Names to annotations as text: ``str``, ``int``, ``float``, ``bool``, ``None``, unions of
+        these, ``tuple[X, ...]`` for lists, ``Mapping[str, X]`` for objects.
+    """
+    keys(data, " ".join(kinds))
+    for name, kind in kinds.items():
+        require(_fits(data[name], kind), f"the field {name!r} is not a {kind}")
+    return {
+        name: tuple(data[name]) if kind.startswith("tuple") else data[name]
+        for name, kind in kinds.items()
+    }
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind.startswith("tuple["):
+        inner = kind[len("tuple[") : -len(", ...]")]
+        return isinstance(value, list) and all(_fits(entry, inner) for entry in value)
+    if kind.startswith("Mapping[str, "):
+        inner = kind[len("Mapping[str, ") : -1]
+        return isinstance(value, dict) and all(_fits(entry, inner) for entry in value.values())
+    plain = {
+        "str": isinstance(value, str),
+        "int": type(value) is int,
+        "float": is_finite(value),
+        "bool": isinstance(value, bool),
+        "None": value is None,
+    }
+    # a record within a record is checked by its own reader
+    return any(plain.get(part, isinstance(value, dict)) for part in kind.split(" | "))
+
+
+def is_finite(value: Any) -> bool:
+    """A JSON number that can be written again: no NaN, and nothing that overflows (1e999)."""
+    return type(value) in (int, float) and abs(value) < 1e308
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
@@ -59,8 +141,8 @@ def keys(data: Mapping[str, Any], expected: str) -> None:
     """Exactly these keys, given as one text."""
     wanted = set(expected.split())
     absent, unknown = wanted - set(data), set(data) - wanted
-    require(not absent, f"the keys {sorted(absent)} are missing")
-    require(not unknown, f"the keys {sorted(map(str, unknown))} are unknown")
+    require(not absent, f"keys are missing: {sorted(absent)}")
+    require(not unknown, f"keys are unknown: {sorted(map(str, unknown))}")
 
 
 def mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -113,8 +195,7 @@ def position(value: Any, length: int) -> int:
 def number(data: Mapping[str, Any], key: str) -> float:
     """The finite number under a key."""
     value = data[key]
-    require(type(value) in (int, float), f"{key!r} is {value!r}, no number")
-    require(abs(value) < 1e308, f"{key!r} is {value!r}, too large")
+    require(is_finite(value), f"{key!r} is {value!r}, no finite number")
     return float(value)
 
 

@@ -19,6 +19,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import read_rehearsed
 from pine_boost.native.replay import Referee
+from pine_boost.options import Options
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import build_game
 from pine_boost.region.domain import Domain
@@ -83,7 +84,7 @@ def prune_booster(
     time_limit : float, optional
         Seconds. The best certified model so far is returned, at worst the original.
     n_jobs : int
-        Threads for the proofs; the result does not depend on it.
+        Threads for the proofs, -1 for all cores; the result does not depend on it.
     random_state : int
         Seed of everything random.
     callback : callable, optional
@@ -114,20 +115,21 @@ def prune_booster(
     >>> result.model.n_estimators_ < 20
     True
     """
-    check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
+    options = Options(
+        alpha, score, n_bins, indifference, objective, unit, threshold, domain, time_limit, n_jobs,
+        random_state, callback,
+    )  # fmt: skip
     started = time.monotonic()
     parsed = read_rehearsed(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
-    region = fit_region(
-        parsed.forest, X_fit, X_cal, alpha=alpha, score=score, n_bins=n_bins,
-        indifference=indifference, domain=domain, random_state=random_state,
-    )  # fmt: skip
+    region = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     game = build_game(
         parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
     )
     remaining = None if time_limit is None else time_limit - (time.monotonic() - started)
     found = search_inwards(
-        game, region.states(X_fit), objective=objective, time_limit=remaining, n_jobs=n_jobs,
+        game, region.states(X_fit), objective=objective, time_limit=remaining,
+        n_jobs=options.n_workers,
         seed=random_state, effort=Effort(), callback=callback,
         referee=Referee(parsed, region, game),
     )  # fmt: skip
@@ -136,44 +138,6 @@ def prune_booster(
         if result.search.pruned is not None:
             replay(result, game, native_rows(parsed, region, game, X_fit))
     return result
-
-
-def check_options(
-    alpha: float,
-    objective: str,
-    unit: str,
-    time_limit: float | None,
-    n_jobs: int,
-    random_state: int = 0,
-    callback: Any = None,
-) -> None:
-    """Refuse options that mean nothing, before any work."""
-    if not _is_real(alpha) or not 0 <= alpha < 1:
-        raise InvalidInputError(f"alpha={alpha!r}: a number in [0, 1) is accepted.")
-    if objective not in ("l0", "l1"):
-        raise InvalidInputError(f"objective={objective!r}: 'l0' and 'l1' are accepted.")
-    if unit not in ("round", "tree"):
-        raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.")
-    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
-        raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
-    if not _is_whole(n_jobs) or n_jobs < 1:
-        raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")
-    if not _is_whole(random_state) or not 0 <= random_state < 2**32:
-        raise InvalidInputError(
-            f"random_state={random_state!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
-            "that the same call gives the same result."
-        )
-    if callback is not None and not callable(callback):
-        raise InvalidInputError(f"callback={callback!r}: something that can be called, or None.")
-
-
-def _is_real(value: Any) -> bool:
-    is_bool = isinstance(value, (bool, np.bool_))
-    return isinstance(value, (int, float, np.integer, np.floating)) and not is_bool
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, Any]:

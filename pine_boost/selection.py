@@ -16,6 +16,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes, predict_classes
+from pine_boost.options import require_one_of, require_share
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
 from pine_boost.tables.matrix import schema_of, to_matrix
@@ -23,7 +24,7 @@ from pine_boost.tables.overlap import warn_of_overlap
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
-RULES = ("empirical", "confidence")
+RULES = ("confidence", "empirical")
 
 
 @dataclass(frozen=True)
@@ -161,11 +162,8 @@ def select_alpha(
     0.6
     """
     for value, name in ((target_fidelity, "target_fidelity"), (delta, "delta")):
-        is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-        if not is_number or not 0 < value < 1:
-            raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1.")
-    if rule not in RULES:
-        raise InvalidInputError(f"rule={rule!r}: 'confidence' and 'empirical' are accepted.")
+        require_share(value, name)
+    require_one_of(rule, "rule", RULES)
     grid = read_alphas(alphas)
     swept = sweep(model, X_fit, X_cal, alphas=grid, **options)
     original = swept.results[0].original

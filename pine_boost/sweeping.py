@@ -16,8 +16,9 @@ from typing import Any
 from pine_boost.certificate.issue import NativeRows, conclude, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.native.child_process import read_rehearsed
+from pine_boost.options import Options, require_level
 from pine_boost.proof.cpsat.solving import finishing
-from pine_boost.prune import check_options, split_tables
+from pine_boost.prune import split_tables
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
@@ -196,19 +197,18 @@ random_state
     """
     started = time.monotonic()
     grid = read_alphas(ALPHAS if alphas is None else alphas)
-    for alpha in grid:
-        check_options(alpha, objective, unit, time_limit, n_jobs, random_state, callback)
+    options = Options(
+        max(grid), score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
+        n_jobs, random_state, callback,
+    )  # fmt: skip
     parsed = read_rehearsed(model, threshold=threshold)
     X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
-    largest = fit_region(
-        parsed.forest, X_fit, X_cal, alpha=max(grid), score=score, n_bins=n_bins,
-        indifference=indifference, domain=domain, random_state=random_state,
-    )  # fmt: skip
+    largest = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
     plan = SweepPlan(
         parsed, largest, largest.states(X_fit), grid, objective=objective, unit=unit,
-        time_limit=time_limit, n_jobs=n_jobs, seed=random_state, callback=callback,
+        time_limit=time_limit, n_jobs=options.n_workers, seed=random_state, callback=callback,
         started=started,
     )  # fmt: skip
     results: list[PruneResult] = []
@@ -234,6 +234,8 @@ def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
         grid = [float(alpha) for alpha in alphas]
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"alphas={alphas!r}: a list of numbers is accepted.") from error
+    for alpha in grid:
+        require_level(alpha, "alpha")
     if not grid:
         raise InvalidInputError("alphas is empty; give at least one number in [0, 1).")
     return tuple(sorted(set(grid)))

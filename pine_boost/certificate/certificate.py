@@ -21,10 +21,12 @@ import numpy as np
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.model.forest import Forest
 
 FORMAT = "pine_boost certificate"
 FORMAT_VERSION = 2  # 1 had no digest of its own
+_REMEDY = "Take the file that prune_booster wrote"
 
 
 class Status(Enum):
@@ -134,16 +136,14 @@ class Certificate:
         The digest is a checksum: it tells of damage and of edits by hand. It is no signature;
         whoever writes a new digest is caught by `verify` where a field follows from the models.
         """
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise CertificateMismatch(f"The certificate is not JSON: {error}.") from error
-        except TypeError as error:
+        if not isinstance(text, (str, bytes, bytearray)):
             raise CertificateMismatch(
                 f"A certificate is read from text or bytes, not from {type(text).__name__}."
-            ) from error
-        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
-            raise CertificateMismatch("This file is not a pine_boost certificate.")
+            )
+        with reading("certificate", _REMEDY, CertificateMismatch):
+            document = dict(parse(text))
+            name = document.pop("format", None)
+            require(name == FORMAT, f"'format' is {name!r}, not {FORMAT!r}")
         version = document.pop("format_version", None)
         if type(version) is not int or version not in (1, FORMAT_VERSION):
             raise CertificateMismatch(
@@ -178,54 +178,16 @@ def _digest(document: dict[str, Any]) -> str:
 
 def _checked(document: dict[str, Any]) -> dict[str, Any]:
     """Types of all fields, as this is untrusted input."""
-    names = {entry.name for entry in fields(Certificate)} - {"sealed"}
-    if set(document) != names:
-        odd = sorted(set(document) ^ names)
-        listed = ", ".join(odd)[:200]
-        raise CertificateMismatch(f"The certificate lacks or adds the fields {listed}.")
-    kinds = {entry.name: str(entry.type) for entry in fields(Certificate) if entry.name in names}
-    for name, kind in kinds.items():
-        if not _fits(document[name], kind):
-            raise CertificateMismatch(f"The certificate's field {name!r} is not a {kind}.")
-    if document["status"] not in {status.value for status in Status}:
-        raise CertificateMismatch(f"Unknown status {document['status'][:40]!r} in the certificate.")
-    proofs = []
-    for proof in document["proofs"]:
-        if not isinstance(proof, dict) or set(proof) != {"question", "method", "answer"}:
-            raise CertificateMismatch("A proof of the certificate lacks or adds fields.")
-        if not all(isinstance(value, str) for value in proof.values()):
-            raise CertificateMismatch("A proof of the certificate holds something else than text.")
-        proofs.append(QuestionProof(**proof))
-    document["proofs"] = tuple(proofs)
-    for name in ("kept", "weights", "thresholds"):
-        document[name] = tuple(document[name])
-    return document
+    with reading("certificate", _REMEDY, CertificateMismatch):
+        checked = record(document, _kinds(Certificate, leave_out="sealed"))
+        known = {status.value for status in Status}
+        require(checked["status"] in known, f"unknown status {checked['status']!r}")
+        proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])
+        return {**checked, "proofs": tuple(QuestionProof(**proof) for proof in proofs)}
 
 
-def _fits(value: Any, kind: str) -> bool:
-    if kind.startswith("tuple[int"):
-        return isinstance(value, list) and all(type(entry) is int for entry in value)
-    if kind.startswith("tuple[float"):
-        return isinstance(value, list) and all(_is_number(entry) for entry in value)
-    if kind.startswith("tuple"):
-        return isinstance(value, list)
-    if kind == "Mapping[str, float]":
-        return isinstance(value, dict) and all(_is_number(entry) for entry in value.values())
-    if kind.startswith("Mapping"):
-        return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-    accepted = {
-        "str": isinstance(value, str),
-        "int": type(value) is int,
-        "float": _is_number(value),
-        "bool": isinstance(value, bool),
-        "None": value is None,
-    }
-    return any(accepted[part] for part in kind.split(" | "))
-
-
-def _is_number(value: Any) -> bool:
-    """A finite JSON number: NaN, Infinity and what overflows (1e999) would not be written again."""
-    return type(value) in (int, float) and abs(value) < 1e308
+def _kinds(kind: type[Any], leave_out: str = "") -> dict[str, str]:
+    return {entry.name: str(entry.type) for entry in fields(kind) if entry.name != leave_out}
 
 
 _DIGESTED = (

@@ -18,8 +18,9 @@ import numpy as np
 from pine_boost.certificate.certificate import Certificate, QuestionProof
 from pine_boost.certificate.consistency import require_belonging, require_consistent
 from pine_boost.certificate.tree_matching import correspond, require_decisive
-from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
+from pine_boost.options import require_seconds, worker_count
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes.jobs import prove_in_boxes
 from pine_boost.proof.boxes.search import counterexamples
@@ -156,7 +157,7 @@ def verify(
     time_limit : float, optional
         Seconds; without it CP-SAT runs to the end and boxes up to 20 million boxes a question.
     n_jobs : int
-        Threads for CP-SAT; with joblib installed, processes for parts of the boxes.
+        Threads for CP-SAT; with joblib installed, processes for parts of the boxes. -1: all cores.
     trust_pickle : bool
         Load pickled models; only for files you made.
 
@@ -170,11 +171,8 @@ def verify(
         A file was changed or belongs to something else; or the certificate carries no claim.
     """
     started = time.monotonic()
-    is_number = isinstance(time_limit, (int, float, np.number)) and time_limit is not True
-    if time_limit is not None and not (is_number and time_limit > 0):
-        raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
-    if not isinstance(n_jobs, (int, np.integer)) or n_jobs < 1:
-        raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted.")
+    require_seconds(time_limit)
+    n_workers = worker_count(n_jobs)
     deadline = float("inf") if time_limit is None else started + time_limit
     # what is proved is what the fingerprint covers, not what a live object may hold besides
     region = (
@@ -200,7 +198,7 @@ def verify(
     require_decisive(game, after.forest, matched)
     outer = enclosures(game)
     remarks += _check_undecided(game, outer, certificate)
-    proofs = _prove(game, outer, matched.pruned, deadline, int(n_jobs))
+    proofs = _prove(game, outer, matched.pruned, deadline, n_workers)
     verdict = _conclude(game, matched.pruned, before, after, proofs, remarks, started)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(game, matched, certificate)

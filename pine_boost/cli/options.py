@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
@@ -112,18 +111,16 @@ def read_domain(path: str) -> Any:
     ``{"lower": {"age": 18}, "integer": ["age"], "never_missing": true,
     "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "grandchildren", "lower": 1}]]}``
     """
+    from pine_boost.files import DOMAIN_LIMIT, read_limited
+    from pine_boost.json_fields import parse, reading, require
     from pine_boost.region.domain import Condition, Domain
 
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(f"The domain file {path} cannot be read: {error}.") from error
-    known = set(Domain.__dataclass_fields__)
-    if not isinstance(document, dict) or not set(document) <= known:
-        odd = sorted(set(document) - known) if isinstance(document, dict) else [document]
-        raise InvalidInputError(
-            f"{path} says {odd!r}; a domain is an object with {', '.join(sorted(known))}."
-        )
+    known = ", ".join(sorted(Domain.__dataclass_fields__))
+    contents = read_limited(path, DOMAIN_LIMIT, "domain file", InvalidInputError)
+    with reading("domain file", f"A domain is an object with {known}", InvalidInputError):
+        document = dict(parse(contents))
+        odd = sorted(set(document) - set(Domain.__dataclass_fields__))
+        require(not odd, f"{path} says {odd!r}")
     try:
         document["forbidden"] = [
             tuple(Condition(**condition) for condition in pair)

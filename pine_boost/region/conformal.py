@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.model.forest import FloatArray
+from pine_boost.options import require_level
 
 
 def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) -> int | None:
@@ -99,9 +100,7 @@ def smallest_alpha(n_rows: int) -> float:
 
 def read_level(level: Any, name: str) -> Fraction:
     """A probability in [0, 1) as the exact decimal that was written."""
-    is_number = isinstance(level, (int, float, np.integer, np.floating, Fraction))
-    if isinstance(level, bool) or not is_number or not 0 <= level < 1:
-        raise InvalidInputError(f"{name} is {level!r}; a number in [0, 1) is accepted.")
+    require_level(level, name)
     return level if isinstance(level, Fraction) else Fraction(repr(float(level)))
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Comparison
 from pine_boost.model.states import Axis, StateSpace
+from pine_boost.options import is_real
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables
 from pine_boost.tables.matrix import InputSchema
 
@@ -149,7 +150,7 @@ def _present_and_missing(
     upper = np.full(space.n_features, np.inf)
     for bounds, given, word in ((lower, domain.lower, "lower"), (upper, domain.upper, "upper")):
         for feature, bound in given.items():
-            if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number)):
+            if not is_real(bound):
                 raise InvalidInputError(f"The {word} bound of {feature!r} is {bound!r}, no number.")
             bounds[schema.index_of(feature)] = float(bound)
     binary = {schema.index_of(j) for group in (*domain.one_hot, *domain.ordinal) for j in group}

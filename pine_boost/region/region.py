@@ -20,6 +20,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.options import require_share
 from pine_boost.region import storage
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
@@ -156,10 +157,7 @@ class Region:
         """Share of rows inside, with the exact binomial interval of the underlying probability."""
         from scipy.stats import binomtest
 
-        if not isinstance(confidence, (int, float)) or not 0 < confidence < 1:
-            raise InvalidInputError(
-                f"confidence={confidence!r}: a number strictly between 0 and 1 is accepted."
-            )
+        require_share(confidence, "confidence")
         inside = self.contains(X, model=model, margins=margins)
         if len(inside) == 0:
             raise InvalidInputError("X has no rows; coverage needs at least one.")

@@ -106,7 +106,11 @@ def region_fields(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     MalformedModelError
         No JSON, another format or version, keys or numbers that do not belong together.
     """
-    data = f.parse(document)
+    with f.reading("region file", "Write it again with Region.save"):
+        return _fields(f.parse(document))
+
+
+def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     require(data.get("format") == FORMAT, f"'format' is {data.get('format')!r}, not {FORMAT!r}")
     version = data.get("format_version")
     require(
@@ -328,7 +332,7 @@ def _score_from_json(data: Mapping[str, Any], space: StateSpace) -> ScoreTables:
     try:
         check_tables(score, space)
     except InvalidInputError as error:
-        raise MalformedModelError(f"This is no valid region file: {error}") from error
+        raise f.FieldError(str(error).removesuffix(".")) from error
     return score
 
 

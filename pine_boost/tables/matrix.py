@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, Comparison, FloatArray, Forest
+from pine_boost.options import is_whole
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -67,7 +68,7 @@ class InputSchema:
                     f"The model has no feature {feature!r}; it has {_listing(self.feature_names)}."
                 )
             return self.feature_names.index(feature)
-        if isinstance(feature, (bool, np.bool_)) or not isinstance(feature, (int, np.integer)):
+        if not is_whole(feature):
             raise InvalidInputError(f"A feature is a name or a position, not {feature!r}.")
         if not 0 <= feature < self.n_features:
             raise InvalidInputError(

@@ -236,7 +236,7 @@ def test_damaged_files_are_refused(booster: tuple[Any, PruneResult], tmp_path: P
     model, result = booster
     (tmp_path / "certificate.json").write_text("{}")
     (tmp_path / "region.json").write_text("[1, 2")
-    with pytest.raises(CertificateMismatch, match="not a pine_boost certificate"):
+    with pytest.raises(CertificateMismatch, match="'format' is None"):
         verify(model, result.model, result.region, tmp_path / "certificate.json")
     with pytest.raises(MalformedModelError):
         verify(model, result.model, tmp_path / "region.json", result.certificate)

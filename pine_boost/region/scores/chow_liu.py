@@ -16,10 +16,10 @@ from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.reference import cast_value
 from pine_boost.model.states import Axis, StateSpace
+from pine_boost.options import MAX_BINS, require_whole
 from pine_boost.region.score_tables import PairTable, ScoreTables
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
 
 
 def fit_chow_liu(
@@ -53,14 +53,7 @@ def fit_chow_liu(
     """
     if not beta > 0:
         raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    if (
-        not isinstance(n_bins, (int, np.integer))
-        or isinstance(n_bins, bool)
-        or not (1 <= n_bins <= MAX_BINS)
-    ):
-        raise InvalidInputError(
-            f"n_bins is {n_bins!r}; a whole number from 1 to {MAX_BINS} is accepted."
-        )
+    require_whole(n_bins, "n_bins", 1, MAX_BINS)
     bins = tuple(
         bins_of_axis(space, axis, X[:, feature], n_bins) for feature, axis in enumerate(space.axes)
     )

@@ -16,6 +16,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.options import is_whole
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
@@ -94,7 +95,7 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
         arrays.append(tables.trees.cost)
     if any(array.dtype.kind not in "iu" for array in arrays):
         raise InvalidInputError("The tables of a score must be integers; multiply and round them.")
-    if isinstance(tables.scale, bool) or not isinstance(tables.scale, int) or tables.scale < 1:
+    if not is_whole(tables.scale) or tables.scale < 1:
         raise InvalidInputError(f"The scale of a score is {tables.scale!r}, no positive integer.")
     if any(array.size and np.abs(array).max() > 2**31 for array in arrays):
         raise InvalidInputError("A cost of the score is beyond 2**31; use a coarser scale.")

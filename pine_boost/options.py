@@ -1,0 +1,129 @@
+"""The options of a search, checked once, and the checks of numbers that everything shares.
+
+In come what a user wrote; out go a frozen Options, or numbers of the asked-for kind. Refuses values
+that mean nothing, with the name of the option and what is accepted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from pine_boost.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pine_boost.region.domain import Domain
+
+OBJECTIVES = ("l0", "l1")
+UNITS = ("round", "tree")
+MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `prune_booster`, `sweep`, `PineClassifier` and the command line let a user choose.
+
+    Attributes are the parameters of `prune_booster`; making one refuses what means nothing.
+    """
+
+    alpha: float = 0.1
+    score: Any = "chow-liu"
+    n_bins: int = 4
+    indifference: float = 0.0
+    objective: str = "l0"
+    unit: str = "round"
+    threshold: float | Sequence[float] | None = None
+    domain: Domain | None = None
+    time_limit: float | None = None
+    n_jobs: int = 1
+    random_state: int = 0
+    callback: Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
+        require_level(self.alpha, "alpha")
+        require_level(self.indifference, "indifference")
+        require_whole(self.n_bins, "n_bins", 1, MAX_BINS)
+        require_one_of(self.objective, "objective", OBJECTIVES)
+        require_one_of(self.unit, "unit", UNITS)
+        require_seconds(self.time_limit)
+        worker_count(self.n_jobs)
+        seed = self.random_state
+        if not is_whole(seed) or not 0 <= seed < 2**32:
+            raise InvalidInputError(
+                f"random_state={seed!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
+                "that the same call gives the same result."
+            )
+        if self.callback is not None and not callable(self.callback):
+            raise InvalidInputError(
+                f"callback={self.callback!r}: something that can be called, or None."
+            )
+
+    @property
+    def n_workers(self) -> int:
+        """``n_jobs`` as a number of threads."""
+        return worker_count(self.n_jobs)
+
+    def of_region(self) -> dict[str, Any]:
+        """The options that `fit_region` takes."""
+        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state")
+        return {name: getattr(self, name) for name in names}
+
+
+def is_real(value: Any) -> bool:
+    """A real number of Python or numpy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """An integer of Python or numpy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def require_level(value: Any, name: str) -> None:
+    """Refuse what is no level: a number from 0, below 1."""
+    if not is_real(value) or not 0 <= value < 1:
+        raise InvalidInputError(f"{name}={value!r}: a number in [0, 1) is accepted.")
+
+
+def require_share(value: Any, name: str) -> None:
+    """Refuse what is no share: a number strictly between 0 and 1."""
+    if not is_real(value) or not 0 < value < 1:
+        raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1 is accepted.")
+
+
+def require_seconds(time_limit: Any) -> None:
+    """Refuse a time limit that is neither None nor a positive number."""
+    if time_limit is not None and not (is_real(time_limit) and time_limit > 0):
+        raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
+
+
+def require_whole(value: Any, name: str, low: int, high: int | None = None) -> None:
+    """Refuse what is no whole number within bounds."""
+    if not is_whole(value) or value < low or (high is not None and value > high):
+        bounds = f"from {low}" if high is None else f"from {low} to {high}"
+        raise InvalidInputError(f"{name}={value!r}: a whole number {bounds} is accepted.")
+
+
+def require_one_of(value: Any, name: str, accepted: Sequence[str]) -> None:
+    """Refuse what is none of a few words."""
+    if not isinstance(value, str) or value not in accepted:
+        words = " and ".join(repr(word) for word in accepted)
+        raise InvalidInputError(f"{name}={value!r}: {words} are accepted.")
+
+
+def worker_count(n_jobs: Any) -> int:
+    """Threads that ``n_jobs`` stands for; -1 is every core that this process may use."""
+    if is_whole(n_jobs) and n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cores()
+    if not is_whole(n_jobs) or n_jobs < 1:
+        raise InvalidInputError(
+            f"n_jobs={n_jobs!r}: a whole number from 1 is accepted, or -1 for all cores."
+        )
+    return int(n_jobs)
+
+
+def _all_cores() -> int:
+    return os.cpu_count() or 1

@@ -1,0 +1,110 @@
+"""Options: checked once, the same for every caller; numbers of numpy are numbers."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import fields
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from pine_boost import PineClassifier, prune_booster, sweep
+from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.json_fields import parse_text, reading, record
+from pine_boost.options import Options, is_real, is_whole, worker_count
+
+OURS = {field.name: field.default for field in fields(Options)}
+
+
+def _defaults(function):
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def test_prune_booster_and_sweep_have_the_options_and_their_defaults():
+    for function, own in ((prune_booster, {"X_cal"}), (sweep, {"X_cal", "alphas"})):
+        defaults = {n: v for n, v in _defaults(function).items() if n not in own}
+        expected = {n: v for n, v in OURS.items() if "alphas" not in own or n != "alpha"}
+        assert defaults == expected
+
+
+def test_the_classifier_passes_on_every_option():
+    classifier = PineClassifier(alpha=0.2, region_score="leaf-support", unit="tree", n_jobs=-1)
+    passed = classifier._options(seed=7)
+    assert set(passed) == set(OURS)
+    assert (passed["alpha"], passed["score"], passed["unit"]) == (0.2, "leaf-support", "tree")
+    assert (passed["n_jobs"], passed["random_state"]) == (-1, 7)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alpha": 1.0}, {"alpha": True}, {"alpha": float("nan")}, {"alpha": "0.1"},
+        {"indifference": -0.1}, {"n_bins": 0}, {"n_bins": 2.0}, {"n_bins": 10**9},
+        {"objective": "l2"}, {"objective": None}, {"unit": ["round"]}, {"time_limit": 0},
+        {"time_limit": True}, {"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.0},
+        {"random_state": -1}, {"random_state": 2**32}, {"random_state": None},
+        {"callback": "print"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_means_nothing_is_refused_by_name(wrong):
+    ((name, _),) = wrong.items()
+    with pytest.raises(InvalidInputError, match=f"{name}="):
+        Options(**wrong)
+
+
+def test_numbers_of_numpy_are_accepted_and_bools_are_none():
+    Options(alpha=np.float32(0.25), n_bins=np.int64(3), time_limit=np.float64(1), n_jobs=np.int8(1))
+    assert is_real(Fraction(1, 3))
+    assert is_whole(np.uint8(1))
+    for value in (True, np.bool_(True), "1", None, 1j):
+        assert not is_real(value)
+        assert not is_whole(value)
+
+
+def test_minus_one_is_every_core_this_process_may_use():
+    assert worker_count(-1) == len(os.sched_getaffinity(0))
+    assert Options(n_jobs=-1).n_workers == worker_count(-1)
+    assert Options(n_jobs=3).n_workers == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
+        ('{"a": NaN}', "the token NaN"),
+        ("[" * 100_000, "not even JSON"),
+        (b"\xff\xfe\x00", "not even JSON"),
+    ],
+)
+def test_json_of_strangers_is_refused_in_the_readers_own_words(text, words):
+    with (
+        pytest.raises(MalformedModelError, match=words) as caught,
+        reading("domain file", "Write another"),
+    ):
+        parse_text(text)
+    assert str(caught.value).startswith("This is no valid domain file: ")
+    assert str(caught.value).endswith(" Write another.")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, "int"), (1.5, "int"), (1e999, "float"), (True, "float"), ("1", "float | None"),
+        ([1, 2.5], "tuple[int, ...]"), ({"a": "b"}, "Mapping[str, float]"), (1, "Record"),
+        (["a", 1], "tuple[str, ...]"), (None, "str"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_record_refuses_values_of_another_kind(value, kind):
+    with pytest.raises(MalformedModelError, match="'field' is not a"), reading("file", "Look"):
+        record({"field": value}, {"field": kind})
+
+
+def test_a_record_takes_what_fits_and_lists_become_tuples():
+    kinds = {"a": "float | None", "b": "tuple[int, ...]", "c": "Mapping[str, float]"}
+    values = {"a": None, "b": [1, 2], "c": {"x": 1}}
+    assert record(values, kinds) == {"a": None, "b": (1, 2), "c": {"x": 1}}
