@@ -7,7 +7,7 @@ bytes of a text file. Only text written here from checked arrays ever reaches th
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,8 +19,10 @@ from pine_boost.errors import (
     MissingDependencyError,
     UnsupportedModelError,
 )
+from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
 from pine_boost.model.exact import PRECISION
-from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.model.forest import Model, PrunedForest, spread
+from pine_boost.model.trimming import trim_pruned
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.tree import TreeBlock
@@ -110,23 +112,24 @@ def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
 
 
 def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> LightgbmDocument:
-    """The document with the kept trees only, leaves on the grid, whole rounds."""
+    """The document with the kept nodes only, leaves on the grid, whole rounds."""
     forest, n_outputs = pruned.forest, document.num_class
-    kept = {int(tree) for tree in pruned.kept}
+    trimming = trim_pruned(pruned)
+    values = np.ldexp(pruned.value_int[trimming.node, 0].astype(np.float64), -pruned.grid)
+    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
     pending = np.ldexp(pruned.intercept_int.astype(np.float64), -pruned.grid)
     trees: list[TreeBlock] = []
-    for first in sorted({tree - tree % n_outputs for tree in kept}):
+    for first in sorted({tree - tree % n_outputs for tree in index}):
         for tree in range(first, first + n_outputs):
             block = document.trees[tree]
-            if tree in kept:
-                start, end = forest.tree_offset[tree : tree + 2]
-                value_int = pruned.value_int[start + block.n_leaves - 1 : end, 0]
-                values = np.ldexp(value_int.astype(np.float64), -pruned.grid)
+            if tree in index:
+                part = trimming.part(index[tree])
+                trimmed = trim_block(block, forest, trimming, index[tree], values[part])
                 # LightGBM's sign for "the prior is in here" is shrinkage 1 in the first round
                 shrinkage = block.shrinkage * float(pruned.weights[tree])
                 if len(trees) < n_outputs or not (0 < shrinkage < np.inf):
                     shrinkage = 1.0
-                trees.append(_with_leaves(block, values, shrinkage))
+                trees.append(with_means(trimmed, shrinkage))
             else:
                 trees.append(constant_tree(block, pending[tree - first]))
                 pending[tree - first] = 0.0
@@ -162,45 +165,6 @@ def keep_average(document: LightgbmDocument, n_averaged: int) -> LightgbmDocumen
     fillers = [constant_tree(tree, 0.0) for tree in document.trees[: document.num_class]]
     trees = document.trees + tuple(fillers) * (padded - n_rounds)
     return replace(document, trees=trees)
-
-
-def constant_tree(like: TreeBlock, value: float) -> TreeBlock:
-    """A tree of one leaf that covers the data of another tree."""
-    empty = {
-        field.name: getattr(like, field.name)[:0]
-        for field in fields(TreeBlock)
-        if field.name not in ("shrinkage", "leaf_value", "leaf_weight", "leaf_count")
-    }
-    return TreeBlock(
-        **{**empty, "cat_boundaries": like.cat_boundaries[:1]},
-        leaf_value=np.array([value]),
-        leaf_weight=like.leaf_weight.sum(keepdims=True),
-        leaf_count=np.minimum(like.leaf_count.sum(keepdims=True), 2**31 - 1),
-        shrinkage=1.0,
-    )
-
-
-def _with_leaves(tree: TreeBlock, leaf_value: FloatArray, shrinkage: float) -> TreeBlock:
-    """New leaf values; the informative values of inner nodes become the mean of their data."""
-    n_inner = tree.n_leaves - 1
-    weight = tree.leaf_count.astype(np.float64)
-    if not weight.any():
-        weight = np.ones(tree.n_leaves)
-    # totals over nodes and leaves, from the deepest level up
-    total = np.concatenate([np.zeros(n_inner), weight * leaf_value])
-    count = np.concatenate([np.zeros(n_inner), weight])
-    levels, frontier = [], np.zeros(min(n_inner, 1), dtype=np.int64)
-    while len(frontier):
-        levels.append(frontier)
-        both = np.concatenate([tree.left_child[frontier], tree.right_child[frontier]])
-        frontier = both[both >= 0]
-    for nodes in reversed(levels):
-        for child in (tree.left_child[nodes], tree.right_child[nodes]):
-            position = np.where(child >= 0, child, n_inner + ~child)
-            total[nodes] += total[position]
-            count[nodes] += count[position]
-    mean = total[:n_inner] / np.maximum(count[:n_inner], 1)
-    return replace(tree, leaf_value=leaf_value, internal_value=mean, shrinkage=shrinkage)
 
 
 def _load(contents: bytes, n_trees: int) -> Any:

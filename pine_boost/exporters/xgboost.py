@@ -17,10 +17,11 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, constant_trees
 from pine_boost.parsers.xgboost.read import FILE_KIND
-from pine_boost.parsers.xgboost.trees import Trees, take_trees
+from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.write import write_document
 
 # A best_iteration of the original would silently cut the pruned model (facts, xgb_wrapper)
@@ -60,32 +61,31 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
 
 
 def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDocument:
-    """Make the document of the pruned model: kept trees, grid leaves, constants, fresh rounds."""
-    kept = np.zeros(document.trees.n_trees, dtype=bool)
-    kept[pruned.kept] = True
-    output, rounds = document.tree_output[kept], pruned.forest.tree_round[kept]
+    """Make the document of the pruned model: kept nodes, grid leaves, constants, fresh rounds."""
+    trimming = trim_pruned(pruned)
+    leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
+    trees = trim_trees(document.trees, trimming, leaves)
+    output, rounds = document.tree_output[pruned.kept], pruned.forest.tree_round[pruned.kept]
     constants = _constant_outputs(output, pruned.intercept_int)
     if len(constants):
         values = np.zeros(len(constants), dtype=np.int64)
         n_intercepts = np.count_nonzero(pruned.intercept_int)
         values[:n_intercepts] = pruned.intercept_int[constants[:n_intercepts]]
-        added = constant_trees(_grid_values(values, pruned.grid))
+        trees = _append(trees, constant_trees(_grid_values(values, pruned.grid)))
         last = rounds.max() if len(rounds) else 0
         output = np.concatenate([output, constants])
         rounds = np.concatenate([rounds, np.full(len(constants), last)])
-    if len(pruned.kept):
-        leaves = _grid_values(pruned.value_int[:, 0], pruned.grid)
-        trees = document.trees
-        whole = replace(
-            trees,
-            condition=np.where(trees.is_leaf, leaves, trees.condition),
-            base_weight=np.where(trees.is_leaf, leaves, trees.base_weight),
-        )
-        trees = take_trees(whole, kept)
-        if len(constants):
-            trees = _append(trees, added)
-    else:
-        trees = added
+    document = _with_trees(document, trees, output, rounds)
+    return replace(document, base_score=(NEUTRAL_SCORE[LINKS[document.objective_name]],))
+
+
+def _with_trees(
+    document: XGBoostDocument,
+    trees: Trees,
+    output: npt.NDArray[np.int64],
+    rounds: npt.NDArray[Any],
+) -> XGBoostDocument:
+    """The document with other trees, the number of a round for each."""
     counts = np.unique(rounds, return_counts=True)[1]
     attributes = {k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES}
     return replace(
@@ -94,9 +94,45 @@ def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDo
         tree_output=output,
         round_offset=np.concatenate([[0], np.cumsum(counts)]),
         n_parallel=_parallel_count(output, counts, document.n_outputs),
-        base_score=(NEUTRAL_SCORE[LINKS[document.objective_name]],),
         attributes=attributes,
     )
+
+
+def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
+    """The remaining nodes, with their hessians, gains and weights; new values at the leaves."""
+    node, is_leaf = trimming.node, trimming.is_leaf
+    is_categorical = trees.is_categorical[node] & ~is_leaf
+    category_offset, category = _take_categories(trees, trimming, is_categorical)
+    return Trees(
+        offset=trimming.offset,
+        left=trimming.left,
+        right=trimming.right,
+        split_index=np.where(is_leaf, 0, trees.split_index[node]),
+        condition=np.where(is_leaf, leaf_value, trees.condition[node]),
+        default_left=trees.default_left[node] & ~is_leaf,
+        is_categorical=is_categorical,
+        base_weight=np.where(is_leaf, leaf_value, trees.base_weight[node]),
+        loss_change=np.where(is_leaf, np.float32(0), trees.loss_change[node]),
+        sum_hessian=trees.sum_hessian[node],
+        category_offset=category_offset,
+        category=category,
+    )
+
+
+def _take_categories(
+    trees: Trees, trimming: Trimming, is_categorical: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    sets = []
+    for node in trimming.node[is_categorical]:
+        entries = slice(trees.category_offset[node], trees.category_offset[node + 1])
+        codes = trees.category[entries]
+        if trimming.category_kept is not None:
+            codes = codes[trimming.category_kept[entries]]
+        sets.append(codes)
+    count = np.zeros(len(trimming.node), dtype=np.int64)
+    count[is_categorical] = [len(codes) for codes in sets]
+    empty = np.zeros(0, dtype=np.int64)
+    return np.concatenate([[0], np.cumsum(count)]), np.concatenate([*sets, empty])
 
 
 def _constant_outputs(

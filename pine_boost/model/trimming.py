@@ -1,0 +1,178 @@
+"""Which nodes of a forest remain in a smaller model, and in which order a writer lists them.
+
+In come a Forest, the trees to keep, the nodes that become leaves and the nodes that step into
+another's place; out goes a Trimming. It changes no split and no number: it only leaves nodes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Trimming:
+    """The remaining nodes, tree after tree.
+
+    A tree begins with its root, parents come before children, siblings stand side by side (left
+    first) wherever they did so in the original: XGBoost needs right = left + 1.
+
+    Attributes
+    ----------
+    kept : int64 (n_kept,)
+        Ascending indices of the trees that remain.
+    offset : int64 (n_kept + 1,)
+        Tree ``kept[i]`` owns the remaining nodes ``offset[i]:offset[i + 1]``.
+    node : int64 (n,)
+        The node of the original whose split, counts and weights a remaining node has.
+    value_node : int64 (n,)
+        At a leaf the node of the original whose value it takes; ``node`` elsewhere.
+    left, right : int64 (n,)
+        Positions in these arrays, -1 at leaves.
+    depth : int64 (n,)
+        Distance from the root.
+    category_kept : bool, or None for all
+        Over the entries of ``Forest.category``: False where a code is left out of its set.
+    """
+
+    kept: IntArray
+    offset: IntArray
+    node: IntArray
+    value_node: IntArray
+    left: IntArray
+    right: IntArray
+    depth: IntArray
+    category_kept: BoolArray | None = None
+
+    @property
+    def is_leaf(self) -> BoolArray:
+        """Which remaining nodes are leaves."""
+        return self.left < 0
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all remaining trees."""
+        return int(np.count_nonzero(self.left < 0))
+
+    def part(self, index: int) -> slice:
+        """The remaining nodes of tree ``kept[index]``."""
+        return slice(int(self.offset[index]), int(self.offset[index + 1]))
+
+    def children(self, index: int) -> tuple[IntArray, IntArray]:
+        """Left and right children of tree ``kept[index]``, counted from its root, -1 at leaves."""
+        start = self.offset[index]
+        left, right = self.left[self.part(index)], self.right[self.part(index)]
+        return np.where(left < 0, -1, left - start), np.where(right < 0, -1, right - start)
+
+
+def trim(
+    forest: Forest,
+    kept: IntArray,
+    is_leaf: BoolArray | None = None,
+    *,
+    instead: IntArray | None = None,
+    value_node: IntArray | None = None,
+    category_kept: BoolArray | None = None,
+) -> Trimming:
+    """List the nodes that remain.
+
+    Parameters
+    ----------
+    forest : Forest
+    kept : int64
+        Ascending indices of the trees that remain.
+    is_leaf : bool (n_nodes,), optional
+        Nodes that are leaves now; the original's leaves always are.
+    instead : int64 (n_nodes,), optional
+        The node that takes a node's place with everything below it: the node itself, or a
+        descendant that steps up because all others below are gone.
+    value_node : int64 (n_nodes,), optional
+        The node whose value a new leaf takes; itself by default.
+    category_kept : bool, optional
+        See `Trimming`.
+    """
+    own = np.arange(forest.n_nodes)
+    ends = forest.kind == SplitKind.LEAF
+    if is_leaf is not None:
+        if is_leaf.shape != ends.shape:
+            raise InvalidInputError(
+                f"is_leaf has the shape {is_leaf.shape}, the forest {forest.n_nodes} nodes."
+            )
+        ends = ends | is_leaf
+    place = own if instead is None else instead
+    left = np.where(ends, -1, place[np.maximum(forest.left, 0)])
+    right = np.where(ends, -1, place[np.maximum(forest.right, 0)])
+    roots = place[forest.tree_offset[:-1][kept]]
+    node, tree, depth = _by_level(roots, left, right)
+    # a tree in which a node stepped up is listed level by level, any other as it was
+    moved = np.zeros(len(kept), dtype=bool)
+    if instead is not None:
+        stepped = np.isin(node, instead[instead != own])
+        moved[tree[stepped]] = True
+    order = np.lexsort((np.where(moved[tree], own[: len(node)], node), tree))
+    node = node[order]
+    position = np.full(forest.n_nodes, -1)
+    position[node] = np.arange(len(node))
+    is_end = ends[node]
+    takes = own if value_node is None else value_node
+    return Trimming(
+        kept=np.asarray(kept, dtype=np.int64),
+        offset=np.concatenate([[0], np.cumsum(np.bincount(tree, minlength=len(kept)))]),
+        node=node,
+        value_node=np.where(is_end, takes[node], node),
+        left=np.where(is_end, -1, position[left[node]]),
+        right=np.where(is_end, -1, position[right[node]]),
+        depth=depth[order],
+        category_kept=category_kept,
+    )
+
+
+def trim_pruned(pruned: PrunedForest) -> Trimming:
+    """The trimming that a PrunedForest asks for; refuses values that contradict its leaves."""
+    if pruned.is_leaf is not None:
+        trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf)
+        owner = _leaf_above(pruned.forest, trimming)
+        ends = np.flatnonzero((owner >= 0) & (pruned.forest.kind == SplitKind.LEAF))
+        if np.any(pruned.value_int[ends] != pruned.value_int[owner[ends]]):
+            raise InvalidInputError(
+                "value_int differs between a leaf of the smaller forest and the original's leaves "
+                "below it; give all of them the same number."
+            )
+        return trimming
+    return trim(pruned.forest, pruned.kept)
+
+
+def _by_level(
+    roots: IntArray, left: IntArray, right: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Nodes level by level, siblings side by side, with their tree and depth."""
+    node, tree = roots, np.arange(len(roots))
+    nodes, trees, depths = [node], [tree], [np.zeros(len(node), dtype=np.int64)]
+    while len(node):
+        inner = left[node] >= 0
+        node, tree = node[inner], np.repeat(tree[inner], 2)
+        node = np.stack([left[node], right[node]], axis=1).ravel()
+        nodes.append(node)
+        trees.append(tree)
+        depths.append(np.full(len(node), len(depths)))
+    return np.concatenate(nodes), np.concatenate(trees), np.concatenate(depths)
+
+
+def _leaf_above(forest: Forest, trimming: Trimming) -> IntArray:
+    """The remaining leaf at or above each node of the original, -1 above the leaves."""
+    owner = np.full(forest.n_nodes, -1)
+    frontier = trimming.node[trimming.is_leaf]
+    owner[frontier] = frontier
+    while len(frontier):
+        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
+        for child in (forest.left[inner], forest.right[inner]):
+            owner[child] = owner[inner]
+        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
+    return owner
