@@ -1,17 +1,22 @@
-"""Files of unknown origin: read whole, but only regular files and only up to a limit.
+"""Files: read whole but never without a limit, written so that they are old or new, not in between.
 
-In comes a path; out go its bytes. Refuses what cannot be read, devices and pipes (which need not
-end), and files larger than anything pine_boost or a training library writes for it.
+In come paths, names and contents; out go bytes, or files that were written under a temporary name
+and renamed. Refuses devices and pipes (which need not end), files larger than anything that is
+written here, and to replace a file of somebody else.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.errors import InvalidInputError, MalformedModelError, OutputError, PineBoostError
 
 MODEL_LIMIT = 2**30  # parsed, a text of this size already takes some 20 GB
 REGION_LIMIT = 2**28
@@ -88,3 +93,203 @@ def require_size(
             f"{subject} is larger than any {what} that is accepted ({limit // 2**20} MiB); it is "
             "damaged or something else."
         )
+
+
+def write_folder(
+    folder: str | os.PathLike[str],
+    files: Mapping[str, bytes],
+    *,
+    last: Collection[str] = (),
+    owned: Collection[str] = (),
+    overwrite: bool = False,
+) -> Path:
+    """Write files so that a new folder appears complete, and an old one never looks complete.
+
+    A folder with nothing but ``owned`` files is moved aside as a whole and removed when the new
+    one is in its place. Beside other files each one is replaced by itself; the ``last`` ones
+    (certificates) are removed first and come last.
+
+    Parameters
+    ----------
+    folder : path
+    files : mapping
+        Names within the folder (``/`` for those of folders in it) and contents.
+    last : names
+    owned : names
+        Files of an earlier result in this folder. They may be replaced and removed; no other
+        file is removed, and none replaced unless ``overwrite``.
+    overwrite : bool
+        Replace files of the same names, whosever they are.
+
+    Raises
+    ------
+    InvalidInputError
+        The name is empty or no path, there is a file of that name, or the folder holds files of
+        somebody else under names that would be written.
+    OutputError
+        The system refused: no space, no permission. Nothing that looks complete was left.
+    """
+    folder = _folder_of(folder)
+    require_free(folder, files, owned=owned, overwrite=overwrite)
+    with clear_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # everything that can fail for want of space happens before the old files are touched
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        try:
+            is_new = not folder.exists()
+            temporary.chmod(0o755 if is_new else folder.stat().st_mode & 0o7777)
+            for name, contents in files.items():
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                write_file(temporary / name, contents)
+            if is_new:
+                os.rename(temporary, folder)
+            elif not (_names_in(folder) <= set(owned) and _put_aside(folder, temporary)):
+                _replace_files(temporary, folder, list(files), last, owned)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def require_free(
+    folder: str | os.PathLike[str],
+    names: Iterable[str],
+    *,
+    owned: Collection[str] = (),
+    overwrite: bool = False,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+) -> None:
+    """Refuse a folder in which a file would be replaced that is not ours to replace.
+
+    ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
+    """
+    folder = _folder_of(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
+    names = list(names)
+    for path in inputs:
+        for name in names:
+            if _is_same(folder / name, Path(path)):
+                raise InvalidInputError(
+                    f"{path} is read here and would be replaced by the result; name another "
+                    "folder to write to."
+                )
+    theirs = sorted(n for n in names if os.path.lexists(folder / n) and n not in set(owned))
+    if theirs and not overwrite:
+        raise InvalidInputError(
+            f"{folder} already holds {', '.join(theirs)}, which no certificate in it names by "
+            "digest: replacing might destroy what is not a result of pine_boost. Name another "
+            "folder, or say overwrite=True (--force on the command line)."
+        )
+
+
+def require_writable(folder: str | os.PathLike[str]) -> None:
+    """Try whether files can be written where the folder is or would be; leaves nothing behind."""
+    folder = _folder_of(folder)
+    with clear_errors(folder):
+        place = folder
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        # the whole way: a file in it, or a file system that takes no folders, is found now
+        with tempfile.TemporaryDirectory(dir=place, prefix=f".{folder.name}.") as tried:
+            Path(tried, "try").write_bytes(b"pine_boost")
+        if place == folder:
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+                pass
+
+
+def keep_elsewhere(
+    folder: str | os.PathLike[str], files: Mapping[str, bytes], last: Collection[str] = ()
+) -> Path | None:
+    """Write to another place what could not be written to a folder; None if no place will do."""
+    folder = _folder_of(folder)
+    for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
+        for number in range(1, 100):
+            other = parent / f"{folder.name}-kept-{number}"
+            if not os.path.lexists(other):
+                break
+        try:
+            return write_folder(other, files, last=last)
+        except PineBoostError:
+            continue
+    return None
+
+
+def write_file(path: Path, contents: bytes) -> None:
+    """Write under a temporary name in the same folder, then replace in one step."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(contents)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner reads
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def clear_errors(target: Path) -> Iterator[None]:
+    """Say in one line where nothing could be written, and why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, PineBoostError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(
+            f"{str(target)!r} cannot be written ({reason}); free some space or name another place."
+        ) from error
+
+
+def _folder_of(folder: str | os.PathLike[str]) -> Path:
+    if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
+        raise InvalidInputError(f"{folder!r} names no folder to write to.")
+    return Path(folder)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):  # one of them does not exist
+        return False
+
+
+def _names_in(folder: Path) -> set[str]:
+    """Everything in a folder, links and empty folders included, as names within it."""
+    if folder.is_symlink():
+        return {"a link to a folder is never moved"}
+    found = set()
+    for path in folder.rglob("*"):
+        if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
+            found.add(path.relative_to(folder).as_posix())
+    return found
+
+
+def _put_aside(folder: Path, new: Path) -> bool:
+    """Move a folder aside and the new one into its place; False where it cannot be moved."""
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
+    try:
+        os.rename(folder, aside)
+    except OSError:  # the current folder of another process, or where a file system begins
+        aside.rmdir()
+        return False
+    try:
+        os.rename(new, folder)
+    except BaseException:
+        os.rename(aside, folder)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+def _replace_files(
+    source: Path, folder: Path, names: list[str], last: Collection[str], owned: Collection[str]
+) -> None:
+    for name in (*last, *(name for name in owned if name not in names)):
+        if name in owned or name in names:
+            (folder / name).unlink(missing_ok=True)
+    for name in sorted(names, key=lambda name: name in last):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source / name, folder / name)

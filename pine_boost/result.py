@@ -10,18 +10,18 @@ import html
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.errors import InvalidInputError
-from pine_boost.folders import MODEL_SUFFIXES as MODEL_SUFFIXES
-from pine_boost.folders import write_file as write_file
-from pine_boost.folders import write_folder as write_folder
+from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
+from pine_boost.files import require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.region import Coverage, Region
@@ -184,12 +184,16 @@ class PruneResult:
         folder: str | os.PathLike[str],
         X: Any = None,
         curve: Sequence[Mapping[str, Any]] = (),
+        *,
+        report: bool = True,
+        overwrite: bool = False,
     ) -> Path:
         """Write the native model, certificate.json, region.json and report.html to a folder.
 
-        A new folder appears complete or not at all; one that holds nothing but an earlier result
-        is exchanged for the new one in one step. Beside files of your own every file is replaced
-        by itself, the certificate last, so that a folder with a certificate is complete.
+        A new folder appears complete or not at all. Files of an earlier result, which the
+        certificate in the folder names by digest, are replaced; no other file is ever removed.
+        Beside files of your own every file is replaced by itself, the certificate last, so that a
+        folder with a certificate is complete.
 
         Parameters
         ----------
@@ -199,17 +203,49 @@ class PruneResult:
             from the points of the search, and no coverage is shown.
         curve : sequence of mapping
             ``SweepResult.table()``, for the trade-off plot of the report.
-        """
-        from pine_boost.report.report import render_report
+        report : bool
+            Whether to write report.html; measuring for it takes some seconds.
+        overwrite : bool
+            Replace files of these names that are not of an earlier result, too.
 
+        Raises
+        ------
+        InvalidInputError
+            The folder holds files of these names that no certificate in it names.
+        OutputError
+            The system refused to write, or the report could not be made; the message says where
+            the rest is.
+        """
+        files, failure = self.files(), None
+        owned = saved.owned_files(folder)
+        names = [*files, *([saved.REPORT] if report else [])]
+        require_free(folder, names, owned=owned, overwrite=overwrite)
+        if report:
+            from pine_boost.report.report import render_report
+
+            try:
+                files = {saved.REPORT: render_report(self, X, curve).encode(), **files}
+            except PineBoostError as error:
+                failure = error
+        path = write_folder(
+            folder, files, last=[saved.CERTIFICATE], owned=owned, overwrite=overwrite
+        )
+        if failure is not None:
+            raise OutputError(
+                f"The report could not be made ({failure}); model, region and certificate are in "
+                f"{path}."
+            ) from failure
+        return path
+
+    def files(self, others: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, bytes]:
+        """The files of the result by name: native model, region.json and certificate.json.
+
+        ``others`` are files to go with them; the certificate names them, too.
+        """
         name, contents = self.model_file()
-        files = {
-            name: contents,
-            "region.json": canonical(self.region.to_json()).encode(),
-            "report.html": render_report(self, X, curve).encode(),
-            "certificate.json": self.certificate.to_json().encode(),
-        }
-        return write_folder(folder, files, last="certificate.json")
+        files = {name: contents, saved.REGION: canonical(self.region.to_json()).encode(), **others}
+        certificate = replace(self.certificate, files=saved.digests(files))
+        return {**files, saved.CERTIFICATE: certificate.to_json().encode()}
 
     def model_file(self) -> tuple[str, bytes]:
         """Name and contents of the native model file."""

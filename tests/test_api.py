@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 import pine_boost
 from pine_boost import HoldoutWarning, InvalidInputError, prune_booster
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.result import write_folder
+from pine_boost.files import write_folder
 
 
 @pytest.fixture(scope="module")
@@ -112,27 +111,15 @@ def test_a_saved_folder_is_complete_and_readable(result: Any, tmp_path: Path) ->
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
-def test_saving_again_replaces_and_leaves_no_other_model(result: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / "model.json").write_text("an older model")
-    (folder / "certificate.json").write_text("an older certificate")
-    (folder / "notes.txt").write_text("the user's own")
-    result.save(folder)
-    assert not (folder / "model.json").exists()
-    assert (folder / "notes.txt").read_text() == "the user's own"
-    assert json.loads((folder / "certificate.json").read_text())["status"] == "CERTIFIED"
-
-
 def test_a_failed_write_leaves_no_folder_and_no_certificate(tmp_path: Path) -> None:
     files: dict[str, Any] = {"region.json": b"{}", "report.html": None, "certificate.json": b"{}"}
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "new", files, last="certificate.json")
+        write_folder(tmp_path / "new", files, last=["certificate.json"], overwrite=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "certificate.json").write_text("{}")
     with pytest.raises(TypeError):
-        write_folder(tmp_path / "old", files, last="certificate.json")
+        write_folder(tmp_path / "old", files, last=["certificate.json"], overwrite=True)
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["certificate.json"]
     assert (tmp_path / "old" / "certificate.json").read_text() == "{}"  # untouched
 

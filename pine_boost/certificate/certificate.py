@@ -14,18 +14,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.model.forest import Forest
 
 FORMAT = "pine_boost certificate"
-FORMAT_VERSION = 2  # 1 had no digest of its own
+FORMAT_VERSION = 3
+# 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
+_LATER = {"date": "", "model_name": "", "files": {}}
 _REMEDY = "Take the file that prune_booster wrote"
 
 
@@ -81,7 +84,13 @@ class Certificate:
     proofs : tuple of QuestionProof
     versions : mapping
     timings : mapping
-        Seconds; the only part that differs between two runs on the same inputs.
+        Seconds; with the date the only part that differs between two runs on the same inputs.
+    date : str
+        When it was issued (UTC).
+    model_name : str
+        Name of the file that was pruned; empty for a live object.
+    files : mapping
+        SHA-256 of the files that were saved with it, by name; empty before that. Not compared.
     sealed : bool
         False for a file of format version 1, which carries no digest of its own. Not part of the
         file and not compared.
@@ -120,6 +129,9 @@ class Certificate:
     proofs: tuple[QuestionProof, ...]
     versions: Mapping[str, str]
     timings: Mapping[str, float]
+    date: str = field(default="", compare=False)
+    model_name: str = ""
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
     sealed: bool = field(default=True, compare=False, repr=False)
 
     def to_json(self) -> str:
@@ -145,21 +157,27 @@ class Certificate:
             name = document.pop("format", None)
             require(name == FORMAT, f"'format' is {name!r}, not {FORMAT!r}")
         version = document.pop("format_version", None)
-        if type(version) is not int or version not in (1, FORMAT_VERSION):
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
             raise CertificateMismatch(
                 f"The certificate has format version {repr(version)[:40]}; this pine_boost reads "
-                f"1 and {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
+                f"1 to {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
             )
         if version == 1:
-            return cls(**_checked(document), sealed=False)
+            return cls(**_checked(document, version), sealed=False)
         stated = document.pop("digest", None)
-        checked = _checked(dict(document))
+        checked = _checked(document, version)
         if stated != _digest({"format": FORMAT, "format_version": version, **document}):
             raise CertificateMismatch(
                 "The certificate was changed after it was written: its digest does not fit its "
                 "fields. Take the file that prune_booster wrote."
             )
         return cls(**checked)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the certificate to a file; an existing one is replaced only when complete."""
+        path = Path(path)
+        with clear_errors(path):
+            write_file(path, self.to_json().encode("utf-8"))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
@@ -170,15 +188,18 @@ class Certificate:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """SHA-256 of everything but the timings, which no two runs share."""
-    covered = {name: value for name, value in document.items() if name != "timings"}
+    """SHA-256 of everything but date and timings, which no two runs share."""
+    covered = {name: value for name, value in document.items() if name not in ("timings", "date")}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _checked(document: dict[str, Any]) -> dict[str, Any]:
+def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
     """Types of all fields, as this is untrusted input."""
     with reading("certificate", _REMEDY, CertificateMismatch):
+        if version < FORMAT_VERSION:
+            require(not set(document) & set(_LATER), "fields of a later version")
+            document = {**document, **_LATER}
         checked = record(document, _kinds(Certificate, leave_out="sealed"))
         known = {status.value for status in Status}
         require(checked["status"] in known, f"unknown status {checked['status']!r}")

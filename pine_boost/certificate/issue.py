@@ -7,6 +7,7 @@ model that its library reads or predicts otherwise than the proof says is never 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pine_boost.certificate.certificate import (
     forest_digest,
     library_versions,
 )
-from pine_boost.errors import PineBoostError, UnsupportedModelError
+from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
@@ -57,7 +58,7 @@ def conclude(
             native = export(parsed, found.pruned)
             thresholds = parsed.forest.decision.thresholds or None
             pruned_model = read_model(native, threshold=thresholds)
-        except UnsupportedModelError as error:  # this library cannot hold these weights exactly
+        except PineBoostError as error:  # this library cannot hold these weights exactly
             refusal = f"The pruned model cannot be written exactly: {error}"
             found = replace(found, pruned=None, proofs=(), n_kept=game.n_units, stopped="refused")
             native = parsed.native
@@ -133,6 +134,7 @@ def _certificate(
         probability_shift=shift,
         proofs=tuple(QuestionProof(p.question.name, p.method, p.answer.name) for p in found.proofs),
         versions=library_versions(forest.library),
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         timings={
             "search": found.seconds,
             **{f"{p.question.name} by {p.method}": p.seconds for p in found.proofs},

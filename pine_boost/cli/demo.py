@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.cli import options
+from pine_boost.cli import options, output
 from pine_boost.errors import MissingDependencyError
 from pine_boost.tables.native import take_rows
 
@@ -23,7 +23,7 @@ _FEATURES = 10  # the means; the other twenty columns are spreads and extremes o
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.epilog = "examples:\n  pine-boost demo\n  pine-boost demo -o /tmp/demo --alpha 0.2"
-    parser.add_argument("-o", "--output", metavar="DIR", default="pine-demo")
+    output.add_output(parser, "pine-demo")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--indifference", type=float, default=0.05)
     parser.add_argument("--time-limit", type=float, default=10.0, metavar="SECONDS")
@@ -38,10 +38,12 @@ def main(arguments: argparse.Namespace) -> int:
         )
     from sklearn.datasets import load_breast_cancer
 
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
     from pine_boost.cli.progress import Progress
     from pine_boost.cli.prune import describe, evaluated, exit_code
     from pine_boost.prune import prune_booster
-    from pine_boost.result import model_file, write_file
+    from pine_boost.report.report import render_report
+    from pine_boost.result import model_file
 
     data = load_breast_cancer(as_frame=find_spec("pandas") is not None)
     columns = np.arange(_FEATURES)
@@ -50,6 +52,9 @@ def main(arguments: argparse.Namespace) -> int:
     library, model = _train(X_fit, y_fit)
     if not arguments.json:
         print(f"Trained {type(model).__name__} ({library}) on {len(X_fit)} rows.")
+    name, contents = model_file(model, library)
+    original = f"original{Path(name).suffix}"
+    output.require_place(arguments, [name, original, REGION, CERTIFICATE, REPORT])
     progress = Progress()
     try:
         result = prune_booster(
@@ -58,9 +63,10 @@ def main(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
     finally:
         progress.close()
-    folder = result.save(arguments.output, X_test)
-    name, contents = model_file(model, library)
-    write_file(folder / f"original{Path(name).suffix}", contents)
+    files = result.files({original: contents})
+    folder = output.write_results(arguments, files, [CERTIFICATE])
+    if not arguments.no_report:
+        output.write_report(folder / REPORT, lambda: render_report(result, X_test))
     evaluation = result.evaluate(X_test, y_test)
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))

@@ -10,7 +10,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import options, output
 
 EXAMPLES = """examples:
   pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
@@ -24,9 +24,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", default="pruned", help="folder to write (pruned)"
-    )
+    output.add_output(parser, "pruned")
     parser.add_argument(
         "--alpha", type=float, default=0.1,
         help="share of inputs that may lie outside the region (0.1; 0: none)",
@@ -37,12 +35,15 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save, say what was promised."""
+    from pine_boost.certificate.saved import CERTIFICATE, REPORT
     from pine_boost.cli.progress import Progress
     from pine_boost.prune import prune_booster
+    from pine_boost.report.report import render_report
     from pine_boost.tables.files import read_table
     from pine_boost.tables.matrix import schema_of
 
     model, parsed = options.read_given_model(arguments)
+    output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))
     schema = schema_of(parsed.forest)
     keywords = options.search_arguments(arguments)
     fit = read_table(arguments.fit, schema)
@@ -55,15 +56,22 @@ def main(arguments: argparse.Namespace) -> int:
         )
     finally:
         progress.close()
+    files = result.files()
+    folder = output.write_results(arguments, files, [CERTIFICATE])
+    written = list(files)
     evaluation = None if test is None else result.evaluate(test.X, test.y)
-    folder = result.save(arguments.output, None if test is None else test.X)
+    X_test = None if test is None else test.X
+    if not arguments.no_report and output.write_report(
+        folder / REPORT, lambda: render_report(result, X_test)
+    ):
+        written.append(REPORT)
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))
     else:
         print(result.summary())
         if evaluation is not None:
             print(evaluated(evaluation))
-        print(f"Written to {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+        print(f"Written to {folder}: {', '.join(sorted(written))}")
     return exit_code(result)
 
 

@@ -31,9 +31,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
+    from pine_boost.files import clear_errors, write_file
     from pine_boost.region.region import Region
     from pine_boost.report.report import render_folder_report
-    from pine_boost.result import write_file
     from pine_boost.tables.files import read_table
 
     folder = Path(arguments.folder)
@@ -49,7 +49,8 @@ def main(arguments: argparse.Namespace) -> int:
         trust_pickle=arguments.trust_pickle,
     )
     path = folder / "report.html"
-    write_file(path, page.encode())
+    with clear_errors(path):
+        write_file(path, page.encode())
     if arguments.json:
         options.print_json({"report": str(path)})
     else:

@@ -7,16 +7,10 @@ trade-off. Refuses what ``prune`` refuses.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
-import os
-import shutil
-import tempfile
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import options, output
 from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
@@ -29,8 +23,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
-    parser.add_argument("-o", "--output", metavar="DIR", default="sweep",
-                        help="folder to write (sweep)")  # fmt: skip
+    output.add_output(parser, "sweep")
     parser.add_argument("--alphas", metavar="A,B,...", help="grid (0,0.05,0.1,0.2,0.4,0.6,0.8)")
     options.add_search_options(parser)
     options.add_json(parser)
@@ -38,8 +31,17 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save, print the table."""
+    from pine_boost.certificate.saved import (
+        CERTIFICATE,
+        REPORT,
+        SWEEP_CSV,
+        SWEEP_JSON,
+        table_csv,
+        table_json,
+    )
     from pine_boost.cli.progress import Progress
-    from pine_boost.sweeping import sweep
+    from pine_boost.report.report import render_report
+    from pine_boost.sweeping import ALPHAS, sweep
     from pine_boost.tables.files import read_table
     from pine_boost.tables.matrix import schema_of
 
@@ -47,6 +49,12 @@ def main(arguments: argparse.Namespace) -> int:
     schema = schema_of(parsed.forest)
     keywords = options.search_arguments(arguments)
     alphas = _read_grid(arguments.alphas)
+    names = output.result_names(parsed, report=not arguments.no_report)
+    output.require_place(
+        arguments,
+        [SWEEP_CSV, SWEEP_JSON]
+        + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names],
+    )
     fit = read_table(arguments.fit, schema).X
     cal = None if arguments.cal is None else read_table(arguments.cal, schema).X
     test = None if arguments.test is None else read_table(arguments.test, schema, arguments.label)
@@ -60,7 +68,20 @@ def main(arguments: argparse.Namespace) -> int:
         for row, result in zip(rows, swept, strict=True):
             measured = result.evaluate(test.X, test.y)
             row.update(fidelity=measured.fidelity, coverage=measured.coverage.share)
-    folder = _save(swept, rows, Path(arguments.output), None if test is None else test.X)
+    files = {
+        f"{_place(result)}/{name}": contents
+        for result in swept
+        for name, contents in result.files().items()
+    }
+    files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
+    last = [name for name in files if name.endswith(CERTIFICATE)]
+    folder = output.write_results(arguments, files, [*last, SWEEP_JSON])
+    if not arguments.no_report:
+        X_test = None if test is None else test.X
+        for result in swept:
+            output.write_report(
+                folder / _place(result) / REPORT, partial(render_report, result, X_test, rows)
+            )
     if arguments.json:
         options.print_json({"seconds": swept.seconds, "folder": str(folder), "table": rows})
     else:
@@ -78,31 +99,5 @@ def _read_grid(text: str | None) -> list[float] | None:
         raise InvalidInputError(f"--alphas {text!r}: numbers with commas between them.") from error
 
 
-def _save(swept: Any, rows: list[dict[str, Any]], folder: Path, X: Any) -> Path:
-    """A new folder appears complete or not at all."""
-    from pine_boost.result import write_file
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not folder.exists()
-    target = folder
-    if is_new:
-        target = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        target.chmod(0o755)
-    try:
-        for result in swept:
-            result.save(target / f"alpha-{result.certificate.alpha:g}", X, rows)
-        write_file(target / "sweep.csv", text.getvalue().encode())
-        write_file(target / "sweep.json", (json.dumps(rows, indent=1) + "\n").encode())
-        if is_new:
-            os.rename(target, folder)
-    except BaseException:
-        if is_new:
-            shutil.rmtree(target, ignore_errors=True)
-        raise
-    return folder
+def _place(result: Any) -> str:
+    return f"alpha-{result.certificate.alpha:g}"

@@ -37,10 +37,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Prove anew and say so."""
     from pine_boost.certificate.certificate import Certificate
+    from pine_boost.certificate.saved import model_path
     from pine_boost.certificate.verification import verify
     from pine_boost.errors import InvalidInputError
-    from pine_boost.folders import write_file
-    from pine_boost.report.report import model_path
 
     pruned = Path(arguments.pruned)
     if pruned.is_dir():
@@ -61,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     if arguments.record and verdict.proved_twice:
         stated = Certificate.load(certificate)
-        write_file(certificate, verdict.record(stated).to_json().encode("utf-8"))
+        verdict.record(stated).save(certificate)
     if arguments.json:
         found = verdict.counterexample
         options.print_json({

@@ -17,8 +17,7 @@ import numpy as np
 
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.files import REGION_LIMIT, read_limited
-from pine_boost.folders import clear_errors, write_file
+from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import require
 from pine_boost.model.forest import CategoryRule, Comparison
 from pine_boost.model.routing import Shape, make_trees

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.certificate import Certificate, forest_digest
-from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.certificate.saved import read_saved
+from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import rehearse
 from pine_boost.native.predict import load_native, predict_classes
@@ -25,7 +25,7 @@ from pine_boost.region.region import Region
 from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds
 from pine_boost.report.outside import OutsideInput, find_outside
 from pine_boost.report.page import Facts, render_page
-from pine_boost.result import MODEL_SUFFIXES, PruneResult
+from pine_boost.result import PruneResult
 from pine_boost.tables.matrix import to_matrix
 
 
@@ -84,15 +84,11 @@ def render_folder_report(
     CertificateMismatch
         A model or the region is not the one that the certificate names.
     """
-    folder = Path(folder)
-    certificate = Certificate.load(_existing(folder / "certificate.json"))
-    region = Region.load(_existing(folder / "region.json"))
-    if region.fingerprint() != certificate.region_fingerprint:
-        raise CertificateMismatch(f"{folder / 'region.json'} is not the certificate's region.")
+    parts = read_saved(folder)
+    certificate, region = parts.certificate, parts.region
     thresholds = certificate.thresholds or None
-    path = model_path(folder)
-    pruned = read_model(path, threshold=thresholds, trust_pickle=trust_pickle)
-    _require(pruned, certificate.pruned_digest, str(path))
+    pruned = read_model(parts.model, threshold=thresholds, trust_pickle=trust_pickle)
+    _require(pruned, certificate.pruned_digest, str(parts.model))
     if original is None:
         sizes = (
             Size("Trees", certificate.trees_before, certificate.trees_after, False),
@@ -106,26 +102,6 @@ def render_folder_report(
         rehearse(model)  # both are timed natively below
     states = np.zeros((0, region.space.n_features), np.int32) if X is None else region.states(X)
     return render_page(_gather(certificate, region, before, pruned, states, X, curve))
-
-
-def model_path(folder: Path) -> Path:
-    """The one native model file of a folder."""
-    found = [folder / f"model.{suffix}" for suffix in MODEL_SUFFIXES]
-    found = [path for path in found if path.is_file()]
-    if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        raise InvalidInputError(
-            f"{folder} must hold one model file (model.json, .ubj, .txt or .pkl); found {names}."
-        )
-    return found[0]
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise InvalidInputError(
-            f"{path} does not exist; name a folder that pine-boost prune or PruneResult.save wrote."
-        )
-    return path
 
 
 def _require(model: Model, digest: str, name: str) -> None:

@@ -1,0 +1,173 @@
+"""A saved result: the folder with a certificate, its region and the pruned model.
+
+In comes a folder; out go its parts, checked against one another, or the names of the files in it
+that its certificate names by digest. Refuses a folder that lacks a part; loads no model.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
+from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.json_fields import FieldError, parse_text, reading
+from pine_boost.region.region import Region
+
+MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
+CERTIFICATE, REGION, REPORT = "certificate.json", "region.json", "report.html"
+SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
+_READ_LIMIT = 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """A folder that `PruneResult.save` wrote."""
+
+    folder: Path
+    certificate: Certificate
+    region: Region
+    model: Path
+
+
+def read_saved(folder: str | os.PathLike[str]) -> Saved:
+    """Read certificate and region of a folder and find its model file.
+
+    Raises
+    ------
+    InvalidInputError
+        The folder lacks a file, or is one that a sweep wrote with a folder per alpha in it.
+    CertificateMismatch
+        The region is not the one that the certificate names.
+    """
+    folder = Path(folder)
+    certificate = Certificate.load(_existing(folder, CERTIFICATE))
+    region = Region.load(_existing(folder, REGION))
+    if region.fingerprint() != certificate.region_fingerprint:
+        raise CertificateMismatch(f"{folder / REGION} is not the certificate's region.")
+    return Saved(folder, certificate, region, model_path(folder))
+
+
+def result_folders(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """The folder itself, or those of its alphas where a sweep wrote it; ascending in alpha."""
+    folder = Path(folder)
+    if (folder / CERTIFICATE).is_file() or not (folder / SWEEP_JSON).is_file():
+        return (folder,)
+    rows = read_table(folder / SWEEP_JSON)
+    inner = tuple(folder / f"alpha-{row['alpha']:g}" for row in rows)
+    return tuple(path for path in inner if path.is_dir()) or (folder,)
+
+
+def model_path(folder: Path) -> Path:
+    """The one native model file of a folder: the one its certificate names, else any."""
+    found = [folder / f"model.{suffix}" for suffix in MODEL_SUFFIXES]
+    found = [path for path in found if path.is_file()]
+    if len(found) > 1 and (folder / CERTIFICATE).is_file():
+        named = Certificate.load(folder / CERTIFICATE).files
+        found = [path for path in found if path.name in named] or found
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise InvalidInputError(
+            f"{folder} must hold one model file (model.json, .ubj, .txt or .pkl); found {names}."
+        )
+    return found[0]
+
+
+def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
+    """Names of the files in a folder that are results of ours and unchanged since.
+
+    Of a sweep's folder those of its folders too. A file is ours if the certificate beside it names
+    its digest; the certificate if its own digest fits; a report if it names both models.
+    """
+    folder = Path(folder)
+    owned = _owned_result(folder)
+    try:
+        rows = read_table(folder / SWEEP_JSON)
+    except PineBoostError:
+        return frozenset(owned)
+    owned.add(SWEEP_JSON)
+    if _bytes(folder / SWEEP_CSV) == table_csv(rows):
+        owned.add(SWEEP_CSV)
+    for inner in result_folders(folder):
+        if inner != folder:
+            owned |= {f"{inner.name}/{name}" for name in _owned_result(inner)}
+    return frozenset(owned)
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """SHA-256 of every file's bytes."""
+    return {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a sweep.json, as far as a report and a folder need them checked."""
+    with reading("sweep file", "Sweep again", InvalidInputError):
+        rows = parse_text(read_limited(path, CERTIFICATE_LIMIT, "sweep file", InvalidInputError))
+        needed = {"alpha": float, "removed": float, "trees": int, "status": str}
+        if not isinstance(rows, list) or not rows:
+            raise FieldError("a list of rows was expected")
+        for row in rows:
+            if not isinstance(row, dict) or not all(
+                isinstance(row.get(name), (kind, int) if kind is float else kind)
+                for name, kind in needed.items()
+            ):
+                raise FieldError("a row lacks alpha, removed, trees or status")
+    return rows
+
+
+def table_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows of a sweep as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def table_json(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows of a sweep as JSON."""
+    return (json.dumps(rows, indent=1) + "\n").encode()
+
+
+def _owned_result(folder: Path) -> set[str]:
+    try:
+        certificate = Certificate.load(folder / CERTIFICATE)
+    except PineBoostError:
+        return set()
+    owned = {CERTIFICATE} if certificate.sealed else set()
+    for name, digest in certificate.files.items():
+        contents = _bytes(folder / Path(name).name)
+        if contents is not None and hashlib.sha256(contents).hexdigest() == digest:
+            owned.add(Path(name).name)
+    page = _bytes(folder / REPORT)
+    named = (certificate.original_digest, certificate.pruned_digest)
+    if page is not None and all(digest.encode() in page for digest in named):
+        owned.add(REPORT)
+    return owned
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return None if path.is_symlink() else read_limited(path, _READ_LIMIT, "file")
+    except PineBoostError:
+        return None
+
+
+def _existing(folder: Path, name: str) -> Path:
+    path = folder / name
+    if path.is_file():
+        return path
+    if (folder / SWEEP_JSON).is_file():
+        inner = ", ".join(path.name for path in result_folders(folder)[:8])
+        raise InvalidInputError(f"{folder} holds a sweep; name one of its folders: {inner}.")
+    raise InvalidInputError(
+        f"{path} does not exist; name a folder that pine-boost prune or PruneResult.save wrote."
+    )

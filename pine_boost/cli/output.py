@@ -1,0 +1,85 @@
+"""Where a command writes: asked before the work begins, and never at the cost of the work.
+
+In come the arguments of a command and its results; out go folders and the names of what was
+written. Refuses to replace what is read, and what is not a result of ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import OutputError, PineBoostError
+
+
+def add_output(parser: argparse.ArgumentParser, default: str) -> None:
+    """The folder and what may happen in it."""
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", default=default, help=f"folder to write ({default})"
+    )
+    parser.add_argument(
+        "--force", action="store_true",
+        help="replace files of the same names in DIR that are no earlier result (never an input)",
+    )  # fmt: skip
+    parser.add_argument("--no-report", action="store_true", help="write no report.html")
+
+
+def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
+    """Refuse a folder that cannot be written, before anything is searched for it."""
+    from pine_boost.certificate.saved import owned_files
+    from pine_boost.files import require_free, require_writable
+
+    given = (getattr(arguments, name, None) for name in ("model", "fit", "cal", "test", "domain"))
+    require_free(
+        arguments.output, names, owned=owned_files(arguments.output), overwrite=arguments.force,
+        inputs=[path for path in given if path is not None],
+    )  # fmt: skip
+    require_writable(arguments.output)
+
+
+def result_names(parsed: Any, *, report: bool) -> list[str]:
+    """Names of the files that the result of pruning this model will have."""
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
+    from pine_boost.native.predict import original_bytes
+    from pine_boost.result import model_file
+
+    native = original_bytes(parsed) if parsed.native is None else parsed.native
+    name, _ = model_file(native, parsed.forest.library)
+    return [name, REGION, CERTIFICATE, *([REPORT] if report else [])]
+
+
+def write_results(
+    arguments: argparse.Namespace, files: Mapping[str, bytes], last: Sequence[str]
+) -> Path:
+    """Write the files; where that fails all the same, keep them under another name."""
+    from pine_boost.certificate.saved import owned_files
+    from pine_boost.files import keep_elsewhere, write_folder
+
+    try:
+        return write_folder(
+            arguments.output, files, last=last, owned=owned_files(arguments.output),
+            overwrite=arguments.force,
+        )  # fmt: skip
+    except PineBoostError as error:
+        kept = keep_elsewhere(arguments.output, files, last)
+        if kept is None:
+            raise
+        raise OutputError(f"{error} The result was kept in {kept}.") from error
+
+
+def write_report(path: Path, render: Callable[[], str]) -> bool:
+    """Add a report to a result that is on disk already; says why where that fails."""
+    import sys
+
+    from pine_boost.files import clear_errors, write_file
+
+    try:
+        page = render().encode()
+        with clear_errors(path):
+            write_file(path, page)
+    except PineBoostError as error:
+        print(f"pine-boost: warning: no report was written: {error}", file=sys.stderr)
+        return False
+    return True
