@@ -173,11 +173,18 @@ class PruneResult:
             accuracy_after=accuracy[1],
         )
 
-    def to_treelite(self) -> Any:
-        """The pruned model as a Treelite model (see `pine_boost.exporters.treelite`)."""
+    def to_treelite(self, *, codes: bool = False) -> Any:
+        """The pruned model as a Treelite model (see `pine_boost.exporters.treelite`).
+
+        Parameters
+        ----------
+        codes : bool
+            You will feed category codes where the native model takes category values of a table;
+            needed for XGBoost and LightGBM models with category names.
+        """
         from pine_boost.exporters.treelite import to_treelite
 
-        return to_treelite(self.pruned)
+        return to_treelite(self.pruned, codes=codes)
 
     def save(
         self,

@@ -7,7 +7,6 @@ estimator cannot hold: refitted AdaBoost leaves, a grid too fine for a mean.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters.fitted_trees import (
+    constant_predictor,
+    copy_without,
+    trim_estimator,
+    trim_predictor,
+)
+from pine_boost.exporters.votes import write_votes
 from pine_boost.model.exact import UNIT_ROUNDOFF
-from pine_boost.model.forest import FloatArray, IntArray, Model, PrunedForest, SplitKind
+from pine_boost.model.forest import FloatArray, Model, PrunedForest
+from pine_boost.model.trimming import Trimming, trim_pruned
 
 __all__ = ["write_sklearn"]
 
@@ -24,17 +31,6 @@ UNIT = UNIT_ROUNDOFF[np.float64]
 # Multiples of 2**-q below 2**(51 - q) add exactly and stay different after division by the number
 # of trees (the inequality is in parsers/sklearn/rounding.py).
 EXACT_BITS = 51
-
-# What training left behind about trees that may be gone.
-_STALE = (
-    "oob_score_",
-    "oob_scores_",
-    "oob_improvement_",
-    "oob_decision_function_",
-    "oob_prediction_",
-    "train_score_",
-    "validation_score_",
-)
 
 
 def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
@@ -111,16 +107,23 @@ def _write_average(model: Model, pruned: PrunedForest) -> Any:
     else:
         _refuse_fine_grid(model, pruned)
         leaves = _float_leaves(pruned)
-    if hasattr(model.native, "tree_"):
-        estimator = copy.deepcopy(model.native)
-        _set_leaves(estimator, leaves[_nodes(pruned, 0)])
-        return estimator
-    estimator = _copy_without(model.native, "estimators_")
-    estimator.estimators_ = []
-    for tree in pruned.kept:
-        kept = copy.deepcopy(model.native.estimators_[tree])
-        _set_leaves(kept, leaves[_nodes(pruned, int(tree))])
-        estimator.estimators_.append(kept)
+    trimming = trim_pruned(pruned)
+    values = _tree_values(model.native, leaves[trimming.node])
+    return _with_members(model, trimming, values)
+
+
+def _with_members(
+    model: Model, trimming: Trimming, values: FloatArray, keep_scores: bool = False
+) -> Any:
+    """The averaging estimator (or single tree) with trimmed trees."""
+    native, forest = model.native, model.forest
+    if hasattr(native, "tree_"):
+        return trim_estimator(native, forest, trimming, 0, values)
+    estimator = copy_without(native, "estimators_", keep_scores=keep_scores)
+    estimator.estimators_ = [
+        trim_estimator(native.estimators_[tree], forest, trimming, i, values[trimming.part(i)])
+        for i, tree in enumerate(trimming.kept)
+    ]
     estimator.n_estimators = len(estimator.estimators_)
     return estimator
 
@@ -148,27 +151,26 @@ def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArra
 
 
 def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
-    from sklearn.tree import DecisionTreeRegressor
-
-    native = model.native
-    leaves = _float_leaves(pruned)
-    constant = DecisionTreeRegressor().fit(
-        np.zeros((1, native.n_features_in_), dtype=np.float32), [0.0]
-    )
+    native, trimming = model.native, trim_pruned(pruned)
+    leaves = _float_leaves(pruned)[trimming.node]
     rounds, constants = _rounds_and_constants(pruned)
+    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
     estimators = np.empty((len(rounds), pruned.forest.n_outputs), dtype=object)
     for row, trees in enumerate(rounds):
         for output, tree in enumerate(trees):
             if tree < 0:
-                estimators[row, output] = copy.deepcopy(constant)
                 # constants belong into one tree only: the first round's
                 value = constants[output] if row == 0 else 0.0
-                estimators[row, output].tree_.value[:] = value
+                estimators[row, output] = _constant_estimator(native, value)
             else:
-                kept = copy.deepcopy(native.estimators_.ravel()[tree])
-                _set_leaves(kept, leaves[_nodes(pruned, tree)])
-                estimators[row, output] = kept
-    estimator = _copy_without(native, "estimators_", "init_")
+                estimators[row, output] = trim_estimator(
+                    native.estimators_.ravel()[tree],
+                    model.forest,
+                    trimming,
+                    index[tree],
+                    leaves[trimming.part(index[tree])],
+                )
+    estimator = copy_without(native, "estimators_", "init_")
     estimator.estimators_ = estimators
     estimator.n_estimators = estimator.n_estimators_ = len(rounds)
     # predict_stages multiplies every leaf by the learning rate: only 1.0 keeps the grid
@@ -177,76 +179,38 @@ def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
     return estimator
 
 
+def _constant_estimator(native: Any, value: float) -> Any:
+    from sklearn.tree import DecisionTreeRegressor
+
+    row = np.zeros((1, native.n_features_in_), dtype=np.float32)
+    constant = DecisionTreeRegressor().fit(row, [0.0])
+    constant.tree_.value[:] = value
+    return constant
+
+
 def _write_histogram(model: Model, pruned: PrunedForest) -> Any:
-    native = model.native
-    leaves = _float_leaves(pruned)
+    native, trimming = model.native, trim_pruned(pruned)
+    leaves = _float_leaves(pruned)[trimming.node, 0]
     predictors = [predictor for stage in native._predictors for predictor in stage]
     rounds, constants = _rounds_and_constants(pruned)
+    index = {int(tree): i for i, tree in enumerate(pruned.kept)}
     stages = []
     for row, trees in enumerate(rounds):
         stage = []
         for output, tree in enumerate(trees):
             if tree < 0:
-                stage.append(_constant_predictor(predictors[0], constants[output] * (row == 0)))
+                stage.append(constant_predictor(predictors[0], constants[output] * (row == 0)))
                 continue
-            predictor = copy.deepcopy(predictors[tree])
-            is_leaf = predictor.nodes["is_leaf"].astype(bool)
-            predictor.nodes["value"][is_leaf] = leaves[_nodes(pruned, tree)][is_leaf, 0]
-            stage.append(predictor)
+            values = leaves[trimming.part(index[tree])]
+            stage.append(
+                trim_predictor(predictors[tree], model.forest, trimming, index[tree], values)
+            )
         stages.append(stage)
-    estimator = _copy_without(native, "_predictors")
+    estimator = copy_without(native, "_predictors")
     estimator._predictors = stages
     estimator._baseline_prediction = np.zeros_like(native._baseline_prediction)
     estimator.max_iter = len(stages)
     return estimator
-
-
-def _constant_predictor(template: Any, value: float) -> Any:
-    """A predictor of one leaf."""
-    nodes = np.zeros(1, dtype=template.nodes.dtype)
-    nodes["is_leaf"] = True
-    nodes["value"] = value
-    nodes["count"] = template.nodes["count"][0]
-    empty = np.zeros((0, 8), dtype=np.uint32)
-    return type(template)(nodes, empty, empty.copy())
-
-
-def _write_votes(model: Model, pruned: PrunedForest) -> Any:
-    native, forest = model.native, pruned.forest
-    weights_int = np.array([_vote_weight(pruned, int(tree)) for tree in pruned.kept])
-    n_classes = len(forest.classes)
-    if n_classes > 2:
-        # -w / (K - 1) and n additions round by at most (n + 2) u W per class, the division by W
-        # by u W: two classes one unit apart must stay in order (facts 3, sklearn/rounding.py)
-        blur = (2 * len(weights_int) + 8) * UNIT * float(weights_int.sum())
-        if blur >= 1:
-            raise InvalidInputError(
-                f"Grid 2**-{pruned.grid} is too fine for AdaBoost with {n_classes} classes; use a "
-                "coarser grid or a smaller scale."
-            )
-    estimator = _copy_without(native, "estimators_")
-    estimator.estimators_ = [copy.deepcopy(native.estimators_[tree]) for tree in pruned.kept]
-    estimator.estimator_weights_ = np.ldexp(weights_int.astype(np.float64), -pruned.grid)
-    if hasattr(native, "estimator_errors_"):
-        estimator.estimator_errors_ = np.asarray(native.estimator_errors_)[pruned.kept].copy()
-    estimator.n_estimators = len(estimator.estimators_)
-    return estimator
-
-
-def _vote_weight(pruned: PrunedForest, tree: int) -> int:
-    """The one positive integer weight behind all leaves of a voting tree."""
-    nodes = _nodes(pruned, tree)
-    is_leaf = pruned.forest.kind[nodes] == SplitKind.LEAF
-    value_int = pruned.value_int[nodes][is_leaf]
-    vote = np.sign(pruned.forest.value[nodes][is_leaf])
-    weight = int(np.abs(value_int).max())
-    if weight == 0 or np.any(value_int != weight * vote):
-        raise InvalidInputError(
-            f"Tree {tree} of AdaBoostClassifier has leaves that are not one positive weight times "
-            "its votes; AdaBoost trees vote, so only whole trees can be reweighted "
-            "(reweight='tree'), on a grid that does not round the weight to 0."
-        )
-    return weight
 
 
 def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatArray]:
@@ -271,26 +235,17 @@ def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatA
     return rows, constants
 
 
-def _set_leaves(estimator: Any, leaves: FloatArray) -> None:
-    """Write leaf values into ``tree_.value``, a writeable view of the tree's own memory."""
-    tree = estimator.tree_
-    is_leaf = tree.children_left < 0
-    value = tree.value
-    if leaves.shape[1] == value.shape[2]:
-        value[is_leaf, 0, :] = leaves[is_leaf]
-    else:  # one output of a binary classifier with a threshold: class 1, class 0 is the rest
-        value[is_leaf, 0, 1] = leaves[is_leaf, 0]
-        value[is_leaf, 0, 0] = 1.0 - leaves[is_leaf, 0]
+def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
+    """Leaf values in the form of ``tree_.value``."""
+    if leaves.shape[1] == 1 and hasattr(native, "classes_"):
+        # one output of a binary classifier with a threshold: class 1, class 0 is the rest
+        return np.concatenate([1.0 - leaves, leaves], axis=1)
+    return leaves
 
 
 def _float_leaves(pruned: PrunedForest) -> FloatArray:
     """``value_int / 2**grid``, exact because |value_int| < 2**53."""
     return np.ldexp(pruned.value_int.astype(np.float64), -pruned.grid)
-
-
-def _nodes(pruned: PrunedForest, tree: int) -> slice:
-    offset: IntArray = pruned.forest.tree_offset
-    return slice(int(offset[tree]), int(offset[tree + 1]))
 
 
 def _largest_sum(pruned: PrunedForest, leaves: FloatArray) -> float:
@@ -308,20 +263,9 @@ def _refuse_fine_grid(model: Model, pruned: PrunedForest) -> None:
         )
 
 
-def _copy_without(native: Any, *heavy: str) -> Any:
-    """A copy that shares nothing with the original; ``heavy`` attributes are left to the caller."""
-    estimator = copy.copy(native)
-    for name, value in list(vars(estimator).items()):
-        if name in _STALE:
-            delattr(estimator, name)
-        elif name not in heavy:
-            setattr(estimator, name, copy.deepcopy(value))
-    return estimator
-
-
 _WRITERS: dict[str, Callable[[Model, PrunedForest], Any]] = {
     "average": _write_average,
     "gradient": _write_gradient,
     "histogram": _write_histogram,
-    "votes": _write_votes,
+    "votes": write_votes,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.trimming import Trimming
@@ -110,7 +111,7 @@ def _totals(block: TreeBlock, of_leaf: FloatArray) -> FloatArray:
 
 
 def _category_sets(
-    forest: Forest, trimming: Trimming, inner: IntArray, is_categorical: IntArray
+    forest: Forest, trimming: Trimming, inner: IntArray, is_categorical: npt.NDArray[np.bool_]
 ) -> list[IntArray]:
     """The 32-bit words of the set of each remaining categorical node, in order."""
     sets = []

@@ -10,9 +10,9 @@ import pytest
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters.sklearn import write_sklearn
 from pine_boost.exporters.treelite import to_treelite
-from pine_boost.model.forest import Comparison, Model
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
+from pine_boost.prune import prune_booster
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 pytest.importorskip("treelite")
@@ -21,22 +21,11 @@ pytest.importorskip("xgboost")
 pytest.importorskip("lightgbm")
 
 import lightgbm
-import treelite
 import xgboost
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
 
+from tests.support.gtil import gtil_margins
 from tests.support.sklearn_models import CASES, decide, fitted, probe_rows, table, to_raw
-
-
-def gtil_margins(treelite_model: Any, model: Model, X: np.ndarray, margin: bool = True) -> Any:
-    """gtil on the input type that the docstring of to_treelite asks for."""
-    rows = X
-    if model.forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
-        rows = X.astype(np.float32)
-    if model.forest.arithmetic is np.float64:
-        rows = rows.astype(np.float64)
-    found = treelite.gtil.predict(treelite_model, rows, nthread=1, pred_margin=margin)
-    return found.reshape(len(X), -1)
 
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
@@ -54,7 +43,7 @@ def test_scikit_learn(name: str, n_classes: int) -> None:
         with pytest.raises(UnsupportedModelError, match="codes=True"):
             to_treelite(native)
     converted = to_treelite(native, codes=has_table)
-    found = gtil_margins(converted, model, codes)
+    found = gtil_margins(converted, model.forest, codes)
     margins = native_margins(model.forest, codes)
     if model.document.family == "average":
         assert np.array_equal(found, native.predict_proba(raw))
@@ -63,7 +52,7 @@ def test_scikit_learn(name: str, n_classes: int) -> None:
     if not ("AdaBoost" in model.kind and n_classes > 2):
         labels = np.array(model.forest.classes)[decide(model.forest, found)]
         assert np.array_equal(labels, native.predict(raw))
-        probability = gtil_margins(converted, model, codes, margin=False)
+        probability = gtil_margins(converted, model.forest, codes, margin=False)
         expected = native.predict_proba(raw)
         expected = expected[:, 1:] if probability.shape[1] == 1 else expected
         assert probability == pytest.approx(expected, abs=1e-6)
@@ -78,7 +67,7 @@ def test_weights_of_an_export_survive(name: str, n_classes: int) -> None:
     pruned = grid_forest(model.forest, weights)
     exported = write_sklearn(model, pruned)
     codes, raw = probe_rows(model, name, n_classes)
-    found = gtil_margins(to_treelite(exported), model, raw)
+    found = gtil_margins(to_treelite(exported), model.forest, raw)
     expected = np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid)
     if model.document.family == "average":
         assert np.array_equal(found, exported.predict_proba(raw))
@@ -91,7 +80,7 @@ def test_exponential_loss_keeps_its_probability() -> None:
     X = X.astype(np.float32).astype(np.float64)
     native = GradientBoostingClassifier(n_estimators=6, loss="exponential").fit(X, y)
     model = read_model(native)
-    probability = gtil_margins(to_treelite(native), model, X, margin=False)[:, 0]
+    probability = gtil_margins(to_treelite(native), model.forest, X, margin=False)[:, 0]
     assert probability == pytest.approx(native.predict_proba(X)[:, 1], abs=1e-12)
 
 
@@ -105,11 +94,12 @@ def test_whole_numbered_categories_are_fed_as_they_are() -> None:
     codes = edge_rows(model.forest, X, infinite=False, limit=100)
     codes[:, 4] = np.where(np.isnan(codes[:, 4]), np.nan, np.floor(np.clip(codes[:, 4], -2, 1e7)))
     raw = to_raw(model.forest, codes)
-    found = gtil_margins(to_treelite(native), model, raw)
+    found = gtil_margins(to_treelite(native), model.forest, raw)
     assert np.array_equal(found, native.decision_function(raw))
     assert np.any(raw[:, 4] >= 1e6)  # unseen categories are among them
     assert np.array_equal(
-        gtil_margins(to_treelite(native, codes=True), model, codes), native.decision_function(raw)
+        gtil_margins(to_treelite(native, codes=True), model.forest, codes),
+        native.decision_function(raw),
     )
 
 
@@ -135,8 +125,8 @@ def test_xgboost(name: str) -> None:
     rows = np.vstack([X, edge_rows(model.forest, X, limit=120)])
     native = booster.predict(xgboost.DMatrix(rows), output_margin=True).reshape(len(rows), -1)
     for source in (booster, bytes(booster.save_raw("json")), bytes(booster.save_raw("ubj"))):
-        assert np.array_equal(gtil_margins(to_treelite(source), model, rows), native)
-    probability = gtil_margins(to_treelite(booster), model, rows, margin=False)
+        assert np.array_equal(gtil_margins(to_treelite(source), model.forest, rows), native)
+    probability = gtil_margins(to_treelite(booster), model.forest, rows, margin=False)
     if name != "softmax":
         expected = booster.predict(xgboost.DMatrix(rows)).reshape(len(rows), -1)
         assert probability == pytest.approx(expected, abs=1e-6)
@@ -150,10 +140,10 @@ def test_xgboost_wrapper_uses_its_best_iteration() -> None:
         n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1
     ).fit(X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False)
     assert native.best_iteration + 1 < native.get_booster().num_boosted_rounds()
-    found = gtil_margins(to_treelite(native), read_model(native), X)
+    found = gtil_margins(to_treelite(native), read_model(native).forest, X)
     assert np.array_equal(found, native.predict(X, output_margin=True))
     booster = native.get_booster()
-    found = gtil_margins(to_treelite(booster), read_model(booster), X)
+    found = gtil_margins(to_treelite(booster), read_model(booster).forest, X)
     assert np.array_equal(found, booster.predict(xgboost.DMatrix(X), output_margin=True))
 
 
@@ -175,7 +165,7 @@ def test_xgboost_categories_and_missing_value() -> None:
             xgboost.DMatrix(rows, feature_types=["q", "c"], enable_categorical=True),
             output_margin=True,
         )
-        assert np.array_equal(gtil_margins(to_treelite(booster), model, rows)[:, 0], native)
+        assert np.array_equal(gtil_margins(to_treelite(booster), model.forest, rows)[:, 0], native)
     # a table of strings
     words = np.array(list("abcdefghi"))
     frame = pandas.DataFrame(
@@ -186,7 +176,7 @@ def test_xgboost_categories_and_missing_value() -> None:
     ).fit(frame, y)
     with pytest.raises(UnsupportedModelError, match="category values of a table for word"):
         to_treelite(native)
-    found = gtil_margins(to_treelite(native, codes=True), read_model(native), codes)[:, 0]
+    found = gtil_margins(to_treelite(native, codes=True), read_model(native).forest, codes)[:, 0]
     assert np.array_equal(found, native.predict(frame, output_margin=True))
     # another missing value
     native = xgboost.XGBClassifier(n_estimators=3, missing=-999.0, n_jobs=1).fit(codes, y)
@@ -238,12 +228,12 @@ def test_lightgbm(name: str, with_nan: bool) -> None:
     rows[:, 5] = np.where((rows[:, 5] > -1) & (rows[:, 5] < 0), 0.0, rows[:, 5])
     native = booster.predict(rows, raw_score=True).reshape(len(rows), -1)
     for source in (booster, booster.model_to_string().encode()):
-        found = gtil_margins(to_treelite(source), model, rows)
+        found = gtil_margins(to_treelite(source), model.forest, rows)
         if name == "rf of three":
             assert np.array_equal(found, native / 6)
         else:
             assert np.array_equal(found, native)
-    probability = gtil_margins(to_treelite(booster), model, rows, margin=False)
+    probability = gtil_margins(to_treelite(booster), model.forest, rows, margin=False)
     expected = booster.predict(rows).reshape(len(rows), -1)
     if name == "ova":
         probability = probability / probability.sum(axis=1, keepdims=True)
@@ -269,7 +259,7 @@ def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
             messages.append(str(error))
             continue
         rows = np.vstack([data, [[np.nan, np.nan], [0.0, 1e-36], [-1e-36, -0.0]]])
-        found = gtil_margins(converted, read_model(booster), rows)[:, 0]
+        found = gtil_margins(converted, read_model(booster).forest, rows)[:, 0]
         assert np.array_equal(found, booster.predict(rows, raw_score=True))
     assert 1 <= len(messages) <= 5
     assert all("retrain with zero_as_missing=false" in message for message in messages)
@@ -287,7 +277,7 @@ def test_lightgbm_wrapper_with_a_table() -> None:
     native = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, y)
     with pytest.raises(UnsupportedModelError, match="codes=True"):
         to_treelite(native)
-    found = gtil_margins(to_treelite(native, codes=True), read_model(native), codes)[:, 0]
+    found = gtil_margins(to_treelite(native, codes=True), read_model(native).forest, codes)[:, 0]
     assert np.array_equal(found, native.predict(frame, raw_score=True))
 
 
@@ -319,3 +309,22 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
             assert np.array_equal(found, expected)
         else:
             assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_result_with_category_names_is_converted_for_codes() -> None:
+    pandas = pytest.importorskip("pandas")
+    random = np.random.default_rng(0)
+    codes = np.column_stack([random.normal(size=300).round(1), random.integers(0, 5, 300)])
+    words = np.array(list("abcde"))
+    frame = pandas.DataFrame(
+        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
+    )
+    y = (codes[:, 1] % 2 == 0) ^ (codes[:, 0] > 0)
+    native = xgboost.XGBClassifier(
+        n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1
+    ).fit(frame, y)
+    result = prune_booster(native, frame[:200], frame[200:], alpha=0.2, time_limit=20)
+    with pytest.raises(UnsupportedModelError, match="codes=True"):
+        result.to_treelite()
+    found = gtil_margins(result.to_treelite(codes=True), result.pruned.forest, codes)[:, 0]
+    assert np.array_equal(found, result.model.predict(frame, output_margin=True))

@@ -1,0 +1,24 @@
+"""Margins by Treelite's own reference predictor, on the input type that a model needs.
+
+Imports Treelite: a test file that uses it skips itself first where Treelite is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import treelite
+
+from pine_boost.model.forest import Comparison, Forest
+
+
+def gtil_margins(converted: Any, forest: Forest, X: np.ndarray, margin: bool = True) -> np.ndarray:
+    """gtil on the input type that the docstring of to_treelite asks for."""
+    rows = X
+    if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
+        rows = X.astype(np.float32)
+    if forest.arithmetic is np.float64:
+        rows = rows.astype(np.float64)
+    found = treelite.gtil.predict(converted, rows, nthread=1, pred_margin=margin)
+    return found.reshape(len(X), -1)
