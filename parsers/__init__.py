@@ -13,9 +13,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import MissingDependencyError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, read_limited, require_size
 from pine_boost.model.forest import Model
+from pine_boost.parsers.traits import LIBRARIES, traits_of
 
 __all__ = ["read_model"]
 
@@ -24,7 +25,6 @@ ACCEPTED = (
     "lightgbm.LGBMClassifier, a scikit-learn tree ensemble, or an XGBoost .json/.ubj or "
     "LightGBM .txt file as path or bytes"
 )
-_READERS = {"xgboost": "read_xgboost", "lightgbm": "read_lightgbm", "sklearn": "read_sklearn"}
 
 
 def read_model(
@@ -32,6 +32,7 @@ def read_model(
     *,
     threshold: float | Sequence[float] | None = None,
     trust_pickle: bool = False,
+    decision: str = "class",
 ) -> Model:
     """Read a tree ensemble exactly, whichever supported library it comes from.
 
@@ -40,10 +41,15 @@ def read_model(
     model : object, path or bytes
         A live model, the path of a model file, or its bytes.
     threshold : float, sequence of float or None
-        Decision threshold(s): probabilities for binary classifiers, raw margins for models whose
-        objective has no class decision. None is the library's own decision.
+        Decision threshold(s): probabilities for binary classifiers, raw margins (before any
+        link: the logarithm of a Poisson rate) for models whose objective has no class decision.
+        None is the library's own decision.
     trust_pickle : bool
         Load pickle and joblib files. Unpickling runs code from the file: only for files you made.
+    decision : {"class", "value"}
+        What the model must decide. ``"class"`` refuses regressors and rankers without a
+        threshold; ``"value"`` reads them with an empty `Decision`, no classes and one output,
+        their raw margin. A classifier is read alike by both.
 
     Returns
     -------
@@ -59,26 +65,29 @@ def read_model(
     InvalidInputError
         The threshold does not fit the model, or the path cannot be read.
     """
+    if decision not in ("class", "value"):
+        raise InvalidInputError(f"decision={decision!r}: 'class' and 'value' are accepted.")
+    path = None
     if isinstance(model, (str, os.PathLike)):
-        return _read_path(Path(model), threshold, trust_pickle)
+        path = Path(model)
+        model = read_limited(path, MODEL_LIMIT, "model file")
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _read_bytes(bytes(model), threshold, trust_pickle)
-    library = _library_of(model)
-    _refuse_pipeline(model)
-    return _reader(library)(model, threshold=threshold)  # type: ignore[no-any-return]
-
-
-def _reader(library: str) -> Any:
-    """The read function of a library, imported only now."""
-    module = import_module(f"pine_boost.parsers.{library}.read")
-    return getattr(module, _READERS[library])
+        model = bytes(model)
+        require_size(len(model), MODEL_LIMIT, "This", "model file")
+        library = _sniff(model, path)
+        if library == "pickle":
+            model = _unpickle(model, path, trust_pickle)
+            return read_model(model, threshold=threshold, decision=decision)
+    else:
+        library = _library_of(model)
+        _refuse_pipeline(model)
+    return traits_of(library).read(model, threshold=threshold, decision=decision)
 
 
 def _library_of(model: Any) -> str:
-    # the MRO, so that a user's subclass of a wrapper still finds its reader; sklearn last, because
-    # the wrappers of the others inherit from sklearn.base.BaseEstimator
+    # the MRO, so that a user's subclass of a wrapper still finds its reader
     modules = {base.__module__.partition(".")[0] for base in type(model).__mro__}
-    for library in _READERS:
+    for library in LIBRARIES:
         if library in modules:
             return library
     name = f"{type(model).__module__}.{type(model).__qualname__}"
@@ -96,37 +105,19 @@ def _refuse_pipeline(model: Any) -> None:
         )
 
 
-def _read_path(path: Path, threshold: Any, trust_pickle: bool) -> Model:
-    contents = read_limited(path, MODEL_LIMIT, "model file")
-    return _read_bytes(contents, threshold, trust_pickle, path)
-
-
-def _read_bytes(
-    contents: bytes, threshold: Any, trust_pickle: bool, path: Path | None = None
-) -> Model:
-    require_size(len(contents), MODEL_LIMIT, "This", "model file")
-    library = _sniff(contents, path)
-    if library == "pickle":
-        return read_model(_unpickle(contents, path, trust_pickle), threshold=threshold)
-    return _reader(library)(contents, threshold=threshold)  # type: ignore[no-any-return]
-
-
 def _sniff(contents: bytes, path: Path | None) -> str:
     """Which reader a file needs: its first bytes decide, its suffix where those say nothing."""
     suffix = path.suffix.lower() if path is not None else ""
-    # a UBJSON object starts with '{' too; LightGBM text always with the line "tree"
-    if contents[:64].lstrip()[:1] == b"{":
-        return "xgboost"
-    if contents.startswith((b"tree\n", b"tree\r\n", b"\xef\xbb\xbftree")):
-        return "lightgbm"
+    for library in LIBRARIES:
+        if traits_of(library).recognises(contents):
+            return library
     if suffix in (".pkl", ".pickle", ".joblib") or (
         contents[:1] == b"\x80" and contents[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
     ):
         return "pickle"
-    if suffix in (".json", ".ubj"):
-        return "xgboost"
-    if suffix == ".txt":
-        return "lightgbm"
+    for library in LIBRARIES:
+        if suffix in traits_of(library).suffixes:
+            return library
     raise UnsupportedModelError(
         f"{path or 'bytes'}: no model that can be read, neither XGBoost JSON/UBJSON (starts with "
         f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +22,7 @@ from pine_boost.model.exact import (
 )
 from pine_boost.model.forest import Decision, FloatArray
 from pine_boost.parsers.lightgbm.tree import NUMBER
+from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 # LightGBM reads "sigmoid:0.7" with its own decimal reader (digit by digit, a few roundings), the
@@ -44,7 +43,7 @@ _OPTIONS = {
     ),
     "cross_entropy": re.compile(r"cross_entropy"),
 }
-_PROBABILITY = ("binary", "cross_entropy")
+PROBABILITY_OBJECTIVES = ("binary", "cross_entropy")
 _SEVERAL = ("multiclass", "multiclassova")
 
 
@@ -79,31 +78,12 @@ def read_objective(line: str | None, num_class: int) -> Objective:
     return Objective(name, num_class, sigmoid)
 
 
-def read_thresholds(threshold: Any, *, probabilities: bool) -> tuple[float, ...]:
-    """The user's threshold(s) as an ascending tuple, empty for None."""
-    if threshold is None:
-        return ()
-    several = isinstance(threshold, (Sequence, np.ndarray)) and not isinstance(threshold, str)
-    try:
-        numbers = tuple(float(t) for t in (threshold if several else (threshold,)))
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"threshold={threshold!r} is no number or sequence of numbers."
-        ) from error
-    if not numbers or not all(map(math.isfinite, numbers)) or isinstance(threshold, bool):
-        raise InvalidInputError(f"threshold={threshold!r} needs one or more finite numbers.")
-    if any(a >= b for a, b in pairwise(numbers)):
-        raise InvalidInputError(f"threshold={threshold!r} must be ascending and without repeats.")
-    if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
-        raise InvalidInputError(f"threshold={threshold!r} must lie between 0 and 1 (exclusive).")
-    return numbers
-
-
 def decide(
     objective: Objective,
     threshold: Any,
     *,
     is_classifier: bool,
+    values: bool,
     divisor: int,
     lowest: FloatArray,
     highest: FloatArray,
@@ -119,6 +99,8 @@ def decide(
         ``predict`` of such a regression returns).
     is_classifier : bool
         Whether an LGBMClassifier makes classes of the output.
+    values : bool
+        Whether an objective without classes may do without a threshold.
     divisor : int
         Rounds of a random forest (``predict`` divides the sum by it), else 1.
     lowest, highest : float64 (n_outputs,)
@@ -139,16 +121,15 @@ def decide(
             f"LightGBM objective {name!r} with {objective.num_class} outputs has no class "
             "decision; binary, multiclass and multiclassova are supported."
         )
-    is_probability = name in _PROBABILITY
+    is_probability = name in PROBABILITY_OBJECTIVES
     thresholds = read_thresholds(threshold, probabilities=is_probability)
     if not thresholds:
         if name == "binary" or (name == "cross_entropy" and is_classifier):
             return _half(objective.sigmoid, divisor)
-        what = "<probability above which the class is 1>" if is_probability else "<raw score>"
-        raise UnsupportedModelError(
-            f"LightGBM objective {name!r} has no class decision (binary, multiclass and "
-            f"multiclassova have); pass threshold={what}."
-        )
+        if values:
+            return Decision(())
+        scale = "probability above which the class is 1" if is_probability else "raw score"
+        raise no_class_decision(f"LightGBM objective {name!r}", scale)
     scale = divisor / objective.sigmoid if is_probability else float(divisor)
     links = [math.log(t / (1 - t)) if is_probability else t for t in thresholds]
     cuts = tuple(scale * link for link in links)

@@ -29,6 +29,7 @@ from pine_boost.parsers.lightgbm.decision import decide, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
 from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock
 
+FILE_KIND = "lightgbm file"
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
 _MISSING_RULES = np.array(
@@ -36,7 +37,9 @@ _MISSING_RULES = np.array(
 )
 
 
-def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = None) -> Model:
+def read_lightgbm(
+    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
+) -> Model:
     """Read a LightGBM model exactly.
 
     Parameters
@@ -50,6 +53,8 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
         probabilities for binary and cross_entropy; for objectives without classes a raw score
         (for random forests: the mean over the trees). cross_entropy needs one unless it comes
         as an LGBMClassifier, because its labels may be fractions.
+    decision : {"class", "value"}
+        ``"value"`` reads objectives without classes without a threshold, as their raw score.
 
     Returns
     -------
@@ -76,20 +81,17 @@ def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = Non
     >>> read_lightgbm(booster).forest.n_trees
     3
     """
+    values = decision == "value"
     if isinstance(model, (str, os.PathLike)):
-        return _read_bytes(read_limited(model, MODEL_LIMIT, "model file"), threshold)
+        model = read_limited(model, MODEL_LIMIT, "model file")
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _read_bytes(bytes(model), threshold)
-    return _read_live(model, threshold)
+        document = read_document(bytes(model))
+        forest = _build_forest(document, threshold, values, labels=None)
+        return Model(forest, FILE_KIND, None, document)
+    return _read_live(model, threshold, values)
 
 
-def _read_bytes(contents: bytes, threshold: Any) -> Model:
-    document = read_document(contents)
-    forest = _build_forest(document, threshold, labels=None)
-    return Model(forest, "lightgbm file", None, document)
-
-
-def _read_live(model: Any, threshold: Any) -> Model:
+def _read_live(model: Any, threshold: Any, values: bool) -> Model:
     names = [
         base.__name__ for base in type(model).__mro__ if base.__module__.startswith("lightgbm")
     ]
@@ -116,7 +118,8 @@ def _read_live(model: Any, threshold: Any) -> Model:
     document = read_document(booster.model_to_string(num_iteration=-1).encode("utf-8"))
     _check_sigmoid(booster, document)
     document = replace(document, best_iteration=max(int(booster.best_iteration), 0))
-    return Model(_build_forest(document, threshold, labels), f"lightgbm.{kind}", model, document)
+    forest = _build_forest(document, threshold, values, labels)
+    return Model(forest, f"lightgbm.{kind}", model, document)
 
 
 def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
@@ -133,7 +136,7 @@ def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
 
 
 def _build_forest(
-    document: LightgbmDocument, threshold: Any, labels: tuple[Any, ...] | None
+    document: LightgbmDocument, threshold: Any, values: bool, labels: tuple[Any, ...] | None
 ) -> Forest:
     n_outputs, rounds = document.num_class, document.n_used_rounds
     trees = document.trees[: rounds * n_outputs]
@@ -150,6 +153,7 @@ def _build_forest(
         objective,
         threshold,
         is_classifier=labels is not None,
+        values=values,
         divisor=rounds if document.average_output else 1,
         lowest=extremes[0],
         highest=extremes[1],
@@ -258,6 +262,8 @@ def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatA
 def _classes(
     objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...] | None
 ) -> tuple[Any, ...]:
+    if n_outputs == 1 and not n_cuts:
+        return ()
     n_classes = n_outputs if n_outputs > 1 else n_cuts + 1
     is_native = objective in ("binary", "cross_entropy", "multiclass", "multiclassova")
     if labels is None or n_cuts > 1 or not is_native:

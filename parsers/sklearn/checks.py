@@ -67,11 +67,14 @@ def refuse_multi_output(model: Any, name: str) -> None:
 
 
 def class_labels(model: Any, thresholds: tuple[float, ...] = ()) -> tuple[Any, ...]:
-    """Labels in class order; with several thresholds the numbers of the score bands."""
-    if len(thresholds) > 1:
+    """Labels in class order; the numbers of the score bands where thresholds make them.
+
+    Empty for a regressor without thresholds, which decides no class.
+    """
+    if len(thresholds) > 1 or (thresholds and not hasattr(model, "classes_")):
         return tuple(range(len(thresholds) + 1))
     if not hasattr(model, "classes_"):
-        return (0, 1)
+        return ()
     if int(getattr(model, "n_outputs_", 1)) > 1:
         refuse_multi_output(model, type(model).__name__)
     labels = tuple(np.asarray(model.classes_).tolist())

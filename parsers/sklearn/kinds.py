@@ -79,9 +79,10 @@ def read_average(
         decision=Decision(
             () if threshold is None else (0.0,), Tie.LOWEST, rounding.guard, thresholds
         ),
-        classes=class_labels(model),
+        classes=class_labels(model, thresholds),
         objective=str(getattr(model, "criterion", "")),
         rounding=rounding,
+        slope=1.0 if hasattr(model, "classes_") else 1.0 / len(trees),
     )
     return forest, SklearnDocument("average", threshold or 0.0)
 
@@ -264,17 +265,11 @@ def build_forest(
     model: Any,
     arrays: dict[str, Any],
     *,
-    decision: Decision,
-    classes: tuple[Any, ...],
-    objective: str,
-    intercept: FloatArray | None = None,
     n_per_round: int | None = None,
-    free_intercept: bool = False,
     rounding: Rounding | None = None,
-    comparison: Comparison = Comparison.FLOAT32_VALUE_LESS_EQUAL,
-    feature_categories: tuple[tuple[Any, ...] | None, ...] = (),
+    **fields: Any,
 ) -> Forest:
-    """A Forest with what all scikit-learn ensembles share.
+    """A Forest with what all scikit-learn ensembles share; ``fields`` are those of `Forest`.
 
     ``n_per_round`` is the number of trees per boosting round, one per output; None means that
     every tree adds to every output (or to the only one).
@@ -283,24 +278,20 @@ def build_forest(
     n_outputs = arrays["value"].shape[1] if n_per_round is None else n_per_round
     tree = np.arange(n_trees)
     output = tree % n_outputs if n_per_round else np.full(n_trees, -1 if n_outputs > 1 else 0)
-    return Forest(
-        **arrays,
-        tree_output=output.astype(np.int32),
-        tree_round=(tree // (n_per_round or 1)).astype(np.int32),
-        tree_bias=np.zeros(n_trees),
-        intercept=np.zeros(n_outputs) if intercept is None else intercept,
-        free_intercept=free_intercept,
-        arithmetic=np.float64,
-        comparison=comparison,
-        category_rule=CategoryRule.KNOWN,
-        decision=decision,
-        n_outputs=n_outputs,
-        classes=classes,
-        n_features=int(model.n_features_in_),
-        library="sklearn",
-        objective=objective,
-        slack=0.0 if rounding is None else rounding.slack,
-        feature_names=feature_names(model),
-        feature_categories=feature_categories,
-        accepts_missing=accepts_missing(model),
-    )
+    common = {
+        "tree_output": output.astype(np.int32),
+        "tree_round": (tree // (n_per_round or 1)).astype(np.int32),
+        "tree_bias": np.zeros(n_trees),
+        "intercept": np.zeros(n_outputs),
+        "free_intercept": False,
+        "arithmetic": np.float64,
+        "comparison": Comparison.FLOAT32_VALUE_LESS_EQUAL,
+        "category_rule": CategoryRule.KNOWN,
+        "n_outputs": n_outputs,
+        "n_features": int(model.n_features_in_),
+        "library": "sklearn",
+        "slack": 0.0 if rounding is None else rounding.slack,
+        "feature_names": feature_names(model),
+        "accepts_missing": accepts_missing(model),
+    }
+    return Forest(**{**arrays, **common, **fields})

@@ -30,14 +30,16 @@ from pine_boost.parsers.sklearn.rounding import (
     Rounding,
     average_rounding,
     isolation_cut,
-    read_thresholds,
 )
 from pine_boost.parsers.sklearn.trees import stack_classic
+from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 __all__ = ["SklearnDocument", "read_isolation_forest", "read_sklearn"]
 
 
-def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None) -> Model:
+def read_sklearn(
+    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
+) -> Model:
     """Read a fitted scikit-learn tree ensemble exactly.
 
     Parameters
@@ -49,8 +51,12 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     threshold : float, sequence of float or None
         None is the estimator's own ``predict``. For a binary classifier: probability(ies), class 1
         iff ``predict_proba(x)[1] > threshold``. For a regressor: class 1 iff the raw prediction
-        exceeds it. Averaged models (forests) take one threshold, which is subtracted from every
-        leaf, because a mean over fewer trees only keeps its meaning about the threshold.
+        (before the exponential of a Poisson or gamma loss) exceeds it. Averaged models (forests)
+        take one threshold, which is subtracted from every leaf, because a mean over fewer trees
+        only keeps its meaning about the threshold.
+    decision : {"class", "value"}
+        ``"value"`` reads a regressor without a threshold: the margin of a forest is the sum over
+        its trees, and ``forest.slope`` times the margin what it predicts.
 
     Returns
     -------
@@ -75,10 +81,8 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     name = supported_name(model, _READERS)
     is_classifier = name.endswith("Classifier")
     thresholds = read_thresholds(threshold, probabilities=is_classifier)
-    if not is_classifier and not thresholds:
-        raise UnsupportedModelError(
-            f"{name} has no class decision; pass threshold=<prediction above which the class is 1>."
-        )
+    if not (is_classifier or thresholds or decision == "value"):
+        raise no_class_decision(name, "raw prediction above which the class is 1")
     n_classes = len(class_labels(model)) if is_classifier else 0
     if thresholds and n_classes > 2:
         raise InvalidInputError(

@@ -1,7 +1,7 @@
 """What rounding can do to a scikit-learn decision, each bound with its inequality.
 
 In come leaf values and thresholds; out go slacks, guards and cuts in margin space (u = 2**-53).
-Refuses thresholds that are no probabilities; assumes nothing about the order of summation.
+Assumes nothing about the order of summation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.errors import MalformedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF, dyadic_exponent, probability_guard
 from pine_boost.model.forest import FloatArray
 
@@ -114,32 +114,6 @@ def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:
     """
     cut = -denominator * math.log2(-offset)
     return cut, 16 * UNIT * (denominator + abs(cut))
-
-
-def read_thresholds(
-    threshold: float | Sequence[float] | None, *, probabilities: bool
-) -> tuple[float, ...]:
-    """The thresholds as ascending floats, empty for None."""
-    if threshold is None:
-        return ()
-    try:
-        array = np.atleast_1d(np.asarray(threshold, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"threshold must be a number or several numbers, got {threshold!r}."
-        ) from None
-    if array.ndim != 1 or len(array) == 0 or not np.all(np.isfinite(array)):
-        raise InvalidInputError(
-            f"threshold must be one finite number or a list of them, got {threshold!r}."
-        )
-    if probabilities and not np.all((array > 0) & (array < 1)):
-        raise InvalidInputError(
-            f"threshold is a probability strictly between 0 and 1, got {threshold!r}."
-        )
-    ordered = np.unique(array)
-    if len(ordered) < len(array):
-        raise InvalidInputError(f"threshold names the same value twice: {threshold!r}.")
-    return tuple(float(number) for number in ordered)
 
 
 def _worst_order(values: Sequence[FloatArray]) -> float:

@@ -7,12 +7,10 @@ Refuses objectives without a class decision unless a threshold on the margin is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import (
     SOFTMAX_GUARD_FLOAT32,
     UNIT_ROUNDOFF,
@@ -20,11 +18,12 @@ from pine_boost.model.exact import (
     probability_guard,
 )
 from pine_boost.model.forest import Decision
+from pine_boost.parsers.thresholds import Thresholds, no_class_decision, read_thresholds
 
-Thresholds = float | Sequence[float] | None
 
-
-def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds) -> Decision:
+def find_decision(
+    objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False
+) -> Decision:
     """The true boundary of the native class, or the caller's thresholds as margins.
 
     Parameters
@@ -37,8 +36,11 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds) ->
     threshold : float, sequence of float or None
         Probabilities for binary:logistic and binary:logitraw, raw margins for objectives that
         decide no class, None for the library's own rule.
+    values : bool
+        Whether an objective that decides no class may do without a threshold.
     """
-    thresholds = _check_thresholds(threshold)
+    is_probability = objective in ("binary:logistic", "binary:logitraw")
+    thresholds = read_thresholds(threshold, probabilities=is_probability)
     if objective.startswith("multi:"):
         if thresholds:
             raise InvalidInputError(
@@ -52,28 +54,22 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds) ->
                 "binary:hinge gives no probability, so it takes no threshold; leave it None."
             )
         return Decision((0.0,))
-    if objective in ("binary:logistic", "binary:logitraw"):
+    if is_probability:
         if thresholds:
             return _probability_decision(thresholds)
         if objective == "binary:logistic":
             return Decision((XGBOOST_LOGISTIC_CUT,))
         return Decision((0.5,) if by_wrapper else (0.0,))
+    if not thresholds and values:
+        return Decision(())
     if not thresholds:
-        raise UnsupportedModelError(
-            f"The objective {objective!r} decides no class; pass threshold=<raw margin> to read "
-            "the model as 'margin above the threshold or not'."
-        )
+        raise no_class_decision(f"The objective {objective!r}")
     # numpy compares a float32 margin with a Python number as float32: the cut may be either
     guard = max(abs(cut - float(np.float32(cut))) for cut in thresholds)
     return Decision(thresholds, guard=guard, thresholds=thresholds)
 
 
 def _probability_decision(probabilities: tuple[float, ...]) -> Decision:
-    if not all(0 < p < 1 for p in probabilities):
-        raise InvalidInputError(
-            f"threshold {probabilities} must lie strictly between 0 and 1: a binary classifier's "
-            "thresholds are probabilities."
-        )
     cuts = tuple(math.log(p) - math.log1p(-p) for p in probabilities)
     # two logarithms within 1 ulp each and one subtraction: below 4u(|log p| + |log(1 - p)|)
     mapping = max(
@@ -82,20 +78,3 @@ def _probability_decision(probabilities: tuple[float, ...]) -> Decision:
     )
     guard = mapping + max(probability_guard(p, np.float32) for p in probabilities)
     return Decision(cuts, guard=guard, thresholds=probabilities)
-
-
-def _check_thresholds(threshold: Thresholds) -> tuple[float, ...]:
-    if threshold is None:
-        return ()
-    try:
-        given = np.atleast_1d(np.asarray(threshold, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"threshold {threshold!r} is not a number or a sequence of numbers."
-        ) from error
-    values = tuple(float(value) for value in given.ravel())
-    if given.ndim != 1 or not values or not all(map(math.isfinite, values)):
-        raise InvalidInputError(f"threshold {threshold!r} must be one or several finite numbers.")
-    if any(b <= a for a, b in pairwise(values)):
-        raise InvalidInputError(f"thresholds {values} must ascend.")
-    return values

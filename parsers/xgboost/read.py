@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.files import MODEL_LIMIT, read_limited
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import CategoryRule, Comparison, Decision, Forest, Model, SplitKind
+from pine_boost.parsers.thresholds import no_class_decision
 from pine_boost.parsers.xgboost.decision import find_decision
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
@@ -28,7 +29,9 @@ _WRAPPERS = (
 )  # fmt: skip
 
 
-def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None) -> Model:
+def read_xgboost(
+    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
+) -> Model:
     """Read an XGBoost model exactly.
 
     Parameters
@@ -40,6 +43,8 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     threshold : float, sequence of float or None
         Probabilities for binary classifiers; raw margins for regressors and rankers, which are
         refused without.
+    decision : {"class", "value"}
+        ``"value"`` reads regressors and rankers without a threshold, as their raw margin.
 
     Returns
     -------
@@ -59,22 +64,28 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
     >>> read_xgboost(booster).forest.n_trees
     2
     """
+    values = decision == "value"
     if isinstance(model, (str, os.PathLike)):
         model = read_limited(model, MODEL_LIMIT, "model file")
     if isinstance(model, (bytes, bytearray, memoryview)):
         document = read_document(bytes(model))
-        by_wrapper = "scikit_learn" in document.attributes
-        return _build(document, FILE_KIND, None, by_wrapper, threshold)
+        origin = _Origin(FILE_KIND, None, "scikit_learn" in document.attributes)
+        return _build(document, origin, threshold, values)
     name = _class_name(model)
     if name == "Booster":
-        return _build(_save(model), "xgboost.Booster", model, False, threshold)
+        return _build(_save(model), _Origin("xgboost.Booster", model, False), threshold, values)
     booster = _fitted_booster(model, name)
-    if not name.endswith("Classifier") and threshold is None:
-        raise UnsupportedModelError(
-            f"{name} decides no class; pass threshold=<raw margin> to read it as "
-            "'margin above the threshold or not', or train an XGBClassifier."
-        )
-    return _build(_save(booster), f"xgboost.{name}", model, True, threshold)
+    if not (name.endswith("Classifier") or threshold is not None or values):
+        raise no_class_decision(name)
+    return _build(_save(booster), _Origin(f"xgboost.{name}", model, True), threshold, values)
+
+
+class _Origin(NamedTuple):
+    """Where a document comes from, and whether a wrapper's ``predict`` is what it means."""
+
+    kind: str
+    native: Any
+    by_wrapper: bool
 
 
 def _class_name(model: Any) -> str:
@@ -102,15 +113,16 @@ def _save(booster: Any) -> XGBoostDocument:
     return read_document(bytes(booster.save_raw(raw_format="ubj")))
 
 
-def _build(
-    document: XGBoostDocument, kind: str, native: Any, by_wrapper: bool, threshold: Any
-) -> Model:
+def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: bool) -> Model:
+    kind, native, by_wrapper = origin
     if document.objective_name not in LINKS:
         raise UnsupportedModelError(
             f"The objective {document.objective_name[:60]!r} is not supported; accepted: "
             f"{', '.join(LINKS)}."
         )
-    decision = find_decision(document.objective_name, by_wrapper=by_wrapper, threshold=threshold)
+    decision = find_decision(
+        document.objective_name, by_wrapper=by_wrapper, threshold=threshold, values=values
+    )
     if by_wrapper:
         document = _truncate(document)
     intercept, error = read_intercept(document)
@@ -175,6 +187,8 @@ def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -
 
 
 def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) -> tuple[Any, ...]:
+    if not decision.cuts and document.n_outputs == 1:
+        return ()
     n_classes = len(decision.cuts) + 1 if decision.cuts else document.n_classes
     if n_classes < 2:
         raise UnsupportedModelError("A multiclass model with fewer than two classes.")

@@ -151,7 +151,8 @@ class Forest:
     library, objective : str
     slope : float
         Native probabilities are those of ``slope * margin`` (sigmoid or softmax); they decide
-        nothing here, only how close a pruned model's are.
+        nothing here, only how close a pruned model's are. A value (see `decides`) is ``slope *
+        margin`` before any link: the mean of a forest whose margin is a sum.
     """
 
     tree_offset: IntArray
@@ -209,6 +210,11 @@ class Forest:
     def n_leaves(self) -> int:
         """Number of leaves of all trees."""
         return int(np.count_nonzero(self.kind == SplitKind.LEAF))
+
+    @property
+    def decides(self) -> bool:
+        """Whether the model decides a class; False for a value, read with ``decision="value"``."""
+        return self.n_outputs > 1 or bool(self.decision.cuts)
 
     @property
     def node_tree(self) -> IntArray:

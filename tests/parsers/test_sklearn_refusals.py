@@ -94,9 +94,9 @@ def test_not_fitted(native: Any) -> None:
         (1.0, "strictly between 0 and 1"),
         (-3, "strictly between 0 and 1"),
         (float("nan"), "finite"),
-        ("half", "must be a number"),
+        ("half", "finite number or a list"),
         ([], "finite number or a list"),
-        ([0.3, 0.3], "twice"),
+        ([0.3, 0.3], "without repeats"),
         ([[0.3]], "finite number or a list"),
     ],
 )

@@ -61,7 +61,7 @@ def test_guard_covers_the_sigmoid_next_to_the_cut() -> None:
 def test_several_thresholds_are_ordered_bands() -> None:
     X, y = table(2, "")
     native = HistGradientBoostingClassifier(max_iter=5).fit(X, y)
-    forest = read_sklearn(native, threshold=[0.7, 0.2]).forest
+    forest = read_sklearn(native, threshold=[0.2, 0.7]).forest
     assert forest.decision.thresholds == (0.2, 0.7)
     assert forest.classes == (0, 1, 2)
     bands = np.searchsorted(forest.decision.cuts, native_margins(forest, X)[:, 0])

@@ -1,0 +1,127 @@
+"""scikit-learn's answers to the questions of `Traits`: native prediction, pickles, tables.
+
+In come live estimators and tables; out go margins and classes. Refuses to load or write files:
+an estimator has no file format that can be checked.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import UNIT_ROUNDOFF
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.parsers.native_classes import index_of
+from pine_boost.parsers.sklearn.read import read_sklearn
+from pine_boost.parsers.traits import Traits
+
+_UNIT = UNIT_ROUNDOFF[np.float64]
+
+
+def _recognises(contents: bytes) -> bool:
+    return False  # pickles are told apart by what they hold, once they may be loaded
+
+
+def _no_file(document: Any) -> NoReturn:
+    raise UnsupportedModelError(
+        "A scikit-learn estimator has no file format of its own; pass the live estimator."
+    )
+
+
+def _suffix_of(contents: bytes) -> str:
+    return "pkl"
+
+
+def _classes(model: Model, native: Any, X: Any) -> IntArray:
+    return index_of(np.asarray(native.predict(X)), model.forest.classes)
+
+
+def _scores(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
+    if hasattr(native, "predict_proba"):
+        return np.asarray(native.predict_proba(X))[:, 1]
+    if model.document.family == "average":
+        return np.asarray(native.predict(X))
+    return _margins(model, native, X)[0][:, 0]
+
+
+def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
+    family = model.document.family
+    if family == "average":
+        return _sums_of_mean(model, native, X)
+    if family == "votes":
+        return _sums_of_votes(native, X)
+    if hasattr(native, "decision_function"):
+        margins = native.decision_function(X)
+    elif family == "histogram":
+        margins = native._raw_predict(X)  # predict applies the exponential of Poisson and gamma
+    else:
+        margins = native.predict(X)
+    return np.asarray(margins, dtype=np.float64).reshape(-1, model.forest.n_outputs), 0.0
+
+
+def _sums_of_mean(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
+    n_trees = len(native.estimators_) if hasattr(native, "estimators_") else 1
+    mean = native.predict_proba(X) if hasattr(native, "predict_proba") else native.predict(X)
+    mean = np.asarray(mean, dtype=np.float64).reshape(len(mean), -1)
+    thresholds = model.forest.decision.thresholds
+    if n_trees == 1 and not thresholds:
+        return mean, 0.0
+    threshold = thresholds[0] if thresholds else 0.0
+    if thresholds:
+        mean = mean[:, -1:]
+    # fl(S / n), n * (p - t): three roundings, each within u of n (|p| + |t|)
+    largest = n_trees * (float(np.abs(mean).max(initial=0.0)) + abs(threshold))
+    return n_trees * (mean - threshold), 4 * _UNIT * largest
+
+
+def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
+    """Votes per class; two classes: votes for minus votes against (facts 3: SAMME)."""
+    decision = np.asarray(native.decision_function(X), dtype=np.float64)
+    total = float(native.estimator_weights_.sum())
+    blur = 8 * _UNIT * total
+    if decision.ndim == 1:
+        return (decision * (total / 2))[:, None], blur
+    n_classes = decision.shape[1]
+    # w for a vote, fl(-w / (K - 1)) against, n additions: (n + 2) u W, and the way back
+    blur += (len(native.estimators_) + 2) * _UNIT * total
+    return (decision * total * (n_classes - 1) + total) / n_classes, blur
+
+
+def _accepted(X: Any) -> Any:
+    """Arrow tables go by way of pandas: the categories of HistGradientBoosting are named there."""
+    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
+    return X.to_pandas() if is_arrow else X
+
+
+def _prepared(model: Model, native: Any, table: Any) -> Callable[[], Any]:
+    predict = getattr(native, "predict_proba", native.predict)
+    return lambda: predict(table)
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    return {"wrapper": {"class": model.kind, "family": model.document.family}}
+
+
+TRAITS = Traits(
+    title="scikit-learn",
+    packages=("scikit-learn",),
+    read=read_sklearn,
+    recognises=_recognises,
+    suffixes=(),
+    load=_no_file,
+    write=_no_file,
+    suffix_of=_suffix_of,
+    save=pickle.dumps,
+    classes=_classes,
+    scores=_scores,
+    margins=_margins,
+    accepted=_accepted,
+    prepared=_prepared,
+    facts=_facts,
+    casts_integers=False,
+)

@@ -1,0 +1,59 @@
+"""The user's own thresholds, with one meaning for all libraries.
+
+In comes ``threshold=``; out go ascending finite floats: probabilities of class 1 for classifiers,
+raw margins (before any link) for everything else. Refuses every list that could be misread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+
+Thresholds = float | Sequence[float] | None
+
+
+def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[float, ...]:
+    """The thresholds as an ascending tuple, empty for None.
+
+    Raises
+    ------
+    InvalidInputError
+        No finite number or list of them, not strictly ascending, or no probabilities.
+    """
+    if threshold is None:
+        return ()
+    given = np.atleast_1d(np.asarray(threshold, dtype=object))
+    if given.ndim != 1 or given.size == 0 or not all(_is_number(item) for item in given):
+        raise InvalidInputError(
+            f"threshold={threshold!r} must be one finite number or a list of them."
+        )
+    numbers = tuple(float(item) for item in given)
+    if any(b <= a for a, b in pairwise(numbers)):
+        raise InvalidInputError(
+            f"threshold={threshold!r} must ascend, without repeats; sort the thresholds."
+        )
+    if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
+        raise InvalidInputError(
+            f"threshold={threshold!r} must lie strictly between 0 and 1: the thresholds of a "
+            "classifier are probabilities."
+        )
+    return numbers
+
+
+def _is_number(value: object) -> bool:
+    is_real = isinstance(value, (int, float, np.integer, np.floating))
+    return is_real and not isinstance(value, bool) and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def no_class_decision(what: str, scale: str = "raw margin") -> UnsupportedModelError:
+    """The refusal of a model that predicts a value where a class is needed."""
+    return UnsupportedModelError(
+        f"{what} decides no class. To prune it as 'above a threshold or not' pass "
+        f"threshold=<{scale}>; to make it smaller and keep its values use "
+        "compress_booster(model, X_fit, X_val, tolerance=...)."
+    )

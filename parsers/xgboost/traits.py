@@ -1,0 +1,149 @@
+"""XGBoost's answers to the questions of `Traits`: files, native prediction, tables.
+
+In come checked documents, live models and tables; out go bytes, margins and classes. XGBoost is
+imported inside the functions that need it, never for reading a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.parsers.native_classes import index_of
+from pine_boost.parsers.traits import Traits
+from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.read import read_xgboost
+from pine_boost.parsers.xgboost.write import write_document
+
+
+def _recognises(contents: bytes) -> bool:
+    return contents[:64].lstrip()[:1] == b"{"  # a UBJSON object starts with '{' too
+
+
+def _load(document: XGBoostDocument) -> Any:
+    import xgboost
+
+    contents = bytearray(write_document(document, "ubj"))
+    # one thread: the pool of a busy machine costs more than it gains on a few rows
+    return xgboost.Booster(params={"nthread": 1}, model_file=contents)
+
+
+def _write(document: XGBoostDocument) -> bytes:
+    return write_document(document, document.file_format)
+
+
+def _suffix_of(contents: bytes) -> str:
+    return "json" if contents[:1] == b"{" and contents[1:2] in b'"\n ' else "ubj"
+
+
+def _save(native: Any) -> bytes:
+    return bytes(_booster_of(native).save_raw(raw_format="json"))
+
+
+def _booster_of(native: Any) -> Any:
+    return native.get_booster() if hasattr(native, "get_booster") else native
+
+
+def _is_wrapper(native: Any) -> bool:
+    return hasattr(native, "get_booster")
+
+
+def _predict_booster(model: Model, booster: Any, X: Any, raw: bool) -> npt.NDArray[Any]:
+    import xgboost
+
+    is_frame = hasattr(X, "columns")
+    data = xgboost.DMatrix(
+        X,
+        missing=model.forest.missing_value,
+        feature_names=None if is_frame else (list(booster.feature_names or []) or None),
+        feature_types=None if is_frame else (list(booster.feature_types or []) or None),
+        enable_categorical=True,
+        nthread=1,
+    )
+    return np.asarray(booster.predict(data, output_margin=raw))
+
+
+def _classes(model: Model, native: Any, X: Any) -> IntArray:
+    forest = model.forest
+    if _is_wrapper(native):
+        return index_of(np.asarray(native.predict(X)), forest.classes)
+    predicted = _predict_booster(model, native, X, raw=False)
+    if predicted.ndim == 2 and predicted.shape[1] > 1:
+        return np.asarray(np.argmax(predicted, axis=1))
+    if forest.n_outputs > 1:  # multi:softmax returns the class itself
+        return predicted.astype(np.int64)
+    # a logistic probability against 0.5; the margin of logitraw and the class of hinge against
+    # what the forest says, which for a file that a wrapper saved is the wrapper's rule
+    cut = 0.5 if forest.objective == "binary:logistic" else forest.decision.cuts[0]
+    return (predicted.reshape(-1) > cut).astype(np.int64)
+
+
+def _scores(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
+    if model.forest.objective == "binary:logitraw":  # its predict_proba is the margin itself
+        return np.asarray(expit(_margins(model, native, X)[0][:, 0]))
+    if not model.forest.objective.startswith("binary:"):
+        return _margins(model, native, X)[0][:, 0]
+    if _is_wrapper(native):
+        return np.asarray(native.predict_proba(X))[:, 1]
+    return _predict_booster(model, native, X, raw=False).reshape(-1)
+
+
+def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
+    if _is_wrapper(native):
+        margins = native.predict(X, output_margin=True)
+    else:
+        margins = _predict_booster(model, native, X, raw=True)
+    return np.asarray(margins, dtype=np.float64).reshape(-1, model.forest.n_outputs), 0.0
+
+
+def _accepted(X: Any) -> Any:
+    return X  # numpy, pandas, polars, pyarrow and scipy.sparse alike
+
+
+def _prepared(model: Model, native: Any, table: Any) -> Callable[[], Any]:
+    booster = _booster_of(native).copy()
+    booster.set_param({"nthread": 1})
+    values = np.asarray(table, dtype=np.float32)
+    # inplace: a DMatrix would cache the first answer and time nothing after it
+    return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    document: XGBoostDocument = model.document
+    return {
+        "objective": _sorted(document.objective),
+        "types": list(document.feature_types),
+        "n_classes": document.n_classes,
+    }
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return value
+
+
+TRAITS = Traits(
+    title="XGBoost",
+    packages=("xgboost", "xgboost-cpu"),
+    read=read_xgboost,
+    recognises=_recognises,
+    suffixes=(".json", ".ubj"),
+    load=_load,
+    write=_write,
+    suffix_of=_suffix_of,
+    save=_save,
+    classes=_classes,
+    scores=_scores,
+    margins=_margins,
+    accepted=_accepted,
+    prepared=_prepared,
+    facts=_facts,
+    takes_codes=True,
+    refuses_unknown_categories=True,
+)
