@@ -43,7 +43,7 @@ _PROGRAM = textwrap.dedent(
             model, X[:250], X[250:], alpha=0.6, n_jobs=n_jobs, random_state=3, **options
         )
         certificate = json.loads(result.certificate.to_json())
-        del certificate["timings"]
+        del certificate["timings"], certificate["date"]
         parts = {
             "model": result.model_file()[1],
             "region": canonical(result.region.to_json()).encode(),
@@ -87,6 +87,7 @@ def test_the_same_bytes_twice_in_one_process():
     certificates = [json.loads(run.certificate.to_json()) for run in runs]
     for certificate in certificates:
         assert set(certificate.pop("timings")) >= {"search"}
+        assert certificate.pop("date")
     assert certificates[0] == certificates[1]
     swept = [sweep(model, X[:200], X[200:], alphas=[0.1, 0.3]) for _ in range(2)]
     files = [[result.model_file() for result in each] for each in swept]

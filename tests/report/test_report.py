@@ -188,6 +188,8 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     with pytest.raises(CertificateMismatch, match="original model given"):
         render_folder_report(folder, other)
     (folder / "model.txt").write_text("tree\n")
+    assert render_folder_report(folder) == bare  # the certificate names the model it is about
+    (folder / "model.json").rename(folder / "model.ubj")
     with pytest.raises(InvalidInputError, match="one model file"):
         render_folder_report(folder)
     with pytest.raises(InvalidInputError, match="does not exist"):
