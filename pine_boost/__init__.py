@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
+    from pine_boost.serving.folder import load_guarded
+    from pine_boost.serving.guarded import GuardedModel
     from pine_boost.sweeping import SweepResult, sweep
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "CertificateMismatch",
     "Domain",
     "Evaluation",
+    "GuardedModel",
     "HoldoutWarning",
     "InvalidInputError",
     "MalformedModelError",
@@ -50,6 +53,7 @@ __all__ = [
     "UnsupportedModelError",
     "Verification",
     "__version__",
+    "load_guarded",
     "prune_booster",
     "select_alpha",
     "sweep",
@@ -62,11 +66,13 @@ _MODULE_OF = {
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
     "Evaluation": "result",
+    "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
     "PruneResult": "result",
     "Status": "certificate.certificate",
     "SweepResult": "sweeping",
     "Verification": "certificate.verification",
+    "load_guarded": "serving.folder",
     "prune_booster": "prune",
     "select_alpha": "selection",
     "sweep": "sweeping",

@@ -21,6 +21,7 @@ from benchmarks import (  # noqa: E402
     compare,
     data,
     fewest,
+    guarded,
     large,
     paper,
     published,
@@ -316,6 +317,20 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
     assert "## Models of default size\n" in text
     removed = float(runner.read_rows(out)[0]["pruning_rate"])
     assert f"| xgboost | 0 | 1/1 | {int(removed > 0)} | {removed:.1f} |" in text
+
+
+def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
+    out = tmp_path / "guarded.csv"
+    guarded.main(
+        ["--datasets", "Toy", "--data", folder, "--backends", "native,gtil", "--batches", "1,50",
+         "--time-limit", "5", "--out", str(out)]
+    )  # fmt: skip
+    rows = runner.read_rows(out)
+    assert {row["guard"] for row in rows} >= {"region"}
+    for row in rows:
+        assert float(row["same_class"]) == 1 or row["guard"] == "margin"
+        assert 0 <= float(row["share_fallbacks"]) <= 1
 
 
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):

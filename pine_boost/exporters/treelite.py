@@ -26,7 +26,7 @@ from pine_boost.model.forest import (
 )
 from pine_boost.model.reference import LIGHTGBM_ZERO
 
-__all__ = ["to_treelite"]
+__all__ = ["to_treelite", "to_treelite_sums"]
 
 
 def to_treelite(model: Any, *, codes: bool = False) -> Any:
@@ -83,6 +83,43 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     >>> to_treelite(forest).num_tree
     5
     """
+    model = _parsed(model)
+    return _build(model.forest, _link(model), np.dtype(model.forest.arithmetic).name, codes)
+
+
+def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
+    """Build a Treelite model whose output is the plain sum of the leaves, in double precision.
+
+    Without a link, a mean or a float32 sum, gtil and code compiled by tl2cgen both return the
+    exact margin of a model on a grid, and for any other model one within
+    `exact.certain_distance`. Feed doubles; where the library compares float32 values, feed
+    ``X.astype(np.float32).astype(np.float64)``.
+
+    Parameters
+    ----------
+    model : native model, path, bytes or Model
+    codes : bool
+        As for `to_treelite`.
+
+    Returns
+    -------
+    treelite.Model
+    """
+    forest = _parsed(model).forest
+    link = _Link("identity_multiclass" if forest.n_outputs > 1 else "identity")
+    return _build(forest, link, "float64", codes)
+
+
+def _parsed(model: Any) -> Model:
+    if isinstance(model, Model):
+        return model
+    from pine_boost.parsers import read_model
+
+    parsed: Model = read_model(model)
+    return parsed
+
+
+def _build(forest: Forest, link: _Link, float_type: str, codes: bool) -> Any:
     try:
         from treelite.model_builder import (
             Metadata,
@@ -94,17 +131,10 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
         raise MissingDependencyError(
             "to_treelite needs Treelite; install it with: pip install treelite"
         ) from error
-    if not isinstance(model, Model):
-        from pine_boost.parsers import read_model
-
-        model = read_model(model)
-    forest = model.forest
     _refuse(forest, codes)
     constants = np.flatnonzero(forest.intercept)
     is_vector = forest.value.shape[1] > 1
     outputs = [*constants.tolist(), *forest.tree_output.tolist()]
-    link = _link(model)
-    float_type = np.dtype(forest.arithmetic).name
     builder = ModelBuilder(
         threshold_type=float_type,
         leaf_output_type=float_type,

@@ -70,6 +70,20 @@ def summation_band(forest: Forest) -> float:
     return max(bands) + forest.slack
 
 
+def certain_distance(forest: Forest) -> float:
+    """Distance to the decision from which any float64 sum of the leaves decides as natively.
+
+    The native sum lies within `summation_band` of the exact one, a float64 sum in whatever order
+    within n u (|b| + sum of max|leaf|) (1 + 2**-10), n additions of partial sums of at most that
+    size; the rule behind the margin blurs by ``guard``. A gap between two outputs moves by twice
+    as much. 0 with ``guard`` 0 where both sums are exact: then the signs are equal off the cut.
+    """
+    total = float((np.abs(forest.intercept) + _largest_leaf(forest).sum(axis=0)).max())
+    rounding = (forest.n_trees + 1) * UNIT_ROUNDOFF[np.float64] * total * (1 + 2.0**-10)
+    off = 0.0 if is_exact(forest) else summation_band(forest) + rounding
+    return (1 if forest.n_outputs == 1 else 2) * off + forest.decision.guard
+
+
 def is_exact(forest: Forest) -> bool:
     """Whether every partial sum of the native model is exact, in any order.
 

@@ -1,0 +1,1 @@
+"""Scoring in production: the pruned model where its promise holds, the original elsewhere."""

@@ -1,0 +1,126 @@
+"""Membership of a few rows without numpy's cost per call.
+
+In comes a region; out goes a function from a float64 matrix to verdicts, the same as those of
+``Region.contains``. A single row takes microseconds instead of hundreds; scores made of trees and
+categorical features take the ordinary way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import Comparison, FloatArray
+from pine_boost.model.reference import LIGHTGBM_ZERO
+from pine_boost.region.fast.digitize import Digitizer
+from pine_boost.region.fast.membership import Membership, compile_membership
+from pine_boost.region.region import Region
+
+# From here on numpy's vectorised way is faster than a loop in Python.
+FEW_ROWS = 24
+Contains = Callable[[FloatArray], npt.NDArray[np.bool_]]
+_StateOf = Callable[[float], int]
+
+
+def fast_membership(region: Region) -> Contains:
+    """``region.contains`` for matrices of any size, without the region's indifference.
+
+    The matrix is what `to_matrix` returned; it is not checked again.
+    """
+    compiled = compile_membership(region.space, region.tables, region.score_tables)
+    if _is_everything(compiled):
+        return lambda matrix: np.ones(len(matrix), dtype=bool)
+    one_row = _one_row(compiled)
+    is_double = region.space.comparison is Comparison.FLOAT64_LESS_EQUAL
+
+    def contains(matrix: FloatArray) -> npt.NDArray[np.bool_]:
+        if one_row is None or len(matrix) > FEW_ROWS:
+            return compiled.contains(matrix)
+        if not is_double:
+            with np.errstate(over="ignore"):
+                matrix = matrix.astype(np.float32)
+        return np.array([one_row(row) for row in matrix.tolist()], dtype=bool)
+
+    return contains
+
+
+def _is_everything(compiled: Membership) -> bool:
+    tables = compiled.tables
+    narrowed = tables.forbidden or tables.at_least_one or not all(a.all() for a in tables.allowed)
+    return tables.tau is None and not narrowed
+
+
+def _one_row(compiled: Membership) -> Callable[[list[float]], bool] | None:
+    """Membership of one row of plain floats; None where a table is not a plain one."""
+    tables, score = compiled.tables, compiled.fast_score
+    if score is not None and (score.sums is not None or any(t.bins for t in score.terms)):
+        return None
+    if any(column.ordinary and column.axis.n_states > 1 for column in compiled.columns):
+        return None
+    state_of = [_state_of(column) for column in compiled.columns]
+    allowed = [
+        (feature, states.tolist())
+        for feature, states in enumerate(tables.allowed)
+        if not states.all()
+    ]
+    forbidden = [(p.first, p.second, p.forbidden.tolist()) for p in tables.forbidden]
+    clauses = [
+        [(feature, literal.tolist()) for feature, literal in clause]
+        for clause in tables.at_least_one
+    ]
+    terms = [] if score is None or tables.tau is None else score.terms
+    unary = [(t.first, t.table.tolist()) for t in terms if t.second < 0]
+    pairs = [(t.first, t.second, int(t.width), t.table.tolist()) for t in terms if t.second >= 0]
+    used = _used(allowed, forbidden, clauses, unary, pairs)
+    tau = 0 if tables.tau is None else int(tables.tau)
+    states = [0] * len(state_of)
+    asked = [(feature, state_of[feature]) for feature in used]
+
+    def contains(row: list[float]) -> bool:
+        found = states.copy()
+        for feature, state in asked:
+            found[feature] = state(row[feature])
+        if not all(states_of[found[feature]] for feature, states_of in allowed):
+            return False
+        if any(pair[found[first]][found[second]] for first, second, pair in forbidden):
+            return False
+        if not all(any(lit[found[feature]] for feature, lit in clause) for clause in clauses):
+            return False
+        total = 0
+        for feature, cost in unary:
+            total += cost[found[feature]]
+        for first, second, width, cost in pairs:
+            total += cost[found[first] * width + found[second]]
+        return total <= tau
+
+    return contains
+
+
+def _used(allowed: Any, forbidden: Any, clauses: Any, unary: Any, pairs: Any) -> list[int]:
+    used = {entry[0] for entry in [*allowed, *unary]}
+    used |= {feature for entry in [*forbidden, *pairs] for feature in entry[:2]}
+    used |= {feature for clause in clauses for feature, _ in clause}
+    return sorted(used)
+
+
+def _state_of(column: Digitizer) -> _StateOf:
+    """The state of one value, already in the native type."""
+    axis, edges = column.axis, column.edges.tolist()
+    if axis.n_states == 1:
+        return lambda x: 0
+    find = bisect_right if column.closed else bisect_left
+    zero_state, missing_state = axis.zero_state, axis.missing_state
+    zero = LIGHTGBM_ZERO if column.space.snaps_to_zero else 0.0
+
+    def state(x: float) -> int:
+        if x != x:
+            return missing_state
+        if zero_state >= 0 and -zero <= x <= zero:
+            return zero_state
+        return find(edges, x)
+
+    return state

@@ -1,0 +1,264 @@
+"""A guarded model as a folder: both models, the guard, the certificate, and a digest of each.
+
+In come checked parts or a folder; out go a folder or a GuardedModel. A file that was exchanged,
+damaged or belongs to another pair is refused, and a pickle is only loaded when it is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost._version import __version__
+from pine_boost.certificate.certificate import Certificate, Status, forest_digest
+from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, read_limited, write_folder
+from pine_boost.model.forest import Model
+from pine_boost.native.child_process import rehearse
+from pine_boost.native.predict import original_bytes
+from pine_boost.parsers import read_model
+from pine_boost.region.region import Region
+from pine_boost.region.storage import canonical
+from pine_boost.result import model_file
+from pine_boost.serving.guarded import GuardedModel
+from pine_boost.serving.guards import GuardedParts
+from pine_boost.serving.margin_guard import MarginGuard
+
+FORMAT = "pine_boost guarded model"
+FORMAT_VERSION = 1
+MANIFEST = "guarded.json"
+
+
+def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str]) -> Path:
+    """Write a folder that `load_guarded` reads; it appears complete or not at all."""
+    files: dict[str, bytes] = {}
+    for role, model in (("original", parts.original), ("pruned", parts.pruned)):
+        suffix, contents = _model_contents(model)
+        files[f"{role}.{suffix}"] = contents
+    if parts.region is not None:
+        files["region.json"] = canonical(parts.region.to_json()).encode()
+    if parts.certificate is not None:
+        files["certificate.json"] = parts.certificate.to_json().encode()
+    if parts.prepare is not None:
+        files["prepare.pkl"] = pickle.dumps(parts.prepare)
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "pine_boost": __version__,
+        "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
+        "original_digest": forest_digest(parts.original.forest),
+        "pruned_digest": forest_digest(parts.pruned.forest),
+        "thresholds": list(parts.original.forest.decision.thresholds),
+        "classes": [_plain(label) for label in parts.classes],
+        "margin": None if parts.margin is None else asdict(parts.margin),
+    }
+    manifest["digest"] = _sha256(canonical(manifest).encode())
+    files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    return write_folder(folder, files, last=[MANIFEST], owned=_owned(Path(folder)))
+
+
+def _owned(folder: Path) -> list[str]:
+    """Files of an earlier guarded model in this folder: those that its manifest names by digest."""
+    try:
+        digests = _read_manifest(folder)["files"]
+        for name in digests:
+            _read_file(folder, name, digests)
+    except PineBoostError:
+        return []
+    return [*digests, MANIFEST]
+
+
+def load_guarded(
+    folder: str | os.PathLike[str], *, backend: str = "native", trust_pickle: bool = False
+) -> GuardedModel:
+    """Read a folder that `GuardedModel.save` wrote, and check that its files belong together.
+
+    Parameters
+    ----------
+    folder : path
+    backend : {"native", "gtil", "tl2cgen"}
+        Who evaluates both models.
+    trust_pickle : bool
+        Load pickles (scikit-learn models, the first steps of a Pipeline). Unpickling runs code
+        from the file: only for folders you made.
+
+    Returns
+    -------
+    GuardedModel
+
+    Raises
+    ------
+    CertificateMismatch
+        A file is not the one that the manifest or the certificate speaks of.
+    InvalidInputError
+        No such folder, or it was not written by `GuardedModel.save`.
+    UnsupportedModelError
+        A pickle that was not trusted.
+    """
+    folder = Path(folder)
+    manifest = _read_manifest(folder)
+    files = {name: _read_file(folder, name, manifest["files"]) for name in manifest["files"]}
+    thresholds = tuple(manifest["thresholds"])
+    original, pruned = (
+        _read_model(files, role, thresholds, manifest, trust_pickle)
+        for role in ("original", "pruned")
+    )
+    certificate = region = margin = None
+    if "certificate.json" in files:
+        certificate = Certificate.from_json(files["certificate.json"])
+    if "region.json" in files:
+        region = Region.from_json(files["region.json"])
+    if manifest["margin"] is not None:
+        margin = _read_margin(manifest["margin"])
+    _check_guard(manifest, certificate, region, margin)
+    for model in (original, pruned):  # what does not belong together is not even tried
+        rehearse(model)
+    prepare = None
+    if "prepare.pkl" in files:
+        _require_trust(trust_pickle, "prepare.pkl")
+        prepare = pickle.loads(files["prepare.pkl"])
+    parts = GuardedParts(
+        original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare
+    )
+    return GuardedModel.of_parts(parts, backend)
+
+
+def _model_contents(model: Model) -> tuple[str, bytes]:
+    """The native file if it says all that the model is, else a pickle of the live object."""
+    thresholds = model.forest.decision.thresholds or None
+    native = model.native
+    contents = original_bytes(model) if native is None else None
+    name, contents = model_file(contents if native is None else native, model.forest.library)
+    suffix = name.rpartition(".")[2]
+    if suffix == "pkl" or native is None:
+        return suffix, contents
+    try:
+        again = read_model(contents, threshold=thresholds)
+    except PineBoostError:  # a file of this library does not hold all that the object knows
+        return "pkl", pickle.dumps(native)
+    if _identity(again) == _identity(model):
+        return suffix, contents
+    return "pkl", pickle.dumps(native)
+
+
+def _identity(model: Model) -> tuple[Any, ...]:
+    forest = model.forest
+    return (
+        forest_digest(forest), forest.decision, repr(forest.missing_value), forest.feature_names,
+    )  # fmt: skip
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} is no folder; pass one that GuardedModel.save wrote.")
+    contents = read_limited(
+        folder / MANIFEST, CERTIFICATE_LIMIT, "manifest of a guarded model", CertificateMismatch
+    )
+    try:
+        manifest = json.loads(contents)
+    except (ValueError, RecursionError) as error:
+        raise CertificateMismatch(f"{folder / MANIFEST} is not JSON: {error}.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise CertificateMismatch(f"{folder / MANIFEST} is not of a guarded model.")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise CertificateMismatch(
+            f"{folder} has format version {str(manifest.get('format_version'))[:20]}, this "
+            f"pine_boost reads {FORMAT_VERSION}; use the version that wrote it."
+        )
+    stated = manifest.pop("digest", None)
+    if stated != _sha256(canonical(manifest).encode()):
+        raise CertificateMismatch(f"{folder / MANIFEST} was changed after it was written.")
+    return manifest
+
+
+def _read_file(folder: Path, name: str, digests: Mapping[str, str]) -> bytes:
+    if Path(name).name != name:
+        raise CertificateMismatch(f"{MANIFEST} names {name!r}, which is not a file of the folder.")
+    contents = read_limited(folder / name, MODEL_LIMIT, "file of a guarded model")
+    if _sha256(contents) != digests[name]:
+        raise CertificateMismatch(
+            f"{folder / name} is not the file that was saved: its digest differs. Take the whole "
+            "folder that GuardedModel.save wrote."
+        )
+    return contents
+
+
+def _read_model(
+    files: Mapping[str, bytes],
+    role: str,
+    thresholds: tuple[float, ...],
+    manifest: Mapping[str, Any],
+    trust_pickle: bool,
+) -> Model:
+    names = [name for name in files if name.partition(".")[0] == role]
+    if len(names) != 1:
+        raise CertificateMismatch(f"The folder has {len(names)} files of the {role} model, not 1.")
+    if names[0].endswith(".pkl"):
+        _require_trust(trust_pickle, names[0])
+    model: Model = read_model(
+        files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle
+    )
+    if forest_digest(model.forest) != manifest[f"{role}_digest"]:
+        raise CertificateMismatch(f"{names[0]} holds another model than the manifest says.")
+    return model
+
+
+def _read_margin(document: Any) -> MarginGuard:
+    try:
+        guard = MarginGuard(**document)
+    except TypeError as error:
+        raise CertificateMismatch(f"The margin guard of {MANIFEST} is damaged: {error}.") from error
+    if not guard.distance >= 0:
+        raise CertificateMismatch(f"The margin guard has the distance {guard.distance!r}.")
+    return guard
+
+
+def _check_guard(
+    manifest: Mapping[str, Any],
+    certificate: Certificate | None,
+    region: Region | None,
+    margin: MarginGuard | None,
+) -> None:
+    """Every part must be the one that the certificate was issued for."""
+    if margin is not None:
+        return
+    if certificate is None or region is None:
+        raise CertificateMismatch("The folder has no guard: neither region nor margin.")
+    pairs = {
+        "original model": (manifest["original_digest"], certificate.original_digest),
+        "pruned model": (manifest["pruned_digest"], certificate.pruned_digest),
+        "region": (region.fingerprint(), certificate.region_fingerprint),
+        "threshold": (tuple(manifest["thresholds"]), certificate.thresholds),
+        "status": (certificate.status, Status.CERTIFIED.value),
+        "indifference": (region.delta, None),
+    }
+    for what, (found, expected) in pairs.items():
+        if found != expected:
+            raise CertificateMismatch(f"The {what} is not the one that the certificate speaks of.")
+
+
+def _require_trust(trust_pickle: bool, name: str) -> None:
+    if not trust_pickle:
+        raise InvalidInputError(
+            f"{name} is a pickle, and loading it would run code from the file; pass "
+            "trust_pickle=True for a folder you made."
+        )
+
+
+def _sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
+def _plain(label: Any) -> Any:
+    value = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(value, (str, int, float, bool)):
+        raise InvalidInputError(f"The label {value!r} cannot be written to a manifest.")
+    return value

@@ -1,0 +1,256 @@
+"""The guarded scorer: the pruned model where its promise holds, the original everywhere else.
+
+In come a result and rows; out go classes, probabilities and counts of who answered. Refuses a
+guard that would have to evaluate the original for every row, and a result without a promise.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.certificate.guard_claim import margin_guard_claim, region_guard_claim
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.region.distance import decision_distance
+from pine_boost.serving.engines import Engine, decide, make_engine
+from pine_boost.serving.few_rows import Contains, fast_membership
+from pine_boost.serving.guards import GuardedParts, parts_of
+from pine_boost.serving.margin_guard import MarginGuard
+from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.native import take_rows
+
+
+@dataclass(frozen=True)
+class GuardCounts:
+    """Who answered so far.
+
+    Attributes
+    ----------
+    n_batches, n_rows : int
+    n_guarded : int
+        Rows that the pruned model answered.
+    n_fallbacks : int
+        Rows that the original answered.
+    """
+
+    n_batches: int = 0
+    n_rows: int = 0
+    n_guarded: int = 0
+
+    @property
+    def n_fallbacks(self) -> int:
+        """Rows that the original answered."""
+        return self.n_rows - self.n_guarded
+
+    @property
+    def share_guarded(self) -> float:
+        """Share of the rows that the pruned model answered; NaN before the first row."""
+        return self.n_guarded / self.n_rows if self.n_rows else float("nan")
+
+
+class GuardedModel:
+    """The pruned model where its promise holds, the original elsewhere.
+
+    **With a certified result** the guard is the region: inside it the pruned model answers, which
+    is proved to give the original's class; outside the original answers itself. So the class is
+    the original's on *every* input, with proof (``claim`` says when rounding has to be left out).
+
+    **With X_val** the guard is the pruned model's own margin: inputs on which it is nearer than
+    ``margin.distance`` to its decision go to the original. The distance is the smallest that
+    reaches ``fidelity`` on X_val by an exact test: a statistic about future inputs, no proof.
+
+    Safe to be used by several threads at once. Made again in every process: `load_guarded`.
+
+    Parameters
+    ----------
+    result : PruneResult or CompressResult
+    X_val : table, optional
+        Rows that nothing else has seen, for the margin guard. Without it, the region is the guard.
+    fidelity, confidence : float
+        With X_val: a future input keeps the original's class with probability ``fidelity``.
+    backend : {"native", "gtil", "tl2cgen"}
+        Who evaluates both models: the library, Treelite's interpreter, or C that is compiled now.
+        Classes do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : array
+    n_features_in_ : int
+    claim : str
+    margin : MarginGuard or None
+    counts : GuardCounts
+
+    Raises
+    ------
+    InvalidInputError
+        The result is not certified and no X_val was given; X_val is too small.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> import pine_boost
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> gb = GradientBoostingClassifier(n_estimators=20, max_depth=2, random_state=0)
+    >>> gb = gb.fit(X[:300], y[:300])
+    >>> result = pine_boost.prune_booster(gb, X[:300], X[300:450], alpha=0.2)
+    >>> guarded = pine_boost.GuardedModel(result)
+    >>> bool((guarded.predict(X) == gb.predict(X)).all())
+    True
+    >>> guarded.counts.n_rows
+    569
+    """
+
+    def __init__(
+        self,
+        result: Any,
+        X_val: Any = None,
+        *,
+        fidelity: float = 0.999,
+        confidence: float = 0.95,
+        backend: str = "native",
+    ) -> None:
+        self._assemble(parts_of(result, X_val, fidelity, confidence), backend)
+
+    @classmethod
+    def of_parts(cls, parts: GuardedParts, backend: str = "native") -> GuardedModel:
+        """Make a guarded model of parts that were checked (see `load_guarded`)."""
+        guarded = cls.__new__(cls)
+        guarded._assemble(parts, backend)
+        return guarded
+
+    def _assemble(self, parts: GuardedParts, backend: str) -> None:
+        self.parts = parts
+        self.backend = backend
+        self.classes_ = np.asarray(parts.classes)
+        self.n_features_in_ = parts.original.forest.n_features
+        self._schema = schema_of(parts.original.forest)
+        self._original: Engine = make_engine(parts.original, backend)
+        self._pruned: Engine = make_engine(parts.pruned, backend)
+        self._contains: Contains | None = None
+        if parts.region is not None:
+            self._contains = fast_membership(parts.region)
+        self._lock = threading.Lock()
+        self._counts = GuardCounts()
+
+    @property
+    def claim(self) -> str:
+        """The one sentence that may be said of this model."""
+        if self.parts.margin is not None:
+            guard = self.parts.margin
+            return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val)
+        assert self.parts.certificate is not None
+        return region_guard_claim(self.parts.certificate)
+
+    @property
+    def margin(self) -> MarginGuard | None:
+        """The margin guard, None where the region is the guard."""
+        return self.parts.margin
+
+    @property
+    def counts(self) -> GuardCounts:
+        """Who answered so far: a snapshot."""
+        with self._lock:
+            return self._counts
+
+    @property
+    def share_guarded(self) -> float:
+        """Share of all rows so far that the pruned model answered."""
+        return self.counts.share_guarded
+
+    @property
+    def fallbacks(self) -> int:
+        """Number of rows so far that the original answered."""
+        return self.counts.n_fallbacks
+
+    def reset_counts(self) -> GuardCounts:
+        """Start counting anew; returns what was counted."""
+        with self._lock:
+            counted, self._counts = self._counts, GuardCounts()
+        return counted
+
+    def guarded(self, X: Any) -> npt.NDArray[np.bool_]:
+        """Which rows the pruned model would answer; nothing is counted."""
+        return self._inside(self._prepared(X))[0]
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Class label of every row; with your own thresholds the band of the row."""
+        table = self._prepared(X)
+        inside, classes = self._inside(table)
+        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+        if classes is None:
+            classes = np.zeros(len(inside), dtype=np.int64)
+            if len(rows):
+                classes[rows] = self._pruned.classes(_some(table, rows, len(inside)))
+        if len(others):
+            classes[others] = self._original.classes(_some(table, others, len(inside)))
+        self._count(inside)
+        return self._labels(classes)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the model that answers: those of the pruned one differ a little.
+
+        The columns are those of ``classes_``. Classes are promised, probabilities are not.
+        """
+        table = self._prepared(X)
+        inside, _ = self._inside(table)
+        rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
+        answers: FloatArray | None = None
+        for engine, part in ((self._pruned, rows), (self._original, others)):
+            if len(part):
+                some = engine.probabilities(_some(table, part, len(inside)))
+                if answers is None:
+                    answers = np.empty((len(inside), some.shape[1]))
+                answers[part] = some
+        self._count(inside)
+        return np.zeros((0, len(self.classes_))) if answers is None else answers
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write both models, the guard and a manifest of digests; `load_guarded` reads them."""
+        from pine_boost.serving.folder import save_guarded
+
+        return save_guarded(self.parts, folder)
+
+    def __repr__(self) -> str:
+        before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))
+        guard = "region" if self.parts.margin is None else f"margin {self.parts.margin.distance:g}"
+        return f"GuardedModel({before} -> {after} trees, guard: {guard}, backend: {self.backend})"
+
+    def _prepared(self, X: Any) -> Any:
+        table = X if self.parts.prepare is None else self.parts.prepare(X)
+        return table if hasattr(table, "shape") else to_matrix(table, self._schema)
+
+    def _inside(self, table: Any) -> tuple[npt.NDArray[np.bool_], IntArray | None]:
+        """Which rows the pruned model answers, and its classes where they are known by now."""
+        matrix = to_matrix(table, self._schema)
+        if self._contains is not None:
+            return self._contains(matrix), None
+        if len(matrix) == 0:
+            return np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)
+        assert self.parts.margin is not None
+        decision = self.parts.pruned.forest.decision
+        margins = self._pruned.margins(table)
+        distance = decision_distance(margins, decision.cuts)
+        return distance >= self.parts.margin.distance, decide(margins, decision)
+
+    def _labels(self, classes: IntArray) -> npt.NDArray[Any]:
+        n_bands = len(self.parts.original.forest.decision.thresholds) + 1
+        return classes if n_bands > 2 else self.classes_[classes]
+
+    def _count(self, inside: npt.NDArray[np.bool_]) -> None:
+        with self._lock:
+            c = self._counts
+            self._counts = GuardCounts(
+                c.n_batches + 1, c.n_rows + len(inside), c.n_guarded + int(inside.sum())
+            )
+
+
+def _some(table: Any, rows: IntArray, n_rows: int) -> Any:
+    """Rows of a table; all of them without a copy."""
+    return table if len(rows) == n_rows else take_rows(table, rows)

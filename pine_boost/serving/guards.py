@@ -1,0 +1,104 @@
+"""From a result to the parts of a guarded model: which guard it allows, and why not another.
+
+In come a result and perhaps X_val; out go GuardedParts. Refuses results that promise nothing, and
+regions whose membership needs the original itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import Model
+from pine_boost.native.predict import predict_classes
+from pine_boost.region.distance import decision_distance
+from pine_boost.region.region import Region
+from pine_boost.serving.engines import decide, make_engine
+from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
+from pine_boost.tables.matrix import schema_of, to_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class GuardedParts:
+    """What a guarded model is made of; exactly one of ``region`` and ``margin`` is the guard.
+
+    Attributes
+    ----------
+    original, pruned : Model
+    classes : tuple
+        Labels that ``predict`` returns.
+    region : Region or None
+    margin : MarginGuard or None
+    certificate : Certificate or None
+    prepare : callable or None
+        What turns a user's rows into the model's columns (the first steps of a Pipeline).
+    """
+
+    original: Model
+    pruned: Model
+    classes: tuple[Any, ...]
+    region: Region | None = None
+    margin: MarginGuard | None = None
+    certificate: Certificate | None = None
+    prepare: Callable[[Any], Any] | None = None
+
+
+def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
+    """The parts of a guarded model, with the region as its guard, or with X_val the margin."""
+    for name in ("original", "pruned"):
+        if not hasattr(result, name):
+            raise InvalidInputError(
+                f"GuardedModel takes what prune_booster or compress_booster returned, not a "
+                f"{type(result).__name__}."
+            )
+    original, pruned = result.original, result.pruned
+    certificate = getattr(result, "certificate", None)
+    prepare = getattr(getattr(result, "wrapper", None), "prepare", None)
+    if X_val is not None:
+        rows = X_val if prepare is None else prepare(X_val)
+        margin = measure_margin(original, pruned, rows, fidelity, confidence)
+        return GuardedParts(
+            original, pruned, original.forest.classes, margin=margin, prepare=prepare
+        )
+    region = getattr(result, "region", None)
+    if certificate is None or region is None:
+        raise InvalidInputError(
+            "This result has no certified region; pass X_val, rows that nothing else has seen, so "
+            "that the pruned model's own margin can be the guard."
+        )
+    if result.status != "CERTIFIED":
+        raise InvalidInputError(
+            f"This result is {result.status}: {certificate.reason} There is nothing to guard; "
+            "serve the original, or prune with a larger time_limit."
+        )
+    if region.delta is not None:
+        raise InvalidInputError(
+            f"The region leaves out inputs on which the original is undecided (indifference="
+            f"{region.indifference:g}), and only the original can tell which these are: a guard "
+            "would evaluate it for every row and save nothing. Prune with indifference=0, or pass "
+            "X_val to guard by the pruned model's own margin."
+        )
+    plain = getattr(region, "without_prepare", lambda: region)()
+    return GuardedParts(
+        original, pruned, original.forest.classes, region=plain, certificate=certificate,
+        prepare=prepare,
+    )  # fmt: skip
+
+
+def measure_margin(
+    original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float
+) -> MarginGuard:
+    """The margin guard of two models on rows that nothing else has seen."""
+    engine = make_engine(pruned, "native")
+    if len(to_matrix(X_val, schema_of(original.forest), "X_val")) == 0:
+        raise InvalidInputError("X_val has no rows.")
+    margins = engine.margins(X_val)
+    decision = pruned.forest.decision
+    differs = decide(margins, decision) != predict_classes(original, X_val)
+    return choose_margin(
+        decision_distance(margins, decision.cuts), differs, margin_levels(pruned.forest),
+        fidelity=fidelity, confidence=confidence,
+    )  # fmt: skip

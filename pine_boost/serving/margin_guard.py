@@ -1,0 +1,102 @@
+"""The margin guard: how sure a smaller model must be of itself before it may answer alone.
+
+In come its distances to its own decision on X_val, and where it differs from the original; out
+goes the smallest distance that reaches the asked fidelity. Refuses too few rows for the target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import FloatArray, Forest
+
+_STEPS_PER_OCTAVE = 16
+_OCTAVES = 24
+
+
+@dataclass(frozen=True)
+class MarginGuard:
+    """Inputs nearer than ``distance`` to the pruned model's own decision go to the original.
+
+    Attributes
+    ----------
+    distance : float
+        In units of the margin; several classes: the gap between the two best.
+    fidelity, confidence : float
+        What was asked for.
+    n_val : int
+    n_differ : int
+        Rows of X_val that the guard lets through and whose class differs.
+    share_guarded : float
+        Share of X_val that the pruned model answers.
+    """
+
+    distance: float
+    fidelity: float
+    confidence: float
+    n_val: int
+    n_differ: int
+    share_guarded: float
+
+
+def choose_margin(
+    distance: FloatArray,
+    differs: npt.NDArray[np.bool_],
+    levels: FloatArray,
+    *,
+    fidelity: float,
+    confidence: float,
+) -> MarginGuard:
+    """Test descending distances, each at the full level; the last that passes is taken.
+
+    Fixed-sequence testing: the order is fixed before X_val is seen (``levels`` come from the model
+    alone), so that no correction is needed. The test is the exact binomial one on the rows that
+    the guard lets through and whose class differs.
+
+    Raises
+    ------
+    InvalidInputError
+        Not even a model without any difference could pass with so few rows.
+    """
+    from scipy.stats import binom
+
+    for value, name in ((fidelity, "fidelity"), (confidence, "confidence")):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+            raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1.")
+    n_val = len(distance)
+    needed = math.ceil(math.log1p(-confidence) / math.log(fidelity))
+    if n_val < needed:
+        reached = (1 - confidence) ** (1 / max(n_val, 1))
+        raise InvalidInputError(
+            f"X_val has {n_val} rows; fidelity={fidelity:g} with confidence {confidence:g} needs "
+            f"at least {needed}, even without a single difference. Pass more rows, or ask for "
+            f"at most {math.floor(reached * 1e4) / 1e4:g}."
+        )
+    # ascending, so that the rows at or beyond a level are a suffix
+    wrong = np.sort(distance[differs])
+    n_wrong = len(wrong) - np.searchsorted(wrong, levels, side="left")
+    passed = binom.cdf(n_wrong, n_val, 1 - fidelity) <= 1 - confidence
+    # nothing reaches the first level, so the first test passes
+    last = len(levels) - 1 if passed.all() else int(np.argmin(passed)) - 1
+    chosen = float(levels[last])
+    return MarginGuard(
+        chosen, float(fidelity), float(confidence), n_val, int(n_wrong[last]),
+        float(np.mean(distance >= chosen)),
+    )  # fmt: skip
+
+
+def margin_levels(forest: Forest) -> FloatArray:
+    """Descending distances from one that no input reaches down to 0, from the leaves alone."""
+    largest = np.maximum.reduceat(
+        np.abs(forest.leaf_vectors()), forest.tree_offset[:-1], axis=0
+    ).sum(axis=0)
+    reach = np.abs(forest.intercept) + largest
+    cuts = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
+    top = 4 * (float(reach.max()) + cuts) + 1
+    steps = np.arange(_STEPS_PER_OCTAVE * _OCTAVES)
+    return np.concatenate([top * 2.0 ** (-steps / _STEPS_PER_OCTAVE), [0.0]])

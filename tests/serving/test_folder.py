@@ -1,0 +1,177 @@
+"""A saved guarded model comes back as it was, and a wrong pair of files does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from pine_boost import (
+    CertificateMismatch,
+    GuardedModel,
+    InvalidInputError,
+    load_guarded,
+    prune_booster,
+)
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+datasets = pytest.importorskip("sklearn.datasets")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+X, Y = datasets.load_breast_cancer(return_X_y=True)
+X = X[:, :6]
+LABELS = np.array(["benign", "malign"])[Y]
+SIZE = {"n_estimators": 10, "max_depth": 2}
+
+
+def guarded_of(model, **options) -> GuardedModel:
+    return GuardedModel(prune_booster(model, X[:280], X[280:], alpha=0.3, **options))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folders = {}
+    for seed in (0, 1):
+        model = xgboost.XGBClassifier(
+            **SIZE, learning_rate=0.2, n_jobs=1, subsample=0.8, random_state=seed
+        ).fit(X[:280], Y[:280])
+        folders[seed] = guarded_of(model).save(tmp_path_factory.mktemp("saved") / "guarded")
+    return folders
+
+
+def test_xgboost_with_and_without_wrapper(tmp_path):
+    wrapper = xgboost.XGBClassifier(**SIZE, n_jobs=1).fit(X[:280], Y[:280])
+    for model, backend in ((wrapper, "native"), (wrapper.get_booster(), "gtil")):
+        guarded = guarded_of(model)
+        guarded.save(tmp_path / "folder")
+        again = load_guarded(tmp_path / "folder", backend=backend)
+        assert again.claim == guarded.claim
+        assert (again.predict(X) == wrapper.predict(X)).all()
+        assert (again.guarded(X) == guarded.guarded(X)).all()
+    names = {path.name for path in (tmp_path / "folder").iterdir()}
+    assert names == {
+        "original.json", "pruned.json", "region.json", "certificate.json", "guarded.json",
+    }  # fmt: skip
+
+
+def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
+    """XGBoost's ``missing=`` is a property of the wrapper: its file would read -1 as a number."""
+    rows = np.where(np.random.default_rng(0).random(X.shape) < 0.1, -1.0, X)
+    model = xgboost.XGBClassifier(**SIZE, n_jobs=1, missing=-1.0).fit(rows[:280], Y[:280])
+    guarded = GuardedModel(prune_booster(model, rows[:280], rows[280:], alpha=0.3))
+    guarded.save(tmp_path / "folder")
+    with pytest.raises(InvalidInputError, match=r"original.pkl is a pickle.*trust_pickle=True"):
+        load_guarded(tmp_path / "folder")
+    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+    assert (again.predict(rows) == model.predict(rows)).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*eval_set.*")
+def test_lightgbm_early_stopping_and_labels(tmp_path):
+    model = lightgbm.LGBMClassifier(
+        n_estimators=40, num_leaves=4, learning_rate=1.0, n_jobs=1, verbose=-1
+    )
+    model.fit(
+        X[:280], LABELS[:280], eval_set=[(X[280:400], LABELS[280:400])],
+        callbacks=[lightgbm.early_stopping(2, verbose=False)],
+    )  # fmt: skip
+    assert model.best_iteration_ < 40
+    guarded = GuardedModel(prune_booster(model, X[:280], X[400:], alpha=0.4, time_limit=20))
+    guarded.save(tmp_path / "folder")
+    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+    assert (again.predict(X) == model.predict(X)).all()
+    assert again.predict(X).dtype.kind == "U"
+
+
+def test_a_folder_is_replaced_as_a_whole_and_strangers_files_never(saved, tmp_path):
+    model = ensemble.GradientBoostingClassifier(**SIZE, random_state=0).fit(X[:280], Y[:280])
+    guarded = guarded_of(model)
+    shutil.copytree(saved[0], tmp_path / "folder")
+    guarded.save(tmp_path / "folder")
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {
+        "original.pkl", "pruned.pkl", "region.json", "certificate.json", "guarded.json",
+    }  # fmt: skip
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "region.json").write_text("my own")
+    with pytest.raises(InvalidInputError, match=r"already holds region\.json"):
+        guarded.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "region.json").read_text() == "my own"
+
+
+def test_sklearn_and_a_threshold(tmp_path):
+    model = ensemble.GradientBoostingClassifier(**SIZE, random_state=0).fit(X[:280], Y[:280])
+    guarded = guarded_of(model, threshold=0.7)
+    guarded.save(tmp_path / "folder")
+    again = load_guarded(tmp_path / "folder", trust_pickle=True)
+    assert (again.predict(X) == (model.predict_proba(X)[:, 1] > 0.7)).all()
+    assert "threshold(s) 0.7" in again.claim
+
+
+def test_margin_guards_are_saved_too(tmp_path):
+    model = xgboost.XGBClassifier(**SIZE, n_jobs=1).fit(X[:280], Y[:280])
+    result = prune_booster(model, X[:280], X[280:], alpha=0.3)
+    guarded = GuardedModel(result, X[280:], fidelity=0.95)
+    guarded.save(tmp_path / "folder")
+    again = load_guarded(tmp_path / "folder")
+    assert again.margin == guarded.margin
+    assert again.claim == guarded.claim
+    assert (again.predict(X) == guarded.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["original.json", "pruned.json", "region.json", "certificate.json"]
+)
+def test_a_file_of_another_pair_is_refused(saved, name, tmp_path):
+    shutil.copytree(saved[0], tmp_path / "mixed")
+    shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
+    with pytest.raises(CertificateMismatch, match="digest differs"):
+        load_guarded(tmp_path / "mixed")
+
+
+@pytest.mark.parametrize("name", ["original.json", "pruned.json", "region.json"])
+def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
+    """Whoever also writes a new manifest is caught by the certificate."""
+    import hashlib
+
+    from pine_boost.certificate.certificate import forest_digest
+    from pine_boost.parsers import read_model
+    from pine_boost.region.storage import canonical
+
+    shutil.copytree(saved[0], tmp_path / "mixed")
+    shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
+    path = tmp_path / "mixed" / "guarded.json"
+    manifest = json.loads(path.read_text())
+    contents = (tmp_path / "mixed" / name).read_bytes()
+    manifest["files"][name] = hashlib.sha256(contents).hexdigest()
+    role = name.partition(".")[0]
+    if role != "region":
+        manifest[f"{role}_digest"] = forest_digest(read_model(contents).forest)
+    del manifest["digest"]
+    manifest["digest"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(CertificateMismatch, match="not the one that the certificate speaks of"):
+        load_guarded(tmp_path / "mixed")
+
+
+def test_other_folders_are_refused(saved, tmp_path):
+    with pytest.raises(InvalidInputError, match="no folder"):
+        load_guarded(tmp_path / "nothing")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        load_guarded(tmp_path)
+    (tmp_path / "guarded.json").write_text("[]")
+    with pytest.raises(CertificateMismatch, match="not of a guarded model"):
+        load_guarded(tmp_path)
+    shutil.copytree(saved[0], tmp_path / "edited")
+    text = (saved[0] / "guarded.json").read_text()
+    (tmp_path / "edited" / "guarded.json").write_text(
+        text.replace('"classes": [\n  0', '"classes": [\n  7')
+    )
+    with pytest.raises(CertificateMismatch, match="changed after it was written"):
+        load_guarded(tmp_path / "edited")
+    shutil.copytree(saved[0], tmp_path / "short")
+    (tmp_path / "short" / "region.json").unlink()
+    with pytest.raises(InvalidInputError, match=r"region\.json cannot be read"):
+        load_guarded(tmp_path / "short")

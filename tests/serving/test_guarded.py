@@ -1,0 +1,293 @@
+"""A guarded model gives the original's class on every input, whoever evaluates it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import pine_boost.parsers
+from pine_boost import GuardedModel, InvalidInputError, prune_booster
+from pine_boost.native.predict import predict_classes
+from pine_boost.serving.engines import BACKENDS
+
+for library in ("treelite", "tl2cgen"):
+    pytest.importorskip(library)
+lightgbm = pytest.importorskip("lightgbm")
+xgboost = pytest.importorskip("xgboost")
+datasets = pytest.importorskip("sklearn.datasets")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+NAMES = np.array(["benign", "malign"])
+SIZE = {"n_estimators": 12, "max_depth": 2}
+MODELS = {
+    "xgboost": lambda: xgboost.XGBClassifier(**SIZE, learning_rate=0.2, n_jobs=1),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(
+        n_estimators=12, num_leaves=4, n_jobs=1, verbose=-1, learning_rate=0.2
+    ),
+    "gradient": lambda: ensemble.GradientBoostingClassifier(**SIZE, random_state=0),
+    "histogram": lambda: ensemble.HistGradientBoostingClassifier(
+        max_iter=10, max_leaf_nodes=4, random_state=0
+    ),
+    "forest": lambda: ensemble.RandomForestClassifier(n_estimators=9, max_depth=3, random_state=0),
+    "votes": lambda: ensemble.AdaBoostClassifier(n_estimators=8, random_state=0),
+}
+CASES = [
+    (name, classes) for name in MODELS for classes in (2, 3) if (name, classes) != ("votes", 3)
+]
+
+
+def tables(n_classes: int):
+    X, y = (datasets.load_breast_cancer if n_classes == 2 else datasets.load_iris)(return_X_y=True)
+    X = X[:, :6]
+    order = np.random.default_rng(0).permutation(len(X))
+    half = len(X) // 2
+    return X[order[:half]], y[order[:half]], X[order[half:]]
+
+
+def hard_rows(forest, X, seed=0, n_rows=400):
+    """Rows on thresholds, beside them, far out, and missing where the model takes that."""
+    rng = np.random.default_rng(seed)
+    rows = X[rng.integers(0, len(X), n_rows)].copy()
+    inner = np.flatnonzero(forest.feature >= 0)
+    for row in rows:
+        for node in rng.choice(inner, 3):
+            threshold = forest.threshold[node]
+            below, above = np.nextafter(np.float32(threshold), np.float32([-np.inf, np.inf]))
+            row[forest.feature[node]] = rng.choice(
+                [
+                    threshold,
+                    np.nextafter(threshold, -9e9),
+                    np.nextafter(threshold, 9e9),
+                    below,
+                    above,
+                ]
+            )
+        if rng.random() < 0.2:
+            row[rng.integers(len(row))] = rng.choice([-1e6, 1e6, 0.0, -0.0])
+        if forest.accepts_missing and rng.random() < 0.3:
+            row[rng.integers(len(row))] = np.nan
+    return rows
+
+
+@pytest.fixture(scope="module")
+def results():
+    made = {}
+    for name, n_classes in CASES:
+        X, y, X_cal = tables(n_classes)
+        model = MODELS[name]().fit(X, NAMES[y] if (name, n_classes) == ("forest", 2) else y)
+        made[name, n_classes] = model, prune_booster(model, X, X_cal, alpha=0.3, time_limit=20)
+    return made
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_every_row_gets_the_class_of_the_original(results, name, n_classes, backend):
+    model, result = results[name, n_classes]
+    guarded = GuardedModel(result, backend=backend)
+    X = hard_rows(result.original.forest, tables(n_classes)[0])
+    expected = model.predict(X)
+    assert (guarded.predict(X) == expected).all()
+    assert (np.concatenate([guarded.predict(row[None]) for row in X[:40]]) == expected[:40]).all()
+    counts = guarded.counts
+    assert (counts.n_rows, counts.n_batches) == (440, 41)
+    assert counts.n_guarded + counts.n_fallbacks == 440
+    inside = result.region.contains(X)
+    assert 0 < inside.sum() < len(X)
+    assert (guarded.guarded(X) == inside).all()
+    assert counts.n_guarded == inside.sum() + inside[:40].sum()
+    assert guarded.claim.startswith("On every input, the guarded model predicts the same class")
+
+
+@pytest.mark.parametrize("backend", ["native", "gtil"])
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_probabilities_are_those_of_the_model_that_answers(results, name, n_classes, backend):
+    model, result = results[name, n_classes]
+    guarded = GuardedModel(result, backend=backend)
+    X = np.concatenate(tables(n_classes)[::2])
+    inside = result.region.contains(X)
+    expected = np.where(inside[:, None], result.model.predict_proba(X), model.predict_proba(X))
+    found = guarded.predict_proba(X)
+    assert found.shape == (len(X), n_classes)
+    if backend == "native":
+        assert (found == expected).all()
+    else:  # double precision against the float32 sigmoid of the libraries
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_pruned_model_in_float32_has_exact_margins_in_compiled_code(results):
+    """What tl2cgen gets wrong for float32 models, it gets right for sums of doubles."""
+    from pine_boost.serving.engines import make_engine
+
+    for n_classes in (2, 3):
+        _, result = results["xgboost", n_classes]
+        X = hard_rows(result.original.forest, tables(n_classes)[0], seed=1)
+        native = make_engine(result.pruned, "native").margins(X)
+        for backend in ("gtil", "tl2cgen"):
+            assert (make_engine(result.pruned, backend).margins(X) == native).all()
+
+
+def test_doubles_that_compiled_code_takes_for_missing_are_asked_natively(results):
+    model, result = results["lightgbm", 2]
+    X = tables(2)[0][:64].copy()
+    X.view(np.uint64)[:, 0] |= 0xFFFFFFFF  # tl2cgen reads these low bits as "missing"
+    for backend in BACKENDS:
+        assert (GuardedModel(result, backend=backend).predict(X) == model.predict(X)).all()
+
+
+def test_categories_and_frames():
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({
+        "size": rng.normal(size=400),
+        "colour": pd.Categorical(rng.choice(["red", "green", "blue"], 400)),
+    })  # fmt: skip
+    y = ((X["size"] > 0) ^ (X["colour"] == "red")).to_numpy().astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1).fit(
+        X[:200], y[:200]
+    )
+    result = prune_booster(model, X[:200], X[200:], alpha=0.2)
+    strange = pd.DataFrame({
+        "size": [0.1, np.nan, 99.0],
+        "colour": pd.Categorical([None, "red", "mauve"], categories=["red", "mauve"]),
+    })  # fmt: skip
+    for backend in BACKENDS:
+        guarded = GuardedModel(result, backend=backend)
+        for table in (X, strange):
+            assert (guarded.predict(table) == model.predict(table)).all()
+            assert (guarded.predict(table[:1]) == model.predict(table[:1])).all()
+
+
+def test_thresholds_of_the_user():
+    X, y, X_cal = tables(2)
+    model = MODELS["xgboost"]().fit(X, y)
+    one = prune_booster(model, X, X_cal, alpha=0.3, threshold=0.3)
+    bands = prune_booster(model, X, X_cal, alpha=0.3, threshold=(0.2, 0.7))
+    rows = hard_rows(one.original.forest, X)
+    probability = model.predict_proba(rows)[:, 1]
+    for backend in BACKENDS:
+        found = GuardedModel(one, backend=backend).predict(rows)
+        assert (found == (probability > 0.3)).all()
+        found = GuardedModel(bands, backend=backend).predict(rows)
+        assert (found == (probability > 0.2).astype(int) + (probability > 0.7)).all()
+
+
+def test_every_input_is_inside_where_nothing_was_left_out():
+    X, y, X_cal = tables(2)
+    model = ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(
+        X, y
+    )
+    result = prune_booster(model, X, X_cal, alpha=0)
+    guarded = GuardedModel(result)
+    assert (guarded.predict(X) == model.predict(X)).all()
+    assert guarded.share_guarded == 1.0
+    assert guarded.fallbacks == 0
+
+
+def test_counts_of_many_threads_add_up(results):
+    _, result = results["xgboost", 2]
+    X = tables(2)[0]
+    expected = predict_classes(result.original, X)
+    for backend in BACKENDS:
+        guarded = GuardedModel(result, backend=backend)
+        wrong = []
+
+        def ask(guarded=guarded, wrong=wrong):
+            for start in range(0, 200, 10):
+                found = guarded.predict(X[start : start + 10])
+                if (found != expected[start : start + 10]).any():
+                    wrong.append(start)
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert (guarded.counts.n_rows, guarded.counts.n_batches) == (1200, 120)
+        assert guarded.counts.n_guarded == 6 * int(result.region.contains(X[:200]).sum())
+        assert guarded.reset_counts().n_rows == 1200
+        assert np.isnan(guarded.share_guarded)
+
+
+def test_lists_and_no_rows(results):
+    model, result = results["gradient", 2]
+    X = tables(2)[0]
+    guarded = GuardedModel(result)
+    assert (guarded.predict(X[:5].tolist()) == model.predict(X[:5])).all()
+    assert guarded.predict(X[:0]).shape == (0,)
+    assert guarded.predict_proba(X[:0]).shape == (0, 2)
+    assert guarded.counts.n_rows == 5
+    with pytest.raises(InvalidInputError, match="columns"):
+        guarded.predict(X[:, :3])
+    assert guarded.counts.n_rows == 5
+
+
+def test_regions_of_trees_take_the_ordinary_way():
+    X, y, X_cal = tables(2)
+    model = MODELS["xgboost"]().fit(X, y)
+    for score in ("leaf-support", "isolation-forest"):
+        result = prune_booster(model, X, X_cal, alpha=0.3, score=score, time_limit=10)
+        rows = hard_rows(result.original.forest, X)
+        guarded = GuardedModel(result)
+        assert (guarded.guarded(rows[:9]) == result.region.contains(rows[:9])).all()
+        assert (guarded.predict(rows) == model.predict(rows)).all()
+
+
+def test_a_domain_is_part_of_the_guard():
+    X, y, X_cal = tables(2)
+    model = MODELS["xgboost"]().fit(X, y)
+    forest = pine_boost.parsers.read_model(model).forest
+    edges = forest.threshold[forest.feature == 3]
+    edge = float(min(edges, key=lambda t: abs((X[:, 3] >= t).mean() - 0.2)))
+    domain = pine_boost.Domain(never_missing=True, upper={3: 0.999 * edge})
+    with pytest.warns(UserWarning, match="impossible"):
+        result = prune_booster(model, X, X_cal, alpha=0.4, domain=domain)
+    rows = hard_rows(result.original.forest, X)
+    guarded = GuardedModel(result)
+    single = np.concatenate([guarded.guarded(row[None]) for row in rows])
+    assert (single == result.region.contains(rows)).all()
+    assert (guarded.predict(rows) == model.predict(rows)).all()
+    assert not guarded.guarded(rows[rows[:, 3] > edge * 1.01]).any()
+
+
+def test_what_cannot_be_guarded_is_refused_with_the_reason():
+    X, y, X_cal = tables(2)
+    model = xgboost.XGBClassifier(n_estimators=20, max_depth=3, n_jobs=1).fit(X, y)
+    toss_ups = prune_booster(model, X, X_cal, alpha=0.3, indifference=0.1, time_limit=2)
+    with pytest.raises(InvalidInputError, match="evaluate it for every row and save nothing"):
+        GuardedModel(toss_ups)
+    out_of_time = prune_booster(model, X, X_cal, alpha=0.01, time_limit=0.01)
+    assert out_of_time.status == "NOT_CERTIFIED"
+    with pytest.raises(InvalidInputError, match="NOT_CERTIFIED"):
+        GuardedModel(out_of_time)
+    with pytest.raises(InvalidInputError, match="not a XGBClassifier"):
+        GuardedModel(model)
+    with pytest.raises(InvalidInputError, match="accepted are native, gtil, tl2cgen"):
+        GuardedModel(prune_booster(model, X, X_cal, alpha=0.9), backend="onnx")
+
+
+def test_unequal_sums_are_asked_natively(results):
+    """Of an original that is not on a grid, rows within its band are the library's to decide."""
+    from dataclasses import replace
+
+    from pine_boost.serving.engines import make_engine
+
+    model, result = results["xgboost", 2]
+    engine = make_engine(result.original, "gtil")
+    assert 0 < engine.certain < 1e-3
+    X = tables(2)[0]
+    asked = []
+
+    class Spy:
+        model = engine.native.model
+
+        def classes(self, rows):
+            asked.append(len(rows))
+            return engine.native.classes(rows)
+
+    everything = replace(engine, native=Spy(), certain=np.inf)
+    assert (everything.classes(X) == model.predict(X)).all()
+    assert asked == [len(X)]
