@@ -55,7 +55,9 @@ def prune_booster(
 
     For every input of the calibrated region the native ``predict`` of the result gives the class
     that the native ``predict`` of ``model`` gives; a future input, exchangeable with X_cal, lies
-    in the region with probability at least ``1 - alpha``. Every row of X_fit keeps its class too.
+    in the region with probability at least ``1 - alpha``, over the draw of X_cal and of the input.
+    Rows of X_fit keep their class too, except those on which the original is undecided: nearer to
+    its decision than indifference or the rounding band leaves open.
 
     Parameters
     ----------

@@ -147,7 +147,8 @@ class PruneResult:
         ----------
         X : table
         y : labels, optional
-            As the native ``predict`` returns them (class indices for boosters and files).
+            As the native ``predict`` returns them (class indices for boosters and files). Not
+            with several thresholds: score bands are no labels.
         """
         if len(to_matrix(X, self.region.schema)) == 0:
             raise InvalidInputError("X has no rows; an evaluation needs at least one.")
@@ -161,6 +162,13 @@ class PruneResult:
             labels = np.asarray(y).reshape(-1)
             if len(labels) != len(before):
                 raise InvalidInputError(f"X has {len(before)} rows and y {len(labels)}.")
+            thresholds = self.original.forest.decision.thresholds
+            if len(thresholds) > 1:
+                raise InvalidInputError(
+                    f"The model decides between {len(thresholds) + 1} score bands, and y holds "
+                    "labels: there is no accuracy. Leave y (--label) out, or prune with one "
+                    "threshold."
+                )
             classes = np.asarray(self.original.forest.classes)
             _require_known(labels, classes)
             accuracy = [float(np.mean(classes[c] == labels)) for c in (before, after)]

@@ -28,7 +28,10 @@ from pine_boost.model.forest import Forest
 FORMAT = "pine_boost certificate"
 FORMAT_VERSION = 3
 # 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
-_LATER = {"date": "", "model_name": "", "files": {}}
+_LATER: dict[str, Any] = {
+    "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
+    "overlap": 0.0, "rests_on": [],
+}  # fmt: skip
 _REMEDY = "Take the file that prune_booster wrote"
 
 
@@ -57,15 +60,19 @@ class Certificate:
     status : str
         A `Status`.
     claim : str
-        One sentence, true as it stands; empty unless CERTIFIED.
+        What is promised (`claim.claim_of`), true as it stands; empty unless CERTIFIED.
     reason : str
         Why there is no claim or why the model is not smaller; empty otherwise.
     original_digest, pruned_digest : str
         `forest_digest` of the two models as parsed from what was given and what was written.
     region_fingerprint : str
-    alpha, tau, n_cal, n_fit, score, indifference, delta : of the region
+    alpha, tau, n_cal, n_fit, score, indifference, delta, narrowed, overlap : of the region
+        ``narrowed``: a domain leaves inputs out. ``overlap``: the share of the calibration rows
+        that were found among the fit rows.
     undecided : float
         Inputs whose exact margin is nearer than this to a cut are not part of the claim.
+    native_band : float
+        The part of ``undecided`` that is rounding of the original's own sum.
     undecided_exists : bool or None
         Whether the region holds such an input at all; None: not settled within the effort.
     grid : int
@@ -91,9 +98,10 @@ class Certificate:
         Name of the file that was pruned; empty for a live object.
     files : mapping
         SHA-256 of the files that were saved with it, by name; empty before that. Not compared.
-    sealed : bool
-        False for a file of format version 1, which carries no digest of its own. Not part of the
-        file and not compared.
+    rests_on : tuple of str
+        What `verify` takes on the certificate's word unless it is given X_fit and X_cal.
+    version : int
+        Format version of the file that it was read from. Not compared.
     """
 
     status: str
@@ -132,12 +140,21 @@ class Certificate:
     date: str = field(default="", compare=False)
     model_name: str = ""
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
-    sealed: bool = field(default=True, compare=False, repr=False)
+    narrowed: bool = False
+    native_band: float = 0.0
+    overlap: float = 0.0
+    rests_on: tuple[str, ...] = ()
+    version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the file carries a digest of its own; format version 1 does not."""
+        return self.version > 1
 
     def to_json(self) -> str:
         """The certificate as indented JSON text with its format, version and digest."""
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        del document["sealed"]
+        del document["version"]
         document["digest"] = _digest(document)
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
@@ -163,7 +180,7 @@ class Certificate:
                 f"1 to {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
             )
         if version == 1:
-            return cls(**_checked(document, version), sealed=False)
+            return cls(**_checked(document, version), version=version)
         stated = document.pop("digest", None)
         checked = _checked(document, version)
         if stated != _digest({"format": FORMAT, "format_version": version, **document}):
@@ -171,7 +188,7 @@ class Certificate:
                 "The certificate was changed after it was written: its digest does not fit its "
                 "fields. Take the file that prune_booster wrote."
             )
-        return cls(**checked)
+        return cls(**checked, version=version)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; an existing one is replaced only when complete."""
@@ -200,7 +217,7 @@ def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
         if version < FORMAT_VERSION:
             require(not set(document) & set(_LATER), "fields of a later version")
             document = {**document, **_LATER}
-        checked = record(document, _kinds(Certificate, leave_out="sealed"))
+        checked = record(document, _kinds(Certificate, leave_out="version"))
         known = {status.value for status in Status}
         require(checked["status"] in known, f"unknown status {checked['status']!r}")
         proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])

@@ -20,9 +20,11 @@ from pine_boost.certificate.certificate import (
     forest_digest,
     library_versions,
 )
+from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
-from pine_boost.model.forest import IntArray, Model
+from pine_boost.model import exact
+from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.native.replay import Referee
 from pine_boost.parsers import read_model
@@ -101,9 +103,9 @@ def _certificate(
         shift = asdict(probability_shift(game, found.pruned, found.reference))
     undecided = game.undecided if is_pruned else 0.0
     leaves_after = int(np.diff(game.trees.leaf_offset)[kept].sum())
-    return Certificate(
+    certificate = Certificate(
         status=status.value,
-        claim=claim_of(region, undecided, exists, forest.decision.thresholds) if proved else "",
+        claim="",
         reason=_reason(found, proved),
         original_digest=forest_digest(forest),
         pruned_digest=forest_digest(pruned_model.forest),
@@ -115,7 +117,9 @@ def _certificate(
         score=region.score_name,
         indifference=region.indifference,
         delta=region.delta,
+        narrowed=region.is_narrowed(),
         undecided=undecided,
+        native_band=min(undecided, native_band(forest)),
         undecided_exists=exists,
         grid=found.pruned.grid if found.pruned is not None else -1,
         trees_before=forest.n_trees,
@@ -140,35 +144,14 @@ def _certificate(
             **{f"{p.question.name} by {p.method}": p.seconds for p in found.proofs},
         },
     )
+    if not proved:
+        return certificate
+    return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
 
 
-def claim_of(
-    region: Region, undecided: float, exists: bool | None, thresholds: tuple[float, ...]
-) -> str:
-    """The one sentence of a certificate; `verify` makes it again and compares."""
-    narrowed = region.is_narrowed()
-    same = "predicts the same class as the original"
-    if thresholds:
-        listed = ", ".join(f"{threshold:g}" for threshold in thresholds)
-        same = f"falls on the same side of the threshold(s) {listed} as the original"
-    if region.alpha == 0 or region.tau is None:
-        where = "every possible input" + (" that the given domain permits" if narrowed else "")
-    else:
-        where = (
-            f"every input of the calibrated region (alpha = {region.alpha:g}: a future input that "
-            f"is exchangeable with the {region.n_cal} calibration rows lies in it with "
-            f"probability at least {1 - region.alpha:g})"
-        )
-        where += " and of the given domain" if narrowed else ""
-    claim = f"On {where}, the pruned model {same}"
-    if region.delta is not None:
-        claim += f"; inputs closer than {region.delta:.6g} to the decision are not in the region"
-    if undecided > 0 and exists is not False:
-        claim += (
-            f"; left out are inputs whose margin is within {undecided:.3g} of the decision "
-            "boundary, where rounding decides the original's class"
-        )
-    return claim + "."
+def native_band(forest: Forest) -> float:
+    """How far rounding of the library's own sum can move the original's side of a decision."""
+    return float(exact.summation_band(forest)) * (1 if forest.n_outputs == 1 else 2)
 
 
 def _reason(found: SearchResult, proved: bool) -> str:

@@ -41,6 +41,10 @@ _UNSEALED = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
     "probability_shift, objective, versions and reason could not be checked."
 )
+_EARLIER = (
+    "The certificate is of an earlier format: the wording of its claim was not compared with what "
+    "was proved anew."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +196,8 @@ def verify(
         before.forest, region.space, region.tables, unit=certificate.unit, delta=region.delta or 0.0
     )
     remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
+    if certificate.version < 3:
+        remarks += (_EARLIER,)
     if certificate.grid < 0:
         return _identical(game, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)

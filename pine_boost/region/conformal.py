@@ -93,6 +93,21 @@ def conformal_rank(n_rows: int, alpha: float) -> int:
     return math.ceil((n_rows + 1) * (1 - read_level(alpha, "alpha")))
 
 
+def coverage_floor(n_rows: int, alpha: float, confidence: float) -> float:
+    """The share of the inputs that a calibrated region holds at least, with some confidence.
+
+    ``1 - alpha`` is the mean over all draws of the calibration rows. For one draw of independent
+    rows the coverage of ``score <= tau`` is distributed as Beta(k, n + 1 - k), k the rank of tau
+    (ties only add to it), so it is at least the ``1 - confidence`` quantile of that.
+    """
+    from scipy.special import betaincinv
+
+    rank = conformal_rank(n_rows, alpha)
+    if rank > n_rows:
+        return 1.0
+    return float(betaincinv(rank, n_rows + 1 - rank, 1 - confidence))
+
+
 def smallest_alpha(n_rows: int) -> float:
     """The smallest alpha with a finite tau: ``(n + 1)(1 - alpha) <= n``."""
     return 1 / (n_rows + 1)

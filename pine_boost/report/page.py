@@ -12,6 +12,14 @@ from html import escape
 from typing import Any
 
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import (
+    bound_of,
+    coverage_of,
+    exception_of,
+    headline_of,
+    proof_of,
+    speaks_of_everything,
+)
 from pine_boost.region.region import Coverage
 from pine_boost.report.measure import REPEATS, Size, Speed
 from pine_boost.report.outside import OutsideInput
@@ -69,41 +77,15 @@ def render_page(facts: Facts) -> str:
     )
 
 
-def promise(certificate: Certificate) -> str:
-    """The claim in one sentence for people who decide."""
-    c = certificate
-    if c.status != "CERTIFIED":
-        return (
-            "No smaller model was proved within the time given, so the original model is "
-            "returned unchanged and nothing is promised about any other."
-        )
-    if c.grid < 0:
-        return "No tree can be spared without risking a decision: the original model is returned."
-    share = 1 - c.trees_after / c.trees_before
-    smaller = f"The model lost {share:.0%} of its trees"
-    if c.alpha == 0 or (c.tau is None and c.delta is None):
-        return f"{smaller} and still makes exactly the same decision on every possible input."
-    return (
-        f"{smaller} and still makes exactly the same decision on every input of the kind it is "
-        f"certified for, and at least {100 * (1 - c.alpha):.4g} % of future inputs like your "
-        "calibration data are of that kind."
-    )
-
-
 def _promise(facts: Facts) -> str:
     c = facts.certificate
     certified = c.status == "CERTIFIED"
     badge = f'<span class="badge {"good" if certified else "warn"}">{escape(c.status)}</span>'
-    why = ""
-    if certified and c.grid >= 0:
-        why = (
-            "This is a proof, not a measurement: solvers searched all inputs of the region and "
-            "found none on which the two models differ."
-        )
+    why = escape(proof_of(c))
     reason = f"<p>{escape(c.reason)}</p>" if c.claim and c.reason else ""
     return (
         f'<header><p class="kind">Pruning report · {escape(facts.model_kind)}</p>'
-        f"<h1>{escape(promise(c))}</h1><p>{badge}{why}</p>"
+        f"<h1>{escape(headline_of(c))}</h1><p>{badge}{why}</p>"
         f"<details><summary>The exact claim</summary><p>{escape(c.claim or c.reason)}</p>"
         f"{reason}</details></header>"
     )
@@ -117,11 +99,7 @@ def _sizes(facts: Facts) -> str:
         "</div></div>"
         for size in facts.sizes
     )
-    c = facts.certificate
-    if c.optimal:
-        bound = f"No model of this form keeps the certified decisions with fewer {c.unit}s."
-    else:
-        bound = f"Any model of this form needs at least {c.lower_bound} of the {c.unit}s."
+    bound = escape(bound_of(facts.certificate))
     return _section("Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>')
 
 
@@ -152,11 +130,13 @@ def _tradeoff(facts: Facts) -> str:
 
 def _coverage(facts: Facts) -> str:
     c = facts.certificate
-    if c.alpha == 0 or (c.tau is None and c.delta is None):
-        return _section("Coverage", "<p>The certificate speaks of every input there is.</p>")
+    if speaks_of_everything(c):
+        permitted = " that the domain permits" if c.narrowed else " there is"
+        text = f"<p>The certificate speaks of every input{permitted}.</p>"
+        return _section("Coverage", text)
     text = (
-        f"<p>Calibrated on {c.n_cal:,} rows for at least {1 - c.alpha:.4g}; the score "
-        f"({escape(c.score)}) was fitted on {c.n_fit:,} rows.</p>"
+        f"<p>{escape(coverage_of(c))} The score ({escape(c.score)}) was fitted on {c.n_fit:,} "
+        "rows.</p>"
     )
     if facts.coverage is None:
         return _section("Coverage", text)
@@ -179,8 +159,10 @@ def _outside(facts: Facts) -> str:
     c = facts.certificate
     if c.grid < 0:
         return ""
-    if c.alpha == 0 or (c.tau is None and c.delta is None):
-        return _section(title, "<p>Nowhere: the certificate covers every input.</p>")
+    if speaks_of_everything(c):
+        permitted = "that the domain permits" if c.narrowed else "there is"
+        text = f"Nowhere: the certificate speaks of every input {permitted}{exception_of(c)}."
+        return _section(title, f"<p>{escape(text)}</p>")
     if facts.outside is None:
         return _section(title, '<p class="note">Not looked for: the original is not at hand.</p>')
     if not facts.outside:

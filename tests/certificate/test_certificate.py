@@ -194,11 +194,9 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert json.loads(text)["format_version"] == FORMAT_VERSION
 
 
-@pytest.mark.parametrize("name", sorted({f.name for f in fields(Certificate)} - {"sealed"}))
+@pytest.mark.parametrize("name", sorted({f.name for f in fields(Certificate)} - {"version"}))
 def test_every_damaged_field_is_refused(name: str) -> None:
     document = json.loads(_result().certificate.to_json())
-    del document["digest"]  # format version 1: nothing but the types tells
-    document["format_version"] = 1
     wrong: list[Any] = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
     if isinstance(document[name], (int, float)):
         wrong.append("1")
@@ -206,12 +204,13 @@ def test_every_damaged_field_is_refused(name: str) -> None:
     if isinstance(document[name], str):
         wrong += [7, None]
     if isinstance(document[name], list):
-        wrong += [document[name][0] if document[name] else "x", ["x"], "text"]
+        wrong += [document[name][0] if document[name] else "x", [None], "text"]
     for value in wrong:
         damaged = {**document, name: value}
         if value is object:
             del damaged[name]
-        with pytest.raises(CertificateMismatch):
+        # the types tell before the digest does: whoever writes a new digest gets no further
+        with pytest.raises(CertificateMismatch, match="This is no valid certificate"):
             Certificate.from_json(json.dumps(damaged))
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from pine_boost import CertificateMismatch, InvalidInputError, prune_booster, sweep
+from pine_boost.certificate.claim import headline_of
 from pine_boost.native.predict import predict_classes
 from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
 from pine_boost.report.outside import find_outside
-from pine_boost.report.page import promise
 from pine_boost.report.plot import draw_tradeoff
 from pine_boost.report.report import render_folder_report, render_report
 
@@ -86,7 +86,7 @@ def test_says_what_the_certificate_says(parts: Any, swept: Any) -> None:
     result = swept[0.6]
     c = result.certificate
     page = render_report(result, parts[3], swept.table())
-    assert promise(c) in page
+    assert headline_of(c) in page
     assert f"{c.trees_before}<span" in page
     assert f"<strong>{c.trees_after}</strong>" in page
     assert c.original_digest in page
@@ -116,7 +116,7 @@ def test_every_input_is_said_so(parts: Any) -> None:
     assert result.pruning_rate > 0
     page = render_report(result)
     assert "on every possible input" in page
-    assert "Nowhere: the certificate covers every input." in page
+    assert "Nowhere: the certificate speaks of every input there is" in page
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.1])
@@ -179,7 +179,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     result = swept[0.6]
     folder = result.save(tmp_path / "out")
     bare = render_folder_report(folder)
-    assert promise(result.certificate) in bare
+    assert headline_of(result.certificate) in bare
     assert "the original is not at hand" in bare
     full = render_folder_report(folder, model, X_test)
     assert "Rows per second" in full

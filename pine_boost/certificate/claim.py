@@ -1,0 +1,175 @@
+"""Every sentence of the promise, once; each true as it stands, none stronger than what was proved.
+
+In comes a certificate (or the numbers of one); out go sentences. Proves nothing and measures
+nothing: whoever shows a promise takes its words from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pine_boost.region.conformal import coverage_floor
+
+if TYPE_CHECKING:
+    from pine_boost.certificate.certificate import Certificate
+
+CONFIDENCE = 0.95
+# Above this share of calibration rows among the fit rows no probability is promised any more.
+MOST_OVERLAP = 0.01
+
+
+def claim_of(certificate: Certificate) -> str:
+    """What a CERTIFIED certificate claims; `verify` makes it again and compares.
+
+    The part about decisions is a proof. The part about future inputs is split conformal's: a
+    probability over the draw of the calibration rows and of the input together; for the region
+    at hand it is known with some confidence only.
+    """
+    where = "every possible input" if speaks_of_everything(certificate) else (
+        "every input of the calibrated region"
+    )  # fmt: skip
+    if certificate.narrowed:
+        where += " that the given domain permits"
+    claim = f"On {where}, the pruned model {_same(certificate)}"
+    if certificate.delta is not None:
+        claim += (
+            f"; inputs closer than {certificate.delta:.6g} to the decision are not in the region"
+        )
+    claim += exception_of(certificate) + "."
+    coverage = coverage_of(certificate)
+    return f"{claim} {coverage}" if coverage else claim
+
+
+def speaks_of_everything(certificate: Certificate) -> bool:
+    """Whether the claim is about every input there is (that the domain permits)."""
+    return certificate.alpha == 0 or (certificate.tau is None and certificate.delta is None)
+
+
+def exception_of(certificate: Certificate) -> str:
+    """The inputs next to the decision that the claim leaves out; empty where there are none."""
+    c = certificate
+    if c.undecided <= 0 or c.undecided_exists is False:
+        return ""
+    if c.native_band >= c.undecided:
+        cause = "there rounding decides the original's class"
+    else:
+        cause = (
+            f"there rounding decides the original's class (within {c.native_band:.3g}) or the "
+            "proof's integers are too coarse"
+        )
+    known = "such inputs exist" if c.undecided_exists else "whether such inputs exist is open"
+    return (
+        f"; left out are inputs whose margin is within {c.undecided:.3g} of the decision "
+        f"boundary: {cause}; {known}"
+    )
+
+
+def coverage_of(certificate: Certificate) -> str:
+    """How many future inputs the region holds; empty where the claim is about all."""
+    c = certificate
+    if speaks_of_everything(c):
+        return ""
+    if c.overlap > MOST_OVERLAP:
+        return (
+            f"How many future inputs lie in the region is not promised: {c.overlap:.1%} of the "
+            "calibration rows were found among the fit rows."
+        )
+    floor = coverage_floor(c.n_cal, c.alpha, CONFIDENCE)
+    note = ""
+    if c.overlap > 0:
+        note = f" ({c.overlap:.2%} of the calibration rows were found among the fit rows)"
+    return (
+        f"A future input that is exchangeable with the {c.n_cal} calibration rows lies in the "
+        f"region with probability at least {1 - c.alpha:g} (alpha = {c.alpha:g}), over the draw of "
+        f"these rows and of the input{note}; for these very rows, with {CONFIDENCE:.0%} confidence "
+        f"at least {_floored(floor)} of independent future inputs lie in it."
+    )
+
+
+def headline_of(certificate: Certificate) -> str:
+    """The claim in one sentence for people who decide; weaker than the claim, never stronger."""
+    c = certificate
+    if c.status != "CERTIFIED":
+        return (
+            "No smaller model was proved, so the original model is returned unchanged and nothing "
+            "is promised about any other."
+        )
+    if c.grid < 0:
+        if c.optimal:
+            return (
+                f"No {c.unit} can be spared without changing a decision: the original model is "
+                "returned."
+            )
+        return "No smaller model was found that keeps every decision: the original is returned."
+    text = f"The model lost {1 - c.trees_after / c.trees_before:.0%} of its trees and still makes "
+    everywhere = "every possible input" if speaks_of_everything(c) else (
+        "every input of the region it is certified for"
+    )  # fmt: skip
+    permitted = " that your domain permits" if c.narrowed else ""
+    text += f"the same decision on {everywhere}{permitted}"
+    if exception_of(c):
+        text += f", inputs within {c.undecided:.2g} of the decision boundary aside"
+    if speaks_of_everything(c):
+        return text + "."
+    if c.overlap > MOST_OVERLAP:
+        return text + "; how many future inputs lie in it is not promised."
+    return (
+        f"{text}; a future input like your calibration data lies in it with probability at least "
+        f"{100 * (1 - c.alpha):.4g} %."
+    )
+
+
+def bound_of(certificate: Certificate) -> str:
+    """What was proved about the number of units."""
+    c = certificate
+    if c.optimal:
+        return f"No model of this form keeps the certified decisions with fewer {c.unit}s."
+    return f"Any model of this form needs at least {c.lower_bound} of the {c.unit}s."
+
+
+def proof_of(certificate: Certificate) -> str:
+    """What kind of statement the claim is; empty where nothing had to be proved."""
+    if certificate.status != "CERTIFIED" or certificate.grid < 0:
+        return ""
+    return (
+        "The part about decisions is a proof, not a measurement: solvers searched all inputs of "
+        "the region and found none on which the two models differ. The part about future inputs "
+        "is a probability."
+        if coverage_of(certificate)
+        else "This is a proof, not a measurement: solvers searched all inputs and found none on "
+        "which the two models differ."
+    )
+
+
+def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ...]:
+    """What a verification from the files takes on the certificate's word.
+
+    ``tables``: X_fit and X_cal were at hand, and region, tau and overlap were computed anew.
+    """
+    listed: list[str] = []
+    if not speaks_of_everything(certificate):
+        if not tables:
+            listed += [
+                f"that the region was fitted on X_fit ({certificate.n_fit} rows)",
+                f"that its calibration scores are those of X_cal ({certificate.n_cal} rows), which "
+                "alpha and tau rest on",
+                f"that {certificate.overlap:.2%} of the calibration rows are among the fit rows",
+            ]
+        listed.append("that neither the model nor anything else was fitted on X_cal")
+        listed.append("that future inputs are exchangeable with X_cal")
+    if certificate.narrowed:
+        listed.append("that every input is one that the domain permits")
+    listed.append("objective, probability_shift, versions, timings and date")
+    return tuple(listed)
+
+
+def _same(certificate: Certificate) -> str:
+    if not certificate.thresholds:
+        return "predicts the same class as the original"
+    listed = ", ".join(f"{threshold:g}" for threshold in certificate.thresholds)
+    return f"falls on the same side of the threshold(s) {listed} as the original"
+
+
+def _floored(share: float) -> str:
+    """Four digits, never rounded up: a bound that is rounded up is none."""
+    return f"{int(share * 10_000) / 10_000:.4g}"

@@ -1,0 +1,178 @@
+"""Every sentence of the promise, held against a case where a stronger one would be false."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import Certificate, InvalidInputError, prune_booster
+from pine_boost.certificate.claim import (
+    bound_of,
+    claim_of,
+    coverage_of,
+    exception_of,
+    headline_of,
+    proof_of,
+    rests_on,
+)
+from pine_boost.region.conformal import calibrate, coverage_floor
+from pine_boost.region.domain import Domain
+
+pytest.importorskip("sklearn")
+from sklearn.ensemble import GradientBoostingClassifier
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    X = np.random.default_rng(0).normal(size=(900, 4))
+    noise = np.random.default_rng(1).normal(scale=0.4, size=900)
+    return X, (X[:, 0] + X[:, 1] * X[:, 2] + noise > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def model(table: Any) -> Any:
+    X, y = table
+    return GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def certified(table: Any, model: Any) -> Certificate:
+    X, _ = table
+    certificate = prune_booster(model, X[:300], X[300:600], alpha=0.2).certificate
+    assert certificate.status == "CERTIFIED"
+    assert certificate.grid >= 0
+    return certificate
+
+
+def test_the_claim_of_a_certificate_is_what_its_fields_say(certified: Certificate) -> None:
+    assert certified.claim == claim_of(certified)
+    assert certified.rests_on == rests_on(certified)
+
+
+def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:
+    """That at least 90 % of future inputs are covered is false in a third of all draws."""
+    random, n_rows, alpha = np.random.default_rng(0), 50, 0.1
+    floor = coverage_floor(n_rows, alpha, 0.95)
+    draws = random.integers(0, 10**9, size=(4000, n_rows))
+    coverage = np.array([(calibrate(draw, alpha) or 0) / 1e9 for draw in draws])
+    assert np.mean(coverage < 1 - alpha) > 0.3  # the stronger sentence
+    assert np.mean(coverage) >= 1 - alpha - 0.005  # over the draw of rows and input together
+    assert np.mean(coverage >= floor) >= 0.94  # with 95 % confidence for these very rows
+    assert np.mean(coverage >= floor) <= 0.96
+
+
+def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certificate) -> None:
+    text = coverage_of(certified)
+    assert "probability at least 0.8 (alpha = 0.2), over the draw of these rows and of" in text
+    floor = coverage_floor(certified.n_cal, 0.2, 0.95)
+    stated = float(text.split("confidence at least ")[1].split()[0])
+    assert floor - 1e-4 <= stated <= floor < 0.8
+    assert "with probability at least 80 %" in headline_of(certified)
+    assert " of future inputs" not in headline_of(certified)
+
+
+def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Certificate) -> None:
+    some, many = replace(certified, overlap=0.004), replace(certified, overlap=0.4)
+    assert "0.40% of the calibration rows were found among the fit rows" in coverage_of(some)
+    assert "probability at least 0.8" in coverage_of(some)
+    for text in (claim_of(many), headline_of(many)):
+        assert "not promised" in text
+        assert "probability at least" not in text
+    assert "40.0% of the calibration rows" in claim_of(many)
+
+
+def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate) -> None:
+    whole = replace(
+        certified, alpha=0.0, tau=None, undecided=1e-6, native_band=1e-6, undecided_exists=True
+    )
+    for text in (claim_of(whole), headline_of(whole)):
+        assert "every possible input" in text
+        assert "within 1e-06 of the decision boundary" in text
+        assert "exactly" not in text
+    assert "such inputs exist" in claim_of(whole)
+    unsettled = replace(whole, undecided_exists=None)
+    assert "whether such inputs exist is open" in claim_of(unsettled)
+    assert "boundary aside" in headline_of(unsettled)
+    none = replace(whole, undecided_exists=False)
+    assert exception_of(none) == ""
+    assert "boundary" not in claim_of(none) + headline_of(none)
+
+
+def test_the_band_is_called_rounding_only_where_it_is_the_librarys(certified: Certificate) -> None:
+    wide = replace(certified, undecided=2.3e-3, native_band=1e-14, undecided_exists=True)
+    assert "or the proof's integers are too coarse" in exception_of(wide)
+    assert "(within 1e-14)" in exception_of(wide)
+    narrow = replace(wide, undecided=1e-14)
+    assert "coarse" not in exception_of(narrow)
+
+
+def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) -> None:
+    """That every row of X_fit keeps its class is false with indifference: here are some."""
+    X, y = table
+    model = GradientBoostingClassifier(n_estimators=20, max_depth=3, random_state=0).fit(X, y)
+    result = prune_booster(model, X[:300], X[600:], alpha=0.5, indifference=0.3, objective="l1")
+    changed = model.predict(X[:300]) != result.model.predict(X[:300])
+    assert changed.any()
+    inside = result.region.contains(X[:300], model=model)
+    assert not (changed & inside).any()
+    claim, delta = result.certificate.claim, result.certificate.delta
+    assert f"inputs closer than {delta:.6g} to the decision are not in the region" in claim
+    assert "Every row" not in str(prune_booster.__doc__)
+
+
+def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> None:
+    X, _ = table
+    domain = Domain(lower={0: 0.25})
+    with pytest.warns(UserWarning, match="rows of X_cal impossible"):
+        certificate = prune_booster(
+            model, X[:300], X[300:600], alpha=0.0, domain=domain, objective="l1"
+        ).certificate
+    assert certificate.narrowed
+    assert "every possible input that the given domain permits" in certificate.claim
+    assert any("the domain permits" in entry for entry in certificate.rests_on)
+    if certificate.grid >= 0:
+        assert "that your domain permits" in headline_of(certificate)
+
+
+def test_that_no_tree_can_be_spared_is_said_only_when_it_is_proved(certified: Certificate) -> None:
+    kept = replace(certified, grid=-1, optimal=False, trees_after=certified.trees_before)
+    assert "was found" in headline_of(kept)
+    assert "can be spared" not in headline_of(kept)
+    assert "can be spared" in headline_of(replace(kept, optimal=True))
+    assert proof_of(kept) == ""
+    open_ = replace(certified, optimal=False, lower_bound=2)
+    assert bound_of(open_) == "Any model of this form needs at least 2 of the rounds."
+
+
+def test_without_a_certificate_nothing_is_promised(certified: Certificate) -> None:
+    none = replace(certified, status="NOT_CERTIFIED", claim="", grid=-1)
+    assert "nothing is promised" in headline_of(none)
+    assert proof_of(none) == ""
+
+
+def test_what_rests_on_the_certificates_word_is_less_with_the_tables(
+    certified: Certificate,
+) -> None:
+    files, tables = rests_on(certified), rests_on(certified, tables=True)
+    assert set(tables) < set(files)
+    assert any("calibration scores are those of X_cal" in entry for entry in files)
+    assert not any("calibration scores" in entry for entry in tables)
+    everything = replace(certified, alpha=0.0, tau=None)
+    assert not any("X_cal" in entry for entry in rests_on(everything))
+
+
+def test_score_bands_have_no_accuracy(table: Any, model: Any) -> None:
+    X, y = table
+    bands = prune_booster(
+        model, X[:300], X[300:600], alpha=0.3, threshold=(0.3, 0.7), objective="l1"
+    )
+    with pytest.raises(InvalidInputError, match="3 score bands, and y holds labels"):
+        bands.evaluate(X[600:], y[600:])
+    assert bands.evaluate(X[600:]).accuracy_before is None
+    one = prune_booster(model, X[:300], X[300:600], alpha=0.3, threshold=0.4, objective="l1")
+    measured = one.evaluate(X[600:], y[600:])
+    expected = np.mean((model.predict_proba(X[600:])[:, 1] > 0.4) == y[600:])
+    assert measured.accuracy_before == pytest.approx(expected)
