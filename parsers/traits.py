@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
@@ -54,8 +55,9 @@ class Traits:
     accepted : callable
         ``accepted(X)``: the table itself, or what the native ``predict`` takes in its place.
     prepared : callable
-        ``prepared(model, native, table) -> callable``: one native prediction of these rows in
-        one thread, with everything that is not prediction done before.
+        ``prepared(model, native, matrix, table) -> callable``: one native prediction of these
+        rows in one thread, with everything that is not prediction done before. The rows come as
+        codes; ``table()`` makes a table with names and categories of them.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
     column_name : callable
@@ -81,7 +83,7 @@ class Traits:
     scores: Callable[[Model, Any, Any], npt.NDArray[Any]]
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
     accepted: Callable[[Any], Any]
-    prepared: Callable[[Model, Any, Any], Callable[[], Any]]
+    prepared: Callable[[Model, Any, FloatArray, Callable[[], Any]], Callable[[], Any]]
     facts: Callable[[Model], dict[str, Any]]
     column_name: Callable[[str], str] = str
     takes_codes: bool = False
@@ -90,7 +92,12 @@ class Traits:
 
 
 def traits_of(library: str) -> Traits:
-    """The traits of a library of `LIBRARIES`."""
+    """The traits of a library of `LIBRARIES`; any other name is refused."""
+    if library not in LIBRARIES:
+        raise UnsupportedModelError(
+            f"Models of {library[:40]!r} are not supported; there are parsers for "
+            f"{', '.join(LIBRARIES)}."
+        )
     traits: Traits = import_module(f"pine_boost.parsers.{library}.traits").TRAITS
     return traits
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.files import require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import predict_classes
+from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Coverage, Region
 from pine_boost.region.storage import canonical
 from pine_boost.search.algorithm import SearchResult
@@ -281,14 +281,6 @@ def _require_known(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
 
 def model_file(native: Any, library: str) -> tuple[str, bytes]:
     """Name and contents of the file of a native model; bytes are taken as they are."""
-    if isinstance(native, (bytes, bytearray)):
-        text = native[:1] == b"{" and native[1:2] in b'"\n '
-        suffix = "txt" if library == "lightgbm" else ("json" if text else "ubj")
-        return f"model.{suffix}", bytes(native)
-    if library == "xgboost":
-        booster = native.get_booster() if hasattr(native, "get_booster") else native
-        return "model.json", bytes(booster.save_raw(raw_format="json"))
-    if library == "lightgbm":
-        booster = getattr(native, "booster_", native)
-        return "model.txt", booster.model_to_string(num_iteration=-1).encode()
-    return "model.pkl", pickle.dumps(native)
+    traits = traits_of(library)
+    contents = bytes(native) if isinstance(native, (bytes, bytearray)) else traits.save(native)
+    return f"model.{traits.suffix_of(contents)}", contents

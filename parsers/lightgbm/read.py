@@ -198,6 +198,7 @@ def _build_forest(
         slope=objective.sigmoid / (rounds if document.average_output else 1),
         feature_names=None if is_default else names,
         feature_categories=_feature_categories(document),
+        snaps_to_zero=True,
     )
 
 

@@ -80,10 +80,11 @@ def _accepted(X: Any) -> Any:
     return X.to_pandas() if is_arrow else X
 
 
-def _prepared(model: Model, native: Any, table: Any) -> Callable[[], Any]:
+def _prepared(
+    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
+) -> Callable[[], Any]:
     booster = _booster_of(native)
-    values = np.asarray(table, dtype=np.float64)
-    return lambda: booster.predict(values, num_threads=1)
+    return lambda: booster.predict(matrix, num_threads=1)
 
 
 def _facts(model: Model) -> dict[str, Any]:

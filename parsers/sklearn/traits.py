@@ -98,9 +98,11 @@ def _accepted(X: Any) -> Any:
     return X.to_pandas() if is_arrow else X
 
 
-def _prepared(model: Model, native: Any, table: Any) -> Callable[[], Any]:
-    predict = getattr(native, "predict_proba", native.predict)
-    return lambda: predict(table)
+def _prepared(
+    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
+) -> Callable[[], Any]:
+    predict, rows = getattr(native, "predict_proba", native.predict), table()
+    return lambda: predict(rows)
 
 
 def _facts(model: Model) -> dict[str, Any]:

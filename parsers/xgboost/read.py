@@ -216,7 +216,14 @@ def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) ->
 def _missing_value(native: Any) -> float:
     missing = getattr(native, "missing", None)
     # XGBoost compares float32(x) with float32(missing)
-    return float("nan") if missing is None else float(np.float32(missing))
+    with np.errstate(over="ignore"):
+        value = float("nan") if missing is None else float(np.float32(missing))
+    if np.isinf(value):
+        raise UnsupportedModelError(
+            f"This wrapper counts {missing} as missing, beside NaN; replace infinities by NaN in "
+            "the tables and set missing=numpy.nan."
+        )
+    return value
 
 
 def _build_forest(

@@ -6,6 +6,7 @@ imported inside the functions that need it, never for reading a file.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
 from pine_boost.parsers.traits import Traits
@@ -42,7 +44,13 @@ def _suffix_of(contents: bytes) -> str:
 
 
 def _save(native: Any) -> bytes:
-    return bytes(_booster_of(native).save_raw(raw_format="json"))
+    booster = _booster_of(native)
+    if _is_wrapper(native):
+        # what the wrapper's own save_model writes: it loads into a wrapper, and is read like one
+        booster = booster.copy()
+        kind = native._get_type() if hasattr(native, "_get_type") else native._estimator_type
+        booster.set_attr(scikit_learn=json.dumps({"_estimator_type": kind}))
+    return bytes(booster.save_raw(raw_format="json"))
 
 
 def _booster_of(native: Any) -> Any:
@@ -57,15 +65,27 @@ def _predict_booster(model: Model, booster: Any, X: Any, raw: bool) -> npt.NDArr
     import xgboost
 
     is_frame = hasattr(X, "columns")
-    data = xgboost.DMatrix(
-        X,
-        missing=model.forest.missing_value,
-        feature_names=None if is_frame else (list(booster.feature_names or []) or None),
-        feature_types=None if is_frame else (list(booster.feature_types or []) or None),
-        enable_categorical=True,
-        nthread=1,
-    )
+    try:
+        data = xgboost.DMatrix(
+            X,
+            missing=model.forest.missing_value,
+            feature_names=None if is_frame else (list(booster.feature_names or []) or None),
+            feature_types=None if is_frame else (list(booster.feature_types or []) or None),
+            enable_categorical=True,
+            nthread=1,
+        )
+    except xgboost.core.XGBoostError as error:
+        # a DMatrix refuses infinity, inplace_predict does not; both walk and add alike
+        if "inf" not in str(error):
+            raise InvalidInputError(f"XGBoost refuses this table: {_first_line(error)}") from error
+        kind = "margin" if raw else "value"
+        return np.asarray(booster.inplace_predict(X, predict_type=kind, validate_features=False))
     return np.asarray(booster.predict(data, output_margin=raw))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].rpartition("] ")[2][:200] if lines else type(error).__name__
 
 
 def _classes(model: Model, native: Any, X: Any) -> IntArray:
@@ -105,10 +125,12 @@ def _accepted(X: Any) -> Any:
     return X  # numpy, pandas, polars, pyarrow and scipy.sparse alike
 
 
-def _prepared(model: Model, native: Any, table: Any) -> Callable[[], Any]:
+def _prepared(
+    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
+) -> Callable[[], Any]:
     booster = _booster_of(native).copy()
     booster.set_param({"nthread": 1})
-    values = np.asarray(table, dtype=np.float32)
+    values = matrix.astype(np.float32)
     # inplace: a DMatrix would cache the first answer and time nothing after it
     return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
 

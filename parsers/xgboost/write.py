@@ -25,11 +25,16 @@ def write_document(document: XGBoostDocument, file_format: str) -> bytes:
     root = _to_tree(document)
     if file_format == "ubj":
         return write_ubjson(root)
-    # float32 -> Python float -> shortest text reads back exactly (facts, xgb_roundtrip)
     return json.dumps(root, separators=(",", ":"), ensure_ascii=False, default=_to_list).encode()
 
 
 def _to_list(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype == np.float32:
+        # the shortest text that is this float32, as XGBoost itself writes it: json.dumps prints a
+        # Python float with as few digits as tell it from others, so 0.1 and not 0.100000001490
+        short = np.array([float(text) for text in value.astype(np.str_)], dtype=np.float64)
+        same = short.astype(np.float32) == value
+        return np.where(same, short, value.astype(np.float64)).tolist()
     if isinstance(value, np.ndarray):
         return value.tolist()
     raise TypeError(f"{type(value)} has no JSON form here")

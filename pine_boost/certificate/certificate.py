@@ -24,6 +24,7 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.model.forest import Forest
+from pine_boost.parsers.traits import traits_of
 
 FORMAT = "pine_boost certificate"
 FORMAT_VERSION = 3
@@ -260,13 +261,8 @@ def forest_digest(forest: Forest) -> str:
 
 def library_versions(library: str) -> dict[str, str]:
     """Versions of everything that took part."""
-    packages = {
-        "xgboost": ("xgboost", "xgboost-cpu"),
-        "lightgbm": ("lightgbm",),
-        "sklearn": ("scikit-learn",),
-    }
     versions = {"pine_boost": __version__, "python": platform.python_version()}
-    for name in ("numpy", "scipy", "ortools", *packages.get(library, ())):
+    for name in ("numpy", "scipy", "ortools", *traits_of(library).packages):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

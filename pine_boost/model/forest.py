@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MalformedModelError
-
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
@@ -148,6 +146,8 @@ class Forest:
         An absent entry of a sparse matrix is missing (XGBoost) or zero (the others).
     accepts_missing : bool
         False where the native ``predict`` raises on NaN (scikit-learn's GradientBoosting).
+    snaps_to_zero : bool
+        Whether tiny values count as 0 before any comparison (LightGBM, |x| <= 1e-35).
     library, objective : str
     slope : float
         Native probabilities are those of ``slope * margin`` (sigmoid or softmax); they decide
@@ -188,9 +188,12 @@ class Forest:
     missing_value: float = float("nan")
     sparse_zero_is_missing: bool = False
     accepts_missing: bool = True
+    snaps_to_zero: bool = False
 
     def __post_init__(self) -> None:
-        _check(self)
+        from pine_boost.model.wellformed import check_trees  # it needs the classes above
+
+        check_trees(self)
         for name in self.__dataclass_fields__:
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
@@ -303,51 +306,3 @@ def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     spread_value = np.zeros((forest.n_nodes, forest.n_outputs), dtype=value.dtype)
     spread_value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = value[:, 0]
     return spread_value
-
-
-def _check(forest: Forest) -> None:
-    """Refuse arrays that do not form trees; parsers check their files in more detail before."""
-    n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
-    lengths = {
-        "threshold": n_nodes, "left": n_nodes, "right": n_nodes, "default_left": n_nodes,
-        "kind": n_nodes, "missing": n_nodes, "set_left": n_nodes, "value": n_nodes,
-        "category_offset": n_nodes + 1, "tree_output": n_trees, "tree_round": n_trees,
-        "tree_bias": n_trees, "intercept": forest.n_outputs,
-    }  # fmt: skip
-    for name, length in lengths.items():
-        if len(getattr(forest, name)) != length:
-            found = len(getattr(forest, name))
-            raise MalformedModelError(f"Forest.{name} has {found} entries, expected {length}.")
-    if n_trees < 1 or np.any(np.diff(forest.tree_offset) < 1):
-        raise MalformedModelError("A Forest needs at least one tree, and every tree a node.")
-    if forest.value.ndim != 2 or forest.value.shape[1] not in (1, forest.n_outputs):
-        raise MalformedModelError(f"Forest.value has shape {forest.value.shape}.")
-    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
-    tree = forest.node_tree
-    for child in (forest.left[inner], forest.right[inner]):
-        if np.any((child < 0) | (child >= n_nodes)) or np.any(tree[child] != tree[inner]):
-            raise MalformedModelError("A child lies outside its tree.")
-    children = np.concatenate([forest.left[inner], forest.right[inner]])
-    # n nodes, every one but the roots with exactly one parent, and no cycle: a tree each
-    parents = np.bincount(children, minlength=n_nodes)
-    is_root = np.zeros(n_nodes, dtype=bool)
-    is_root[forest.tree_offset[:-1]] = True
-    if np.any(parents != ~is_root) or not _all_reachable(forest):
-        raise MalformedModelError("The nodes of a tree do not form a tree (cycle or orphan).")
-    split_feature = forest.feature[inner]
-    if np.any((split_feature < 0) | (split_feature >= forest.n_features)):
-        raise MalformedModelError("A split names a feature that the model does not have.")
-    if not (np.all(np.isfinite(forest.value)) and np.all(np.isfinite(forest.intercept))):
-        raise MalformedModelError("A leaf value or intercept is not finite.")
-    if np.any(np.isnan(forest.threshold)):
-        raise MalformedModelError("A threshold is NaN.")
-
-
-def _all_reachable(forest: Forest) -> bool:
-    frontier = forest.tree_offset[:-1]
-    seen = 0
-    while len(frontier) and seen <= forest.n_nodes:
-        seen += len(frontier)
-        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
-        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
-    return seen == forest.n_nodes

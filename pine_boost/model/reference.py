@@ -80,7 +80,7 @@ def cast_value(comparison: Comparison, x: FloatArray) -> FloatArray:
 def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.bool_]:
     rule = forest.missing[node]
     x = cast_value(forest.comparison, x)
-    if forest.library == "lightgbm":
+    if forest.snaps_to_zero:
         x = np.where(np.abs(x) <= LIGHTGBM_ZERO, 0.0, x)
     is_nan = np.isnan(x)
     compared = np.where(is_nan & (rule == MissingRule.NAN_IS_ZERO), 0.0, x)

@@ -8,12 +8,13 @@ an interval between two thresholds, a group of categories, zero-as-missing, or m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -70,12 +71,16 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class StateSpace:
-    """The product of the axes, and the rules by which an input finds its states."""
+    """The product of the axes, and the rules by which an input finds its states.
+
+    ``missing_value`` is a number that the library reads as missing: no state holds it.
+    """
 
     axes: tuple[Axis, ...]
     comparison: Comparison
     category_rule: CategoryRule
     snaps_to_zero: bool
+    missing_value: float = float("nan")
 
     @property
     def n_features(self) -> int:
@@ -156,19 +161,21 @@ def build_space(
     order = np.argsort(np.where(inner, forest.feature, forest.n_features), kind="stable")
     bounds = np.searchsorted(forest.feature[order][: inner.sum()], np.arange(forest.n_features + 1))
     axes = []
-    space = StateSpace((), forest.comparison, forest.category_rule, forest.library == "lightgbm")
+    space = StateSpace(
+        (), forest.comparison, forest.category_rule, forest.snaps_to_zero, forest.missing_value
+    )
     for feature in range(forest.n_features):
         nodes = order[bounds[feature] : bounds[feature + 1]]
         extra = extra_edges[feature] if feature < len(extra_edges) else None
         axes.append(_build_axis(forest, space, feature, nodes, extra))
-    return StateSpace(tuple(axes), space.comparison, space.category_rule, space.snaps_to_zero)
+    return replace(space, axes=tuple(axes))
 
 
 def _build_axis(
     forest: Forest, space: StateSpace, feature: int, nodes: IntArray, extra: Any
 ) -> Axis:
     if np.any(forest.kind[nodes] == SplitKind.CATEGORICAL):
-        return _build_category_axis(forest, feature, nodes)
+        return _build_category_axis(forest, space, feature, nodes)
     thresholds = forest.threshold[nodes] + 0.0  # -0.0 and 0.0 are one threshold
     if extra is not None:
         thresholds = np.concatenate([thresholds, np.asarray(extra, dtype=np.float64)])
@@ -186,15 +193,15 @@ def _build_axis(
     elif forest.accepts_missing:
         missing_state, n_states = n_states, n_states + 1
     axis = Axis(edges, n_states, missing_state, zero_state)
-    reachable = np.array(
-        [not _is_empty(space, axis, state) for state in range(n_states)], dtype=bool
-    )
-    return Axis(edges, n_states, missing_state, zero_state, reachable=reachable)
+    return replace(axis, reachable=_reachable(space, axis))
 
 
-def _build_category_axis(forest: Forest, feature: int, nodes: IntArray) -> Axis:
+def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes: IntArray) -> Axis:
     if np.any(forest.kind[nodes] != SplitKind.CATEGORICAL):
-        raise ValueError(f"Feature {feature} is split both as a number and as a category.")
+        raise UnsupportedModelError(
+            f"Feature {forest.name_of(feature)!r} is split both as a number and as a category; "
+            "no training library makes such a model."
+        )
     known = forest.feature_categories[feature] if forest.feature_categories else None
     closed = forest.category_rule is CategoryRule.KNOWN
     sets = [forest.categories_of(node) for node in nodes]
@@ -210,7 +217,7 @@ def _build_category_axis(forest: Forest, feature: int, nodes: IntArray) -> Axis:
     missing_state = -1
     if forest.accepts_missing or closed:
         missing_state, n_states = n_states, n_states + 1
-    return Axis(
+    axis = Axis(
         edges=np.zeros(0),
         n_states=n_states,
         missing_state=missing_state,
@@ -218,12 +225,13 @@ def _build_category_axis(forest: Forest, feature: int, nodes: IntArray) -> Axis:
         code_states=code_states.reshape(-1).astype(np.int64),
         other_state=other_state,
         n_known=len(known) if known and closed else None,
-        reachable=np.ones(n_states, dtype=bool),
     )
+    return replace(axis, reachable=_reachable(space, axis))
 
 
-def _is_empty(space: StateSpace, axis: Axis, state: int) -> bool:
-    return len(_values_in(space, axis, state)) == 0
+def _reachable(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
+    states = range(axis.n_states)
+    return np.array([len(_values_in(space, axis, state)) > 0 for state in states], dtype=bool)
 
 
 def _value_of(space: StateSpace, axis: Axis, state: int) -> float:
@@ -236,11 +244,12 @@ def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
     if state == axis.missing_state and state >= axis.n_intervals:
         return np.array([np.nan])
     if axis.codes is not None:
-        return _categories_in(axis, state)
+        return _not_missing(space, _categories_in(axis, state))
     if state == axis.zero_state:
         return np.zeros(1)
     # The candidates at the edges are complete: a non-empty interval holds the value of the native
-    # type next to its closed edge. The plainer ones before them are tried first.
+    # type next to its closed edge, and the one after that if the first counts as missing. The
+    # plainer ones before them are tried first.
     low = axis.edges[state - 1] if state > 0 else -np.inf
     high = axis.edges[state] if state < len(axis.edges) else np.inf
     # an edge may be the largest float, whose neighbour is infinite
@@ -252,17 +261,26 @@ def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
     if space.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
         infinite = infinite[:0]
     candidates = np.concatenate([candidates[finite], infinite])
-    inside: FloatArray = candidates[space.axis_states(axis, candidates) == state]
-    return inside
+    return _not_missing(space, candidates[space.axis_states(axis, candidates) == state])
+
+
+def _not_missing(space: StateSpace, values: FloatArray) -> FloatArray:
+    """Without the number that means missing; XGBoost compares the float32 of both."""
+    with np.errstate(over="ignore"):
+        kept: FloatArray = values[values.astype(np.float32) != np.float32(space.missing_value)]
+    return kept
 
 
 def _categories_in(axis: Axis, state: int) -> FloatArray:
+    """Codes of a state; of those that no split names the first two."""
     assert axis.codes is not None
     assert axis.code_states is not None
-    named: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
-    if state == axis.other_state and len(named) == 0:
-        return np.array([float(axis.codes.max(initial=-1) + 1)])
-    return named
+    codes: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
+    if state == axis.other_state and axis.n_known is None:
+        # the least codes, so that a known category stands for the state wherever there is one
+        unnamed = np.setdiff1d(np.arange(len(axis.codes) + 2), axis.codes)[:2]
+        codes = np.union1d(codes, unnamed.astype(np.float64))
+    return codes
 
 
 def _plain_values(low: float, high: float) -> list[float]:

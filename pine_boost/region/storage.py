@@ -122,7 +122,7 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "calibration indifference delta cuts n_outputs",
     )
     schema = _schema_from_json(f.mapping(data, "schema"))
-    space = _space_from_json(f.mapping(data, "space"), schema.n_features)
+    space = _space_from_json(f.mapping(data, "space"), schema)
     require(space.comparison is schema.comparison, "schema and space compare differently")
     score = None
     if data["score"] is not None:
@@ -226,14 +226,16 @@ def _space_to_json(space: StateSpace) -> dict[str, Any]:
     }
 
 
-def _space_from_json(data: Mapping[str, Any], n_features: int) -> StateSpace:
+def _space_from_json(data: Mapping[str, Any], schema: InputSchema) -> StateSpace:
     f.keys(data, "comparison category_rule snaps_to_zero axes")
-    axes = [_axis_from_json(f.as_mapping(axis)) for axis in f.sequence(data, "axes", n_features)]
+    sections = f.sequence(data, "axes", schema.n_features)
+    axes = [_axis_from_json(f.as_mapping(axis)) for axis in sections]
     return StateSpace(
         axes=tuple(axes),
         comparison=f.member(data, "comparison", Comparison),
         category_rule=f.member(data, "category_rule", CategoryRule),
         snaps_to_zero=f.flag(data, "snaps_to_zero"),
+        missing_value=schema.missing_value,
     )
 
 

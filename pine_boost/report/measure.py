@@ -17,6 +17,7 @@ import numpy as np
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.native.predict import load_native, original_bytes
+from pine_boost.parsers.traits import traits_of
 from pine_boost.result import model_file
 from pine_boost.tables.matrix import schema_of
 from pine_boost.tables.native import as_table
@@ -108,19 +109,9 @@ def _rates(runs: list[Callable[[], Any]], n_rows: int) -> list[float]:
 
 
 def _native_run(model: Model, batch: FloatArray) -> Callable[[], Any]:
-    native, library = load_native(model), model.forest.library
-    if library == "xgboost":
-        booster = (native.get_booster() if hasattr(native, "get_booster") else native).copy()
-        booster.set_param({"nthread": 1})
-        values = batch.astype(np.float32)
-        # inplace: a DMatrix would cache the first answer and time nothing after it
-        return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
-    if library == "lightgbm":
-        booster = getattr(native, "booster_", native)
-        return lambda: booster.predict(batch, num_threads=1)
-    table = as_table(batch, schema_of(model.forest))
-    predict = getattr(native, "predict_proba", native.predict)
-    return lambda: predict(table)
+    traits = traits_of(model.forest.library)
+    schema = schema_of(model.forest)
+    return traits.prepared(model, load_native(model), batch, lambda: as_table(batch, schema))
 
 
 def _treelite_run(model: Model, batch: FloatArray) -> Callable[[], Any]:
@@ -130,6 +121,6 @@ def _treelite_run(model: Model, batch: FloatArray) -> Callable[[], Any]:
 
     built = to_treelite(model, codes=any(model.forest.feature_categories))
     values = np.ascontiguousarray(batch, dtype=np.float32)
-    if model.forest.library != "xgboost":
+    if model.forest.arithmetic is not np.float32:
         values = values.astype(np.float64)
     return lambda: treelite.gtil.predict(built, values, nthread=1, pred_margin=True)

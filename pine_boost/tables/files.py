@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.parsers.traits import traits_of
 from pine_boost.tables.matrix import InputSchema
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -233,9 +234,8 @@ def _match(
                 "label column with --label)."
             )
         return order, ()
-    # LightGBM stores names with blanks replaced
-    found = {name.replace(" ", "_") if schema.library == "lightgbm" else name: j
-             for j, name in enumerate(names)}  # fmt: skip
+    stored = traits_of(schema.library).column_name
+    found = {stored(name): j for j, name in enumerate(names)}
     absent = [name for name in schema.feature_names if name not in found]
     if absent:
         raise InvalidInputError(

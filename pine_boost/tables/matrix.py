@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, Comparison, FloatArray, Forest
 from pine_boost.options import is_whole
+from pine_boost.parsers.traits import traits_of
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -205,7 +206,7 @@ def _from_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
 
 def _compares_doubles(schema: InputSchema) -> bool:
     is_double = schema.comparison is Comparison.FLOAT64_LESS_EQUAL
-    return is_double and schema.library != "lightgbm"
+    return is_double and not traits_of(schema.library).casts_integers
 
 
 def _from_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
@@ -276,10 +277,10 @@ def _codes(
         code = code_of.get(_key(value))
         if code is not None:
             codes[row] = code
-        elif schema.library == "xgboost":
+        elif traits_of(schema.library).refuses_unknown_categories:
             raise InvalidInputError(
                 f"The {label} holds {value!r}, a category the model was not trained on; it knows "
-                f"{_listing(categories)}. XGBoost refuses it as well."
+                f"{_listing(categories)}. {traits_of(schema.library).title} refuses it as well."
             )
         # LightGBM and HistGradientBoosting turn an unknown category into missing
     return codes
@@ -371,9 +372,8 @@ def _check_names(columns: Any, schema: InputSchema, name: str) -> None:
     unnamed = all(column == j for j, column in enumerate(columns))
     if schema.feature_names is None or unnamed:
         return
-    found = [str(column) for column in columns]
-    if schema.library == "lightgbm":
-        found = ["_".join(column.split(" ")) for column in found]  # as the model file stores them
+    stored = traits_of(schema.library).column_name
+    found = [stored(str(column)) for column in columns]
     if found == list(schema.feature_names):
         return
     differs = _difference(found, schema.feature_names)

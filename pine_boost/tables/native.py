@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray
+from pine_boost.parsers.traits import traits_of
 from pine_boost.tables.matrix import InputSchema
 
 
@@ -24,8 +25,13 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
 
 
 def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
-    """The inverse of `to_matrix` for the native library: named columns, categories as such."""
-    if schema.feature_names is None and not any(schema.feature_categories):
+    """The inverse of `to_matrix` for the native library: named columns, categories as such.
+
+    Where the library takes bare codes (XGBoost) the matrix itself is the table: a code that no
+    known category has would become NaN in a frame, which is another input.
+    """
+    is_plain = schema.feature_names is None and not any(schema.feature_categories)
+    if is_plain or traits_of(schema.library).takes_codes:
         return matrix
     if schema.feature_names is None:  # fitted on a plain matrix: names would be a surprise
         return _raw_matrix(matrix, schema)

@@ -176,6 +176,7 @@ def random_forest(
         objective="binary" if n_outputs == 1 else "multiclass",
         feature_categories=tuple(known if j in categorical else None for j in range(n_features)),
         accepts_missing=accepts_missing,
+        snaps_to_zero=manner.library == "lightgbm",
     )
 
 
