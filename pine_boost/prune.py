@@ -27,8 +27,9 @@ from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import Effort, Step
 from pine_boost.search.stages import search_inwards
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import take_rows
+from pine_boost.tables.schema import schema_of
 
 _LOGGER = logging.getLogger("pine_boost")
 

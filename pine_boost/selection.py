@@ -19,8 +19,9 @@ from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.options import require_one_of, require_share
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import warn_of_overlap
+from pine_boost.tables.schema import schema_of
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)

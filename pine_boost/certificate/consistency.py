@@ -22,7 +22,7 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Game
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import TreeCost
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 
 
 def require_belonging(

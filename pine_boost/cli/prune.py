@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
     from pine_boost.tables.files import read_table
-    from pine_boost.tables.matrix import schema_of
+    from pine_boost.tables.schema import schema_of
 
     model, parsed = options.read_given_model(arguments)
     output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))

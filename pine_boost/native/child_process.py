@@ -17,8 +17,9 @@ import numpy as np
 from pine_boost.errors import MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 
 TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30

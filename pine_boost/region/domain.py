@@ -21,7 +21,7 @@ from pine_boost.model.forest import Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.options import is_real
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables
-from pine_boost.tables.matrix import InputSchema
+from pine_boost.tables.schema import InputSchema
 
 BoolArray = npt.NDArray[np.bool_]
 Feature = str | int

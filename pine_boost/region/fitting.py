@@ -22,8 +22,9 @@ from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
 from pine_boost.region.scores.fitting import fit_score
-from pine_boost.tables.matrix import InputSchema, schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import warn_of_overlap
+from pine_boost.tables.schema import InputSchema, schema_of
 
 
 @dataclass(frozen=True, eq=False)

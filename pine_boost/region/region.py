@@ -27,7 +27,8 @@ from pine_boost.region.distance import decision_distance, float_margins, read_ma
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.tables.matrix import InputSchema, to_matrix
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import InputSchema
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from pine_boost.region.score_tables import (
     TreeCost,
 )
 from pine_boost.region.scores.fitting import check_tables
-from pine_boost.tables.matrix import InputSchema
+from pine_boost.tables.schema import InputSchema
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region

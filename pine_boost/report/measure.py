@@ -19,8 +19,8 @@ from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers.traits import traits_of
 from pine_boost.result import model_file
-from pine_boost.tables.matrix import schema_of
 from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 
 _NATIVE_ROWS = 10_000
 _TREELITE_ROWS = 2_000

@@ -16,8 +16,9 @@ from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.explanation import Reason
 from pine_boost.region.region import Region
-from pine_boost.tables.matrix import InputSchema, raw_values
+from pine_boost.tables.matrix import raw_values
 from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import InputSchema
 
 States = npt.NDArray[np.int32]
 _STARTS = 1500

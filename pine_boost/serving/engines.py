@@ -31,7 +31,8 @@ from pine_boost.model.forest import (
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.distance import decision_distance
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import schema_of
 
 BACKENDS = ("native", "gtil", "tl2cgen")
 _LOW_WORD = 0xFFFFFFFF

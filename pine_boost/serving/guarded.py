@@ -22,8 +22,9 @@ from pine_boost.serving.engines import Engine, decide, make_engine
 from pine_boost.serving.few_rows import Contains, fast_membership
 from pine_boost.serving.guards import GuardedParts, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import take_rows
+from pine_boost.tables.schema import schema_of
 
 
 @dataclass(frozen=True)

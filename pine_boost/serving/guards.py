@@ -18,7 +18,8 @@ from pine_boost.region.distance import decision_distance
 from pine_boost.region.region import Region
 from pine_boost.serving.engines import decide, make_engine
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import schema_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.parsers.traits import traits_of
-from pine_boost.tables.matrix import InputSchema
+from pine_boost.tables.schema import InputSchema
 
 _TEXT = (".csv", ".tsv", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip")

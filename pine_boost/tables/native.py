@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray
 from pine_boost.parsers.traits import traits_of
-from pine_boost.tables.matrix import InputSchema
+from pine_boost.tables.schema import InputSchema
 
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:

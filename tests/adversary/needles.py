@@ -19,7 +19,7 @@ from pine_boost.proof.problem import Game, build_game
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.leaf_support import fit_leaf_support
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.forests import SKLEARN, Manner, random_forest, random_rows
 from tests.support.naive import Case, every_row, in_region, total_score
 

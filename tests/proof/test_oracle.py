@@ -30,7 +30,7 @@ from pine_boost.search.oracle import (
     Setting,
 )
 from pine_boost.search.rows import RowPool
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import Problem, exact_margins, lost_questions, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest
 from tests.support.grids import grid_forest

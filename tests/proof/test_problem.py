@@ -14,7 +14,7 @@ from pine_boost.model.reference import native_margins
 from pine_boost.model.states import build_space
 from pine_boost.proof.problem import Game, build_game, settled
 from pine_boost.region.domain import compile_domain
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.bruteforce import all_states, decide, distance, exact_margins, small_problem
 from tests.support.forests import MANNERS, SKLEARN, XGBOOST, Manner, random_forest
 

@@ -16,7 +16,7 @@ from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.region.scores.leaf_support import fit_leaf_support
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.encoding import solver_members
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 

@@ -13,7 +13,7 @@ from pine_boost.model.forest import Comparison, Forest, MissingRule
 from pine_boost.model.reference import LIGHTGBM_ZERO, cast_value
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest
 from tests.support.grids import feature_edges
 

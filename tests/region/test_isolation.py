@@ -17,7 +17,7 @@ from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")

@@ -31,7 +31,7 @@ from pine_boost.search import oracle
 from pine_boost.search.oracle import Answer, Setting
 from pine_boost.search.outcome import SearchResult
 from pine_boost.search.run import Run
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 
 MOST_STATES = 60_000

@@ -22,7 +22,7 @@ from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.search.grid import needed_sides
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, random_forest, random_rows
 
 MOST_ROWS = 50_000

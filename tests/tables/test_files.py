@@ -11,7 +11,8 @@ import pytest
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.forest import CategoryRule, Comparison
 from pine_boost.tables.files import _plain_csv, read_table
-from pine_boost.tables.matrix import InputSchema, to_matrix
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import InputSchema
 
 pandas = pytest.importorskip("pandas")
 pyarrow = pytest.importorskip("pyarrow")

@@ -13,7 +13,8 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, Comparison, Forest
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
-from pine_boost.tables.matrix import InputSchema, raw_values, schema_of, to_matrix
+from pine_boost.tables.matrix import raw_values, to_matrix
+from pine_boost.tables.schema import InputSchema, schema_of
 from tests.support.forests import random_forest
 
 NAMES = ("age", "income", "rate")
@@ -83,9 +84,12 @@ def test_frames_of_every_dtype() -> None:
     expected = [[1, 1, float(np.float32(0.1))], [np.nan] * 3]
     assert np.array_equal(to_matrix(frame, SCHEMA), expected, equal_nan=True)
     frame = pandas.DataFrame({"age": [True, False], "income": [3, 4], "rate": [None, 2.5]})
-    assert np.array_equal(
-        to_matrix(frame.astype({"rate": object}), SCHEMA), [[1, 3, np.nan], [0, 4, 2.5]], True
-    )
+    objects = frame.astype({"rate": object})
+    trees = replace(SCHEMA, comparison=Comparison.FLOAT32_VALUE_LESS_EQUAL, library="sklearn")
+    assert np.array_equal(to_matrix(objects, trees), [[1, 3, np.nan], [0, 4, 2.5]], True)
+    for library in ("xgboost", "lightgbm"):
+        with pytest.raises(InvalidInputError, match=r"'rate'.*float64/float32 first"):
+            to_matrix(objects, replace(SCHEMA, library=library))
 
 
 def test_names_are_checked() -> None:

@@ -1,0 +1,196 @@
+"""Frames: pandas, polars and pyarrow tables, column by column as the native library reads them.
+
+In comes a frame with the model's columns; out goes a float64 matrix, categories as the model's
+codes. Refuses other names, text, and columns that libraries read in ways of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import CategoryRule, FloatArray
+from pine_boost.tables.categories import code_of, recode, refuse_unencoded, refuse_unstored
+from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
+from pine_boost.tables.schema import InputSchema, Reader, check_names, check_shape
+
+
+def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    """The matrix of a pandas DataFrame."""
+    if getattr(X, "ndim", 0) != 2:
+        raise InvalidInputError(
+            f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]])."
+        )
+    check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
+    check_names(X.columns, schema, name)
+    plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
+    early = any(dtype.kind == "b" for dtype in plain) or any(
+        not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype)
+        for dtype in X.dtypes
+    )
+    casting = casting_of(schema, TableKind.PANDAS, plain or [np.dtype(np.float64)], early)
+    matrix = np.empty(X.shape, dtype=np.float64, order="F")
+    for feature in range(schema.n_features):
+        column = X.iloc[:, feature]
+        label = f"column {column.name!r} of {name}"
+        known = schema.categories_of(feature)
+        if hasattr(column, "cat") and hasattr(column.dtype, "categories"):
+            if known is None:
+                raise refuse_unstored(label)
+            own = column.cat.categories.to_numpy(dtype=object)
+            matrix[:, feature] = recode(column.cat.codes.to_numpy(), own, known, schema, label)
+        elif known is not None and schema.category_rule is CategoryRule.KNOWN:
+            plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"
+            values = column.to_numpy() if plain else column.to_numpy(dtype=object)
+            matrix[:, feature] = code_of(values, known, schema, label)
+        elif known is not None:
+            raise refuse_unencoded(str(column.dtype), known, label)
+        else:
+            matrix[:, feature] = _pandas_numbers(column, casting, label)
+    return matrix
+
+
+def _is_sparse(dtype: Any) -> bool:
+    return hasattr(dtype, "fill_value")
+
+
+def _pandas_numbers(column: Any, casting: Casting, label: str) -> FloatArray:
+    dtype, reader = column.dtype, casting.schema.reader
+    if isinstance(dtype, np.dtype) and dtype.kind in "fiub":
+        return cast_numbers(column.to_numpy(), casting, label)
+    if dtype.kind in "fiub":  # nullable, arrow-backed or sparse
+        if reader is Reader.LIGHTGBM and type(dtype).__name__ == "ArrowDtype":
+            raise InvalidInputError(
+                f"The {label} has dtype {dtype}, which LightGBM refuses. Convert to "
+                "float64/float32 first: X.astype('float64')."
+            )
+        if _is_sparse(dtype):
+            return cast_numbers(column.to_numpy(), casting, label)
+        present = column.notna().to_numpy()
+        plain = np.dtype(f"{dtype.kind}{dtype.itemsize}" if dtype.kind != "b" else bool)
+        return cast_numbers(column.to_numpy(dtype=plain, na_value=0), casting, label, present)
+    numbers = cast_objects(column.to_numpy(dtype=object), label, casting.schema)
+    if reader in (Reader.XGBOOST, Reader.LIGHTGBM):
+        raise InvalidInputError(
+            f"The {label} has dtype {dtype}, which {reader.value} refuses. Convert to "
+            "float64/float32 first: X.astype('float64')."
+        )
+    return numbers
+
+
+def read_polars(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    """The matrix of a polars DataFrame."""
+    if type(X).__name__ != "DataFrame":
+        raise _no_table(X, name)
+    check_shape(X.shape, schema, name, columns=list(X.columns))
+    check_names(X.columns, schema, name)
+    return _read_columns([X.to_series(j) for j in range(X.width)], TableKind.POLARS, schema, name)
+
+
+def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    """The matrix of a pyarrow Table or RecordBatch."""
+    if type(X).__name__ not in ("Table", "RecordBatch"):
+        raise _no_table(X, name)
+    check_shape((X.num_rows, X.num_columns), schema, name, columns=list(X.schema.names))
+    check_names(X.schema.names, schema, name)
+    columns = [X.column(j) for j in range(X.num_columns)]
+    return _read_columns(columns, TableKind.ARROW, schema, name)
+
+
+def _no_table(X: Any, name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"{name} is a {type(X).__module__}.{type(X).__name__}; pass a table with all columns "
+        "(collect a lazy frame first)."
+    )
+
+
+def _read_columns(
+    columns: list[Any], kind: TableKind, schema: InputSchema, name: str
+) -> FloatArray:
+    names = schema.feature_names or range(schema.n_features)
+    labels = [f"column {column!r} of {name}" for column in names]
+    read = [_values_of(column, kind) for column in columns]
+    casting = casting_of(schema, kind)
+    matrix = np.empty((len(columns[0]), schema.n_features), dtype=np.float64, order="F")
+    for feature, (column, (values, present)) in enumerate(zip(columns, read, strict=True)):
+        known, label = schema.categories_of(feature), labels[feature]
+        if values.dtype.kind in "fiub" and not _is_category(column, kind) and known is None:
+            matrix[:, feature] = cast_numbers(values, casting, label, present)
+        elif known is None:
+            if _is_category(column, kind):
+                raise refuse_unstored(label)
+            raise InvalidInputError(
+                f"The {label} has type {_type_of(column, kind)}; numbers are accepted. Encode it "
+                "as in training, or convert to float64/float32 first."
+            )
+        else:
+            _check_categories(column, kind, schema, known, label, bool(present.all()))
+            matrix[:, feature] = code_of(np.where(present, values, None), known, schema, label)
+    return matrix
+
+
+def _values_of(column: Any, kind: TableKind) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Values of a column and where they are present; numbers as numbers, all else as objects."""
+    if kind is TableKind.POLARS:
+        present = column.is_not_null().to_numpy()
+        if column.dtype.is_numeric() and not column.dtype.is_decimal():
+            return column.fill_null(0).to_numpy(), present
+        if str(column.dtype) == "Boolean":
+            return column.fill_null(value=False).to_numpy(), present
+        return np.array([*column.to_list(), None], dtype=object)[:-1], present
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    present = np.asarray(compute.is_valid(column).to_numpy(**_copying(column)), dtype=bool)
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        filled = compute.fill_null(column, pa.scalar(0, column.type))
+        return np.asarray(filled.to_numpy(**_copying(column))), present
+    if types.is_boolean(column.type):
+        filled = compute.fill_null(column, pa.scalar(False))
+        return np.asarray(filled.to_numpy(**_copying(column)), dtype=bool), present
+    return np.array([*column.to_pylist(), None], dtype=object)[:-1], present
+
+
+def _copying(column: Any) -> dict[str, bool]:
+    """Only arrays in one piece must be told that bits may be copied."""
+    return {} if hasattr(column, "num_chunks") else {"zero_copy_only": False}
+
+
+def _type_of(column: Any, kind: TableKind) -> str:
+    return str(column.dtype if kind is TableKind.POLARS else column.type)
+
+
+def _is_category(column: Any, kind: TableKind) -> bool:
+    return _type_of(column, kind).startswith(("Categorical", "Enum", "dictionary"))
+
+
+def _check_categories(
+    column: Any, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str,
+    complete: bool,
+) -> None:  # fmt: skip
+    """Refuse categories that the library cannot take from such a table, or takes otherwise."""
+    reader = schema.reader
+    found = _type_of(column, kind)
+    if reader is not Reader.HISTOGRAM and not _is_category(column, kind):
+        raise refuse_unencoded(found, known, label)
+    if reader is Reader.XGBOOST:
+        if not np.isnan(schema.missing_value):
+            raise InvalidInputError(
+                f"The {label} is a category of a {kind.value}, and the model counts "
+                f"{schema.missing_value:g} as missing, which XGBoost compares with codes of its "
+                "own there. Pass a pandas DataFrame with .astype('category')."
+            )
+        if kind is TableKind.ARROW and "values=string" not in found.replace("large_", ""):
+            raise InvalidInputError(
+                f"The {label} is {found}; XGBoost takes only text as categories of a pyarrow "
+                "Table. Pass a pandas DataFrame with .astype('category')."
+            )
+    if reader is Reader.HISTOGRAM and kind is TableKind.ARROW and not complete:
+        raise InvalidInputError(
+            f"The {label} is a category of a pyarrow Table and has nulls, which "
+            "HistGradientBoosting does not read as missing. Pass a pandas DataFrame."
+        )

@@ -1,0 +1,166 @@
+"""Numbers of a table as the native library casts them.
+
+In come columns of numbers and whose table they belong to; out goes float64, rounded once or twice
+exactly as the library rounds. Refuses what no test shows to be read alike, with the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import FloatArray
+from pine_boost.tables.schema import InputSchema, Reader
+
+# Up to here every whole number is exact in float32, so that no chain of casts can change it.
+EXACT_WHOLE = 2**24
+FloatType = type[np.float32] | type[np.float64]
+
+
+class TableKind(Enum):
+    """What sort of table the library is handed; each has its own way into the library."""
+
+    ARRAY = "numpy array"
+    SEQUENCE = "list"
+    PANDAS = "pandas DataFrame"
+    POLARS = "polars DataFrame"
+    ARROW = "pyarrow Table"
+    SPARSE = "scipy.sparse matrix"
+
+
+@dataclass(frozen=True)
+class Casting:
+    """How whole numbers become floats: the type they are cast to first, None where unknown.
+
+    Floats of up to 64 bits pass unchanged: whoever compares float32 casts them later, once. A
+    whole number beyond 2**53 may be rounded twice on the way to float32, or only once.
+    """
+
+    whole: FloatType | None
+    schema: InputSchema
+
+
+def casting_of(
+    schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False
+) -> Casting:
+    """The casts of a library for one table.
+
+    ``dtypes`` are those of the columns of a frame; ``early`` says that one of them is of a kind
+    (bool, nullable) for which scikit-learn casts column by column.
+    """
+    reader = schema.reader
+    if reader is Reader.HISTOGRAM:
+        return Casting(np.float64, schema)
+    if reader is Reader.XGBOOST:
+        return Casting(np.float32, schema)
+    if reader is Reader.LIGHTGBM:
+        straight = kind in (TableKind.ARRAY, TableKind.SEQUENCE)
+        return Casting(np.float32 if straight else np.float64, schema)
+    if kind in (TableKind.ARRAY, TableKind.SPARSE) or early:
+        return Casting(np.float32, schema)
+    if kind is TableKind.PANDAS:
+        return Casting(_common_cast(dtypes), schema)
+    return Casting(None, schema)
+
+
+def _common_cast(dtypes: Sequence[Any]) -> FloatType | None:
+    """scikit-learn makes one array of all columns before it casts that to float32."""
+    if any(dtype == np.dtype(object) for dtype in dtypes):
+        return np.float64
+    if any(dtype.kind not in "fiub" for dtype in dtypes):
+        return None  # dates and the like: their column is refused
+    return np.float32 if np.result_type(*dtypes).kind in "iub" else np.float64
+
+
+def cast_numbers(
+    values: npt.NDArray[Any], casting: Casting, label: str, present: npt.NDArray[Any] | None = None
+) -> FloatArray:
+    """float64 of an array of numbers (one column, or a whole table).
+
+    ``present`` is False where the value is missing; there the result is NaN.
+    """
+    check_dtype(values.dtype, label)
+    if values.dtype.kind not in "iu":
+        numbers = values.astype(np.float64, copy=present is not None)
+    elif casting.whole is not None:
+        numbers = values.astype(casting.whole).astype(np.float64)
+    else:
+        require_exact(values if present is None else values[present], label, casting.schema)
+        numbers = values.astype(np.float64)
+    if present is not None:
+        numbers[~present] = np.nan
+    return numbers
+
+
+def check_dtype(dtype: Any, label: str) -> None:
+    """Refuse numbers that libraries read in ways of their own."""
+    if dtype.kind not in "fiub":
+        raise InvalidInputError(
+            f"The {label} has dtype {dtype}; numbers (float, int, bool) are accepted."
+        )
+    if not dtype.isnative or dtype.itemsize > 8:
+        found = "is not in this machine's byte order" if not dtype.isnative else "is beyond float64"
+        raise InvalidInputError(
+            f"The {label} has dtype {dtype.str}, which {found}: libraries differ in how they read "
+            "it. Convert to float64/float32 first: X.astype(np.float64)."
+        )
+
+
+def require_exact(values: npt.NDArray[Any], label: str, schema: InputSchema) -> None:
+    """Refuse whole numbers that could be rounded on a way that is not known."""
+    if len(values) and not (values.max() <= EXACT_WHOLE and values.min() >= -EXACT_WHOLE):
+        raise inexact(label, schema)
+
+
+def inexact(label: str, schema: InputSchema) -> InvalidInputError:
+    """The refusal of numbers that would be rounded on a way that is not known."""
+    return InvalidInputError(
+        f"The {label} holds numbers that float32 must round, in a table of a kind that "
+        f"{schema.reader.value} may round otherwise than this library. Convert to float64/float32 "
+        "first: a float64 array or DataFrame."
+    )
+
+
+def cast_objects(values: npt.NDArray[Any], label: str, schema: InputSchema) -> FloatArray:
+    """float64 of an object column; None, NaN and pandas.NA are missing, text is refused."""
+    numbers = np.empty(len(values))
+    for row, value in enumerate(values):
+        if is_missing(value):
+            numbers[row] = np.nan
+        elif isinstance(value, (str, bytes)) or not _converts(value):
+            found = value.item() if isinstance(value, np.generic) else value
+            raise InvalidInputError(
+                f"The {label} holds {found!r} in row {row}; numbers are accepted. Encode it the "
+                "way the model's training data were encoded."
+            )
+        else:
+            numbers[row] = float(value)
+    if schema.reader is Reader.LIGHTGBM:
+        # its Booster casts objects to float32, its scikit-learn wrapper to float64
+        with np.errstate(over="ignore"):
+            rounded = numbers.astype(np.float32).astype(np.float64)
+        if not np.array_equal(rounded, numbers, equal_nan=True):
+            raise inexact(label, schema)
+    return numbers
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, pandas.NA and NaT."""
+    # recognised without importing pandas: neither equals itself as True
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+def _converts(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""What a model knows of its input table: columns, names, categories, what counts as missing.
+
+In comes a Forest; out goes an InputSchema and the checks of a table's columns against it. Refuses
+other columns, other names and another order, and says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import CategoryRule, Comparison, Forest
+from pine_boost.options import is_whole
+from pine_boost.parsers.traits import traits_of
+
+
+class Reader(Enum):
+    """Whose way of reading a table a model follows."""
+
+    XGBOOST = "XGBoost"
+    LIGHTGBM = "LightGBM"
+    TREES = "scikit-learn"  # every kind whose trees compare float32 values
+    HISTOGRAM = "HistGradientBoosting"
+
+
+@dataclass(frozen=True)
+class InputSchema:
+    """What a model knows of its input table.
+
+    Attributes
+    ----------
+    n_features : int
+    feature_names : tuple of str or None
+        None when the model was trained without names (LightGBM's own Column_0, ... included).
+    feature_categories : tuple
+        Per feature None, or the raw category values whose position is the code; may be empty.
+    library : str
+    comparison : Comparison
+    category_rule : CategoryRule
+    missing_value : float
+        Counts as missing besides NaN; NaN if none does.
+    sparse_zero_is_missing : bool
+    accepts_missing : bool
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    feature_categories: tuple[tuple[Any, ...] | None, ...]
+    library: str
+    comparison: Comparison
+    category_rule: CategoryRule
+    missing_value: float
+    sparse_zero_is_missing: bool
+    accepts_missing: bool
+
+    @property
+    def reader(self) -> Reader:
+        """The library that reads the tables of this model."""
+        if self.library in ("xgboost", "lightgbm"):
+            return Reader.XGBOOST if self.library == "xgboost" else Reader.LIGHTGBM
+        is_double = self.comparison is Comparison.FLOAT64_LESS_EQUAL
+        return Reader.HISTOGRAM if is_double else Reader.TREES
+
+    def name_of(self, feature: int) -> str:
+        """A feature's name for people: the model's own, or ``f<index>``."""
+        return self.feature_names[feature] if self.feature_names else f"f{feature}"
+
+    def index_of(self, feature: str | int) -> int:
+        """Position of a feature given by name or position; refuses unknown ones."""
+        if isinstance(feature, str):
+            if self.feature_names is None:
+                raise InvalidInputError(
+                    f"Feature {feature!r} was named, but the model has no feature names; "
+                    f"give positions 0 to {self.n_features - 1}."
+                )
+            if feature not in self.feature_names:
+                raise InvalidInputError(
+                    f"The model has no feature {feature!r}; it has {listing(self.feature_names)}."
+                )
+            return self.feature_names.index(feature)
+        if not is_whole(feature):
+            raise InvalidInputError(f"A feature is a name or a position, not {feature!r}.")
+        if not 0 <= feature < self.n_features:
+            raise InvalidInputError(
+                f"Feature {feature} is out of range; the model has {self.n_features} features."
+            )
+        return int(feature)
+
+    def categories_of(self, feature: int) -> tuple[Any, ...] | None:
+        """Raw category values of a feature, None where the model stores none."""
+        return self.feature_categories[feature] if self.feature_categories else None
+
+
+def schema_of(forest: Forest) -> InputSchema:
+    """What the model of a Forest expects of its input."""
+    names = forest.feature_names
+    if names is not None and names == tuple(f"Column_{j}" for j in range(len(names))):
+        names = None  # LightGBM's way of saying that it was trained on a bare array
+    return InputSchema(
+        n_features=forest.n_features,
+        feature_names=names,
+        feature_categories=forest.feature_categories,
+        library=forest.library,
+        comparison=forest.comparison,
+        category_rule=forest.category_rule,
+        missing_value=float(forest.missing_value),
+        sparse_zero_is_missing=forest.sparse_zero_is_missing,
+        accepts_missing=forest.accepts_missing,
+    )
+
+
+def check_shape(
+    shape: tuple[int, ...], schema: InputSchema, name: str, columns: Sequence[str] | None = None
+) -> None:
+    """Refuse what is no table with as many columns as the model has features."""
+    if len(shape) != 2:
+        raise InvalidInputError(
+            f"{name} has {len(shape)} dimension(s), a table has 2; for one row pass [row]."
+        )
+    if shape[1] != schema.n_features:
+        differs = ""
+        if columns is not None and schema.feature_names is not None:
+            differs = _difference(columns, schema.feature_names)
+        raise InvalidInputError(
+            f"{name} has {shape[1]} columns, the model has {schema.n_features} features. {differs}"
+            "Pass exactly the model's columns, in its order."
+        )
+
+
+def check_names(columns: Any, schema: InputSchema, name: str) -> None:
+    """Refuse a frame whose columns have other names than the model's, or another order."""
+    # a frame made from a bare array counts its columns 0, 1, ...: these are no names
+    unnamed = all(column == j for j, column in enumerate(columns))
+    if schema.feature_names is None or unnamed:
+        return
+    stored = traits_of(schema.library).column_name
+    found = [stored(str(column)) for column in columns]
+    if found == list(schema.feature_names):
+        return
+    differs = _difference(found, schema.feature_names)
+    if not differs:
+        first = next(j for j, column in enumerate(found) if column != schema.feature_names[j])
+        differs = (
+            f"The names are the same in another order (column {first} is {found[first]!r}, the "
+            f"model has {schema.feature_names[first]!r} there). "
+        )
+    raise InvalidInputError(
+        f"The columns of {name} are not the model's. {differs}Select them in the model's order: "
+        "X[list(region.schema.feature_names)]."
+    )
+
+
+def _difference(found: Sequence[str], expected: Sequence[str]) -> str:
+    missing = [column for column in expected if column not in set(found)]
+    extra = [column for column in found if column not in set(expected)]
+    text = f"Missing: {listing(missing)}. " if missing else ""
+    return text + (f"Not in the model: {listing(extra)}. " if extra else "")
+
+
+def listing(values: Sequence[Any], limit: int = 8) -> str:
+    """The first few values, for a message."""
+    shown = ", ".join(repr(value) for value in values[:limit])
+    return shown + (f", ... ({len(values)} in all)" if len(values) > limit else "")

@@ -1,0 +1,101 @@
+"""Every library, kind of table and dtype: our matrix is what the library sees, or a refusal.
+
+Native margins against the reference evaluator, bit for bit, on rows at, beside and half-way
+between the thresholds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.reference import native_margins
+from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import schema_of
+from tests.support.native_tables import (
+    CATEGORY_KINDS,
+    KINDS,
+    NUMBERS,
+    WORDS,
+    category_tables,
+    native_margins_of,
+    numeric_tables,
+    probes,
+    trained,
+    trained_on_categories,
+)
+
+for _package in ("xgboost", "lightgbm", "sklearn", "pandas", "polars", "pyarrow"):
+    pytest.importorskip(_package)
+
+# What must be read: a refusal of everything would pass the comparison.
+ALWAYS = (
+    "float64", "fortran", "reversed", "strided", "float32", "float16", "bool", "list", "one row",
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "pandas float64",
+    "pandas float32", "pandas int64", "pandas float64 and int64", "pandas float32 and int64",
+    "pandas bool and int64", "pandas Int64", "pandas boolean and Int8", "pandas sparse",
+    "polars float64", "polars float32", "arrow float64",
+    "arrow float32", "arrow in chunks", "arrow batch",
+)  # fmt: skip
+NEVER = (
+    "longdouble", "big-endian", "big-endian float32", "big-endian int", "pandas longdouble",
+    "pandas big-endian", "pandas datetime", "pandas timedelta", "polars datetime",
+    "arrow datetime", "polars decimal", "arrow decimal", "sparse csr with repeated entries",
+)  # fmt: skip
+
+
+def _ours(forest: Any, X: Any) -> np.ndarray | None:
+    try:
+        return np.asarray(native_margins(forest, to_matrix(X, schema_of(forest))))
+    except InvalidInputError:
+        return None
+
+
+@pytest.mark.filterwarnings("ignore")  # the libraries warn about formats and names
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_in_every_kind_of_table(kind: str) -> None:
+    model = trained(kind)
+    forest = read_model(model).forest
+    read, refused = set(), set()
+    for name, X in numeric_tables(probes(forest, 1500)).items():
+        ours = _ours(forest, X)
+        if ours is None:
+            refused.add(name)
+            continue
+        read.add(name)
+        if name == "no row":
+            continue
+        if kind == "RandomForest":
+            ours = ours / len(model.estimators_)
+        native = native_margins_of(model, X)
+        assert np.array_equal(ours, native), f"{kind}: {name}: {np.sum(ours != native)} differ"
+    assert set(ALWAYS) <= read
+    assert set(NEVER) <= refused
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("values", [WORDS, NUMBERS], ids=["words", "numbers"])
+@pytest.mark.parametrize("kind", CATEGORY_KINDS)
+def test_categories_in_every_kind_of_table(kind: str, values: tuple[Any, ...]) -> None:
+    model = trained_on_categories(kind, values)
+    forest = read_model(model).forest
+    read = set()
+    for name, X in category_tables(values).items():
+        ours = _ours(forest, X)
+        if ours is None:
+            continue
+        read.add(name)
+        if kind.startswith("lightgbm") and name.startswith(("arrow", "polars")):
+            X = X.to_pandas()  # LightGBM itself takes categories from pandas only
+        native = native_margins_of(model, X)
+        assert np.array_equal(ours, native), f"{kind}: {name}: {np.sum(ours != native)} differ"
+    frames = {"same", "reordered", "with gaps", "reordered with gaps", "fewer"}
+    assert {f"pandas {name}" for name in frames} <= read
+    if kind in ("xgboost", "xgboost.Booster", "histogram") and values == WORDS:
+        assert {"arrow same", "polars categorical with gaps", "polars enum reordered"} <= read
+    if "histogram" not in kind:
+        assert {"array of codes", "array of odd codes"} <= read
