@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.issue import conclude, native_rows, replay
+from pine_boost.certificate.issue import conclude, named, native_rows, replay
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import read_rehearsed
@@ -140,7 +140,7 @@ def prune_booster(
         result = conclude(parsed, region, game, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
             replay(result, game, native_rows(parsed, region, game, X_fit))
-    return result
+    return named(result, model, options)
 
 
 def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pine_boost.certificate.issue import NativeRows, conclude, native_rows, replay
+from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.native.child_process import read_rehearsed
 from pine_boost.options import Options, require_level
@@ -224,7 +224,7 @@ random_state
             if same is None and result.search.pruned is not None:
                 rows = rows or native_rows(parsed, region, game, X_fit)
                 replay(result, game, rows)
-        results.append(result)
+        results.append(named(result, model, options))
     return SweepResult(tuple(results), time.monotonic() - started)
 
 

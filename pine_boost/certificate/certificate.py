@@ -31,7 +31,7 @@ FORMAT_VERSION = 3
 # 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
 _LATER: dict[str, Any] = {
     "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
-    "overlap": 0.0, "rests_on": [],
+    "overlap": 0.0, "rests_on": [], "fitted_with": {},
 }  # fmt: skip
 _REMEDY = "Take the file that prune_booster wrote"
 
@@ -101,6 +101,8 @@ class Certificate:
         SHA-256 of the files that were saved with it, by name; empty before that. Not compared.
     rests_on : tuple of str
         What `verify` takes on the certificate's word unless it is given X_fit and X_cal.
+    fitted_with : mapping
+        ``n_bins`` and ``random_state`` of the score, to fit it anew.
     version : int
         Format version of the file that it was read from. Not compared.
     """
@@ -145,6 +147,7 @@ class Certificate:
     native_band: float = 0.0
     overlap: float = 0.0
     rests_on: tuple[str, ...] = ()
+    fitted_with: Mapping[str, int] = field(default_factory=dict)
     version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
 
     @property

@@ -6,8 +6,10 @@ model that its library reads or predicts otherwise than the proof says is never 
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.native.replay import Referee
+from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import Game, settled
 from pine_boost.region.region import Region
@@ -147,6 +150,14 @@ def _certificate(
     if not proved:
         return certificate
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+
+
+def named(result: PruneResult, model: Any, options: Options) -> PruneResult:
+    """Write down what the model was called and how the score was fitted."""
+    name = Path(model).name if isinstance(model, (str, os.PathLike)) else ""
+    how = {"n_bins": int(options.n_bins), "random_state": int(options.random_state)}
+    certificate = replace(result.certificate, model_name=name, fitted_with=how)
+    return replace(result, certificate=certificate)
 
 
 def native_band(forest: Forest) -> float:

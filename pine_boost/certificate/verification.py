@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 
 from pine_boost.certificate.certificate import Certificate, QuestionProof
+from pine_boost.certificate.claim import rests_on
 from pine_boost.certificate.consistency import require_belonging, require_consistent
+from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
+from pine_boost.certificate.recalibration import recalibrate
 from pine_boost.certificate.tree_matching import correspond, require_decisive
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
@@ -149,6 +152,8 @@ def verify(
     time_limit: float | None = None,
     n_jobs: int = 1,
     trust_pickle: bool = False,
+    X_fit: Any = None,
+    X_cal: Any = None,
 ) -> Verification:
     """Prove anew that two models predict the same class on every input of a region.
 
@@ -164,6 +169,9 @@ def verify(
         Threads for CP-SAT; with joblib installed, processes for parts of the boxes. -1: all cores.
     trust_pickle : bool
         Load pickled models; only for files you made.
+    X_fit, X_cal : tables, optional
+        Those that the region is said to be fitted and calibrated on: score, tau and coverage are
+        computed anew. Without them they rest on the certificate's word (``certificate.rests_on``).
 
     Returns
     -------
@@ -191,13 +199,20 @@ def verify(
         else read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
         for model in (original, pruned)
     )
+    before, after = (as_region_reads(model, region) for model in (before, after))
     require_belonging(before.forest, after.forest, region, certificate)
+    require_interchangeable(before, after)
     game = build_game(
         before.forest, region.space, region.tables, unit=certificate.unit, delta=region.delta or 0.0
     )
     remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
     if certificate.version < 3:
         remarks += (_EARLIER,)
+    refitted = False
+    if X_fit is not None or X_cal is not None:
+        anew = recalibrate(before.forest, region, certificate, X_fit, X_cal)
+        refitted, remarks = anew.refitted, remarks + anew.remarks
+    remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
     if certificate.grid < 0:
         return _identical(game, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)

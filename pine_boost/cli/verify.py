@@ -13,6 +13,7 @@ from pine_boost.cli import options
 
 EXAMPLES = """examples:
   pine-boost verify model.json pruned            (a folder that prune wrote)
+  pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
   pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
       --region pruned/region.json --time-limit 300"""
 
@@ -24,8 +25,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pruned", metavar="PRUNED", help="pruned model file, or the folder with it")
     parser.add_argument("--certificate", metavar="FILE", help="(certificate.json beside PRUNED)")
     parser.add_argument("--region", metavar="FILE", help="(region.json beside PRUNED)")
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N")
+    parser.add_argument("--fit", metavar="FILE", help="the rows the score was fitted on: with them")
+    parser.add_argument("--cal", metavar="FILE", help="and the rows of the calibration, region and "
+                        "tau are computed anew and rest on nobody's word")  # fmt: skip
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS",
+                        help="stop then, and say what is open (exit code 2)")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="threads (1); -1 for all cores")  # fmt: skip
     parser.add_argument(
         "--record", action="store_true",
         help="write the new proofs into the certificate when every question was proved twice",
@@ -40,6 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.certificate.saved import model_path
     from pine_boost.certificate.verification import verify
     from pine_boost.errors import InvalidInputError
+    from pine_boost.region.region import Region
+    from pine_boost.tables.files import read_table
 
     pruned = Path(arguments.pruned)
     if pruned.is_dir():
@@ -49,6 +57,11 @@ def main(arguments: argparse.Namespace) -> int:
     for path in (certificate, region):
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
+    schema = Region.load(region).schema
+    X_fit, X_cal = (
+        None if path is None else read_table(path, schema).X
+        for path in (arguments.fit, arguments.cal)
+    )
     verdict = verify(
         arguments.original,
         pruned,
@@ -57,6 +70,8 @@ def main(arguments: argparse.Namespace) -> int:
         time_limit=arguments.time_limit,
         n_jobs=arguments.jobs,
         trust_pickle=arguments.trust_pickle,
+        X_fit=X_fit,
+        X_cal=X_cal,
     )
     if arguments.record and verdict.proved_twice:
         stated = Certificate.load(certificate)

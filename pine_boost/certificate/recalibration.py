@@ -1,0 +1,126 @@
+"""Region, tau and coverage once more, from the tables themselves.
+
+In come the original, the region and certificate to be checked, and X_fit and X_cal; out goes
+nothing, or a CertificateMismatch that names what does not follow from the tables. Refuses one
+table without the other; a user's own score is taken as it is, and said so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import speaks_of_everything
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.model.forest import Forest
+from pine_boost.model.routing import route
+from pine_boost.region.conformal import indifference_delta
+from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.region import Region
+from pine_boost.region.scores.fitting import SCORE_NAMES, fit_score
+from pine_boost.tables.matrix import to_matrix
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """What came of it: whether the score was fitted anew, and sentences about it."""
+
+    refitted: bool
+    remarks: tuple[str, ...]
+
+
+def recalibrate(
+    original: Forest, region: Region, certificate: Certificate, X_fit: Any, X_cal: Any
+) -> Recalibration:
+    """Check that region and certificate are what these tables give.
+
+    Parameters
+    ----------
+    original : Forest
+    region, certificate
+        As read from the files that are to be checked.
+    X_fit, X_cal : tables
+        Those that the region is said to be fitted and calibrated on.
+
+    Raises
+    ------
+    CertificateMismatch
+        Something of the region does not follow from the tables.
+    """
+    if X_fit is None or X_cal is None:
+        raise InvalidInputError("Pass both X_fit and X_cal (--fit and --cal), or neither.")
+    if speaks_of_everything(certificate):
+        return Recalibration(True, ("The claim is about every input: it needs no tables.",))
+    fit, cal = (to_matrix(X, region.schema, n) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
+    _require_equal("n_fit", region.n_fit, len(fit))
+    _require_equal("n_cal", region.n_cal, len(cal))
+    remarks: tuple[str, ...] = ()
+    refitted = region.score_name in SCORE_NAMES and bool(certificate.fitted_with)
+    if refitted:
+        _require_score(original, region, certificate, fit)
+    else:
+        remarks += (
+            f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
+            "recorded, and that it was without X_cal rests on the certificate's word.",
+        )
+    _require_calibration(original, region, fit, cal)
+    return Recalibration(refitted, (*remarks, _measured(region, len(cal))))
+
+
+def _require_score(original: Forest, region: Region, certificate: Certificate, fit: Any) -> None:
+    how = certificate.fitted_with
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = fit_score(
+            region.score_name, original, fit, n_bins=how.get("n_bins", 4),
+            random_state=how.get("random_state", 0),
+        )  # fmt: skip
+    stated = region.to_json()
+    found = replace(region, space=fitted.space, score_tables=fitted.tables).to_json()
+    if found["space"] != stated["space"] or found["score"] != stated["score"]:
+        raise CertificateMismatch(
+            "The score of the region is not the one that X_fit gives: the region was fitted on "
+            "other rows, or changed."
+        )
+
+
+def _require_calibration(original: Forest, region: Region, fit: Any, cal: Any) -> None:
+    """The scores of X_cal, with those that lie outside whatever tau is; tau follows from them."""
+    states = region.space.states(cal)
+    inside = region.tables.permits(states)
+    if region.indifference > 0:
+        trees = route(original, region.space)
+        distances = [
+            decision_distance(float_margins(original, trees, rows), original.decision.cuts)
+            for rows in (region.space.states(fit), states)
+        ]
+        delta = indifference_delta(distances[0], region.indifference)
+        _require_equal("delta", region.delta, delta)
+        if delta is not None:
+            inside = inside & (distances[1] >= delta)
+    assert region.score_tables is not None
+    scores = np.sort(region.score_tables.score(states[inside]))
+    if not np.array_equal(scores, region.calibration):
+        raise CertificateMismatch(
+            f"The calibration scores of the region are not those of X_cal: tau={region.tau} for "
+            f"alpha={region.alpha:g} does not follow from these rows."
+        )
+
+
+def _measured(region: Region, n_rows: int) -> str:
+    inside = int(np.searchsorted(region.calibration, region.tau or 0, side="right"))
+    return (
+        f"Region and tau were computed anew from X_fit and X_cal: {inside} of {n_rows} calibration "
+        f"rows ({inside / n_rows:.2%}) lie in the region."
+    )
+
+
+def _require_equal(name: str, stated: Any, found: Any) -> None:
+    if stated != found:
+        raise CertificateMismatch(
+            f"{name} is {stated!r} in the region; the tables given say {found!r}."
+        )

@@ -1,0 +1,188 @@
+"""verify notices what trees do not show: names, types, labels, and tables that say otherwise."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import Certificate, InvalidInputError, Region, prune_booster
+from pine_boost.certificate.claim import claim_of, rests_on
+from pine_boost.certificate.verification import verify
+from pine_boost.cli import main
+from pine_boost.errors import CertificateMismatch
+from tests.support.verifying import breast_or_iris
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+pandas = pytest.importorskip("pandas")
+
+NAMES = ["a", "b", "c", "d", "e", "f"]
+
+
+@pytest.fixture(scope="module")
+def tables() -> Any:
+    X, y = breast_or_iris(2)
+    X = pandas.DataFrame(X, columns=NAMES)
+    return X[:250], X[250:450], y[:250]
+
+
+@pytest.fixture(scope="module")
+def saved(tables: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """original.json, and a folder `out` with the result of pruning it; tables beside."""
+    X_fit, X_cal, y = tables
+    folder = tmp_path_factory.mktemp("saved")
+    model = xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1).fit(X_fit, y)
+    model.save_model(folder / "original.json")
+    result = prune_booster(folder / "original.json", X_fit, X_cal, alpha=0.2)
+    assert result.certificate.grid >= 0
+    result.save(folder / "out", report=False)
+    X_fit.to_csv(folder / "fit.csv", index=False)
+    X_cal.to_csv(folder / "cal.csv", index=False)
+    return folder
+
+
+def _verify(saved: Path, pruned: Any = None, **given: Any) -> Any:
+    out = saved / "out"
+    return verify(
+        saved / "original.json", out / "model.json" if pruned is None else pruned,
+        given.pop("region", out / "region.json"),
+        given.pop("certificate", out / "certificate.json"), **given,
+    )  # fmt: skip
+
+
+EDITS = {
+    "names in another order": lambda d: d["learner"]["feature_names"].reverse(),
+    "another name": lambda d: d["learner"]["feature_names"].__setitem__(0, "z"),
+    "another type": lambda d: d["learner"]["feature_types"].__setitem__(0, "int"),
+    "another objective": lambda d: d["learner"]["objective"].update(name="binary:logitraw"),
+    "another weight": lambda d: d["learner"]["objective"]["reg_loss_param"].update(
+        scale_pos_weight="3"
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_what_is_not_in_the_trees_is_compared_too(saved: Path, edit: Any) -> None:
+    document = json.loads((saved / "out" / "model.json").read_text())
+    edit(document)
+    with pytest.raises(CertificateMismatch, match=r"differ in|The pruned model is not"):
+        _verify(saved, json.dumps(document).encode())
+
+
+def test_names_of_a_lightgbm_text_are_compared(tables: Any) -> None:
+    X_fit, X_cal, y = tables
+    model = lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1)
+    original = model.fit(X_fit, y).booster_.model_to_string().encode()
+    result = prune_booster(original, X_fit, X_cal, alpha=0.2)
+    given = (result.region, result.certificate)
+    assert verify(original, result.model, *given).agrees
+    swapped = result.model.replace(b"feature_names=a b ", b"feature_names=b a ")
+    assert swapped != result.model
+    with pytest.raises(CertificateMismatch, match="differ in features"):
+        verify(original, swapped, *given)
+
+
+def test_labels_of_wrappers_are_compared(tables: Any) -> None:
+    X_fit, X_cal, y = tables
+    from sklearn.ensemble import GradientBoostingClassifier
+
+    words = np.array(["no", "yes"])[y]
+    model = GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0)
+    result = prune_booster(model.fit(X_fit, words), X_fit, X_cal, alpha=0.2)
+    assert verify(model, result.model, result.region, result.certificate).agrees
+    result.model.classes_ = np.array(["yes", "no"])
+    with pytest.raises(CertificateMismatch, match="differ in classes"):
+        verify(model, result.model, result.region, result.certificate)
+
+
+@pytest.mark.parametrize(
+    "options", [{"missing": -999.0}, {"objective": "binary:logitraw"}], ids=str
+)
+def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(
+    tables: Any, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    X_fit, X_cal, y = tables
+    model = xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, **options).fit(X_fit, y)
+    model.save_model(tmp_path / "original.json")
+    folder = prune_booster(model, X_fit, X_cal, alpha=0.2).save(tmp_path / "out", report=False)
+    found = verify(
+        tmp_path / "original.json", folder / "model.json", folder / "region.json",
+        folder / "certificate.json",
+    )  # fmt: skip
+    assert found.agrees
+
+
+def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(
+    saved: Path, tables: Any
+) -> None:
+    certificate = Certificate.load(saved / "out" / "certificate.json")
+    assert certificate.model_name == "original.json"
+    assert certificate.rests_on == rests_on(certificate)
+    bare = _verify(saved)
+    assert any("calibration scores are those of X_cal" in remark for remark in bare.remarks)
+    full = _verify(saved, X_fit=tables[0], X_cal=tables[1])
+    assert full.agrees
+    assert any("computed anew from X_fit and X_cal: 1" in remark for remark in full.remarks)
+    assert not any("calibration scores" in remark for remark in full.remarks)
+
+
+def _forged(saved: Path) -> tuple[Region, Certificate]:
+    """The region for alpha=0.8 sold as one for alpha=0.1, every digest written anew."""
+    region = Region.load(saved / "out" / "region.json")
+    narrow = region.with_alpha(0.8)
+    document = narrow.to_json()
+    rank = len(document["calibration"])
+    document["calibration"] = [document["tau"]] * rank  # any alpha has this tau now
+    document["alpha"] = 0.1
+    forged = Region.from_json(document)
+    certificate = Certificate.load(saved / "out" / "certificate.json")
+    certificate = replace(
+        certificate, region_fingerprint=forged.fingerprint(), alpha=0.1, tau=forged.tau
+    )
+    certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+    return forged, Certificate.from_json(certificate.to_json())
+
+
+def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(
+    saved: Path, tables: Any
+) -> None:
+    region, certificate = _forged(saved)
+    bare = _verify(saved, region=region, certificate=certificate)
+    assert bare.agrees  # the classes are the same on it: that is proved, whatever alpha is
+    assert any("calibration scores are those of X_cal" in remark for remark in bare.remarks)
+    with pytest.raises(CertificateMismatch, match="calibration scores of the region are not"):
+        _verify(saved, region=region, certificate=certificate, X_fit=tables[0], X_cal=tables[1])
+
+
+@pytest.mark.parametrize("score", ["chow-liu", "leaf-support", "isolation-forest"])
+def test_region_and_tau_follow_from_the_tables_for_every_score(tables: Any, score: str) -> None:
+    X_fit, X_cal, y = tables
+    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+    result = prune_booster(
+        model, X_fit, X_cal, alpha=0.5, score=score, n_bins=3, indifference=0.05, random_state=3,
+        objective="l1",
+    )  # fmt: skip
+    parts = (model, result.model, result.region, result.certificate)
+    assert verify(*parts, X_fit=X_fit, X_cal=X_cal, time_limit=60).agrees is not False
+    moved = X_fit.copy()
+    moved.iloc[:40] = X_cal.iloc[:40].to_numpy()
+    with pytest.raises(CertificateMismatch, match=r"X_fit gives|do not follow|tables given say"):
+        verify(*parts, X_fit=moved, X_cal=X_cal)
+    with pytest.raises(CertificateMismatch, match=r"n_cal is 200 in the region; .* 199"):
+        verify(*parts, X_fit=X_fit, X_cal=X_cal[1:])
+    with pytest.raises(InvalidInputError, match="both X_fit and X_cal"):
+        verify(*parts, X_cal=X_cal)
+
+
+def test_the_command_line_takes_the_tables(saved: Path, capsys: Any) -> None:
+    arguments = ["verify", str(saved / "original.json"), str(saved / "out")]
+    tables = ["--fit", str(saved / "fit.csv"), "--cal", str(saved / "cal.csv")]
+    assert main([*arguments, *tables]) == 0
+    assert "computed anew from X_fit and X_cal" in capsys.readouterr().out
+    assert main([*arguments, "--fit", str(saved / "cal.csv"), "--cal", str(saved / "fit.csv")]) == 1
+    assert "the tables given say" in capsys.readouterr().err
