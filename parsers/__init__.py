@@ -91,6 +91,11 @@ def _library_of(model: Any) -> str:
         if library in modules:
             return library
     name = f"{type(model).__module__}.{type(model).__qualname__}"
+    if "catboost" in modules:
+        raise UnsupportedModelError(
+            f"{name}: CatBoost models are not supported (what its predict computes from a file has "
+            f"not been shown to be reproducible bit for bit); accepted: {ACCEPTED}."
+        )
     raise UnsupportedModelError(f"{name} is not a model that can be read; accepted: {ACCEPTED}.")
 
 

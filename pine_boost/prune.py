@@ -20,6 +20,7 @@ from pine_boost.model.forest import Model
 from pine_boost.native.child_process import read_rehearsed
 from pine_boost.native.replay import Referee
 from pine_boost.options import Options
+from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import build_game
 from pine_boost.region.domain import Domain
@@ -63,7 +64,8 @@ def prune_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble; never modified.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold
+        wrapper or calibrated classifier around one; never modified.
     X_fit : table
         Rows the plausibility score is fitted on (the training rows are fine); no labels needed.
     X_cal : table, optional
@@ -123,8 +125,9 @@ def prune_booster(
         random_state, callback,
     )  # fmt: skip
     started = time.monotonic()
-    parsed = read_rehearsed(model, threshold=threshold)
-    X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
+    outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
+    parsed = read_rehearsed(outer.inner, threshold=outer.threshold)
+    X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
     region = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     game = build_game(
         parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
@@ -140,7 +143,8 @@ def prune_booster(
         result = conclude(parsed, region, game, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
             replay(result, game, native_rows(parsed, region, game, X_fit))
-    return named(result, model, options)
+    whole: PruneResult = outer.rewrap(named(result, outer.inner, options), X_fit)
+    return whole
 
 
 def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, Any]:

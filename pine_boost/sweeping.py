@@ -17,6 +17,7 @@ from pine_boost.certificate.issue import NativeRows, conclude, named, native_row
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.native.child_process import read_rehearsed
 from pine_boost.options import Options, require_level
+from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.prune import split_tables
 from pine_boost.region.domain import Domain
@@ -201,8 +202,9 @@ random_state
         max(grid), score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
         n_jobs, random_state, callback,
     )  # fmt: skip
-    parsed = read_rehearsed(model, threshold=threshold)
-    X_fit, X_cal = split_tables(parsed, X_fit, X_cal, random_state)
+    outer = unwrap(model, threshold)
+    parsed = read_rehearsed(outer.inner, threshold=outer.threshold)
+    X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
     largest = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
@@ -224,8 +226,9 @@ random_state
             if same is None and result.search.pruned is not None:
                 rows = rows or native_rows(parsed, region, game, X_fit)
                 replay(result, game, rows)
-        results.append(named(result, model, options))
-    return SweepResult(tuple(results), time.monotonic() - started)
+        results.append(named(result, outer.inner, options))
+    whole = tuple(outer.rewrap(result, X_fit) for result in results)
+    return SweepResult(whole, time.monotonic() - started)
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:

@@ -173,3 +173,20 @@ def _same(certificate: Certificate) -> str:
 def _floored(share: float) -> str:
     """Four digits, never rounded up: a bound that is rounded up is none."""
     return f"{int(share * 10_000) / 10_000:.4g}"
+
+
+def region_guard_claim(certificate: Certificate) -> str:
+    """What follows on every input when inputs outside a certified region go to the original."""
+    return (
+        f"On every input, the guarded model {_same(certificate)}{exception_of(certificate)}. "
+        "Outside the region the original answers itself."
+    )
+
+
+def margin_guard_claim(fidelity: float, confidence: float, n_val: int) -> str:
+    """What a test on X_val says when inputs near the pruned model's decision go to the original."""
+    return (
+        f"With confidence {confidence:g} over the draw of the {n_val} validation rows, the guarded "
+        "model gives a future input that comes from the same source the class of the original "
+        f"with probability at least {fidelity:g}. This is a statistic, not a proof."
+    )

@@ -47,8 +47,8 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str]) -> Path:
         files["region.json"] = canonical(parts.region.to_json()).encode()
     if parts.certificate is not None:
         files["certificate.json"] = parts.certificate.to_json().encode()
-    if parts.prepare is not None:
-        files["prepare.pkl"] = pickle.dumps(parts.prepare)
+    if parts.prepare is not None or parts.finish is not None:
+        files["layers.pkl"] = pickle.dumps((parts.prepare, parts.finish))
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -121,12 +121,12 @@ def load_guarded(
     _check_guard(manifest, certificate, region, margin)
     for model in (original, pruned):  # what does not belong together is not even tried
         rehearse(model)
-    prepare = None
-    if "prepare.pkl" in files:
-        _require_trust(trust_pickle, "prepare.pkl")
-        prepare = pickle.loads(files["prepare.pkl"])
+    prepare = finish = None
+    if "layers.pkl" in files:
+        _require_trust(trust_pickle, "layers.pkl")
+        prepare, finish = pickle.loads(files["layers.pkl"])
     parts = GuardedParts(
-        original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare
+        original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish
     )
     return GuardedModel.of_parts(parts, backend)
 

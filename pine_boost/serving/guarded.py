@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.guard_claim import margin_guard_claim, region_guard_claim
+from pine_boost.certificate.claim import margin_guard_claim, region_guard_claim
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.region.distance import decision_distance
 from pine_boost.serving.engines import Engine, decide, make_engine
@@ -210,7 +210,9 @@ class GuardedModel:
                     answers = np.empty((len(inside), some.shape[1]))
                 answers[part] = some
         self._count(inside)
-        return np.zeros((0, len(self.classes_))) if answers is None else answers
+        if answers is None:
+            return np.zeros((0, len(self.classes_)))
+        return answers if self.parts.finish is None else np.asarray(self.parts.finish(answers))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write both models, the guard and a manifest of digests; `load_guarded` reads them."""

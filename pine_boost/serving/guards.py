@@ -36,6 +36,8 @@ class GuardedParts:
     certificate : Certificate or None
     prepare : callable or None
         What turns a user's rows into the model's columns (the first steps of a Pipeline).
+    finish : callable or None
+        What turns the model's probabilities into the user's (a calibrator).
     """
 
     original: Model
@@ -45,6 +47,7 @@ class GuardedParts:
     margin: MarginGuard | None = None
     certificate: Certificate | None = None
     prepare: Callable[[Any], Any] | None = None
+    finish: Callable[[Any], Any] | None = None
 
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
@@ -55,14 +58,22 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
                 f"GuardedModel takes what prune_booster or compress_booster returned, not a "
                 f"{type(result).__name__}."
             )
+    prepare = finish = None
+    if hasattr(result, "wrapper"):
+        prepare, finish = result.wrapper.prepare, result.wrapper.finish
+        result = result.inner
     original, pruned = result.original, result.pruned
     certificate = getattr(result, "certificate", None)
-    prepare = getattr(getattr(result, "wrapper", None), "prepare", None)
     if X_val is not None:
         rows = X_val if prepare is None else prepare(X_val)
         margin = measure_margin(original, pruned, rows, fidelity, confidence)
         return GuardedParts(
-            original, pruned, original.forest.classes, margin=margin, prepare=prepare
+            original,
+            pruned,
+            original.forest.classes,
+            margin=margin,
+            prepare=prepare,
+            finish=finish,
         )
     region = getattr(result, "region", None)
     if certificate is None or region is None:
@@ -82,10 +93,9 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             "would evaluate it for every row and save nothing. Prune with indifference=0, or pass "
             "X_val to guard by the pruned model's own margin."
         )
-    plain = getattr(region, "without_prepare", lambda: region)()
     return GuardedParts(
-        original, pruned, original.forest.classes, region=plain, certificate=certificate,
-        prepare=prepare,
+        original, pruned, original.forest.classes, region=region, certificate=certificate,
+        prepare=prepare, finish=finish,
     )  # fmt: skip
 
 

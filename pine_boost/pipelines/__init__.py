@@ -1,0 +1,1 @@
+"""What people deploy around a model: Pipelines, thresholds, calibration, frozen estimators."""

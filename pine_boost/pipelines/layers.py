@@ -1,0 +1,179 @@
+"""The layers around a model, from the outside in, and the way back.
+
+In comes an estimator of scikit-learn that holds another one; out go what it holds and a function
+that builds the same estimator around something else. Refuses several calibrators, more than two
+classes, and what is not fitted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+
+KINDS = (
+    "Pipeline", "FrozenEstimator", "FixedThresholdClassifier", "TunedThresholdClassifierCV",
+    "CalibratedClassifierCV",
+)  # fmt: skip
+_MONOTONE = ("_SigmoidCalibration", "IsotonicRegression", "_TemperatureScaling")
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One estimator around another.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    model : object
+        The estimator itself.
+    inner : object
+        What it holds.
+    prepare : callable or None
+        What it does to rows before ``inner`` sees them.
+    calibrators : tuple
+        What it does to the score of ``inner``.
+    """
+
+    kind: str
+    model: Any
+    inner: Any
+    prepare: Callable[[Any], Any] | None = None
+    calibrators: tuple[Any, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether it turns the scores of ``inner`` into classes by a rule of its own."""
+        return self.kind not in ("Pipeline", "FrozenEstimator")
+
+    def rebuild(self, new: Any) -> Any:
+        """The same estimator around something else; nothing that was given is changed."""
+        made = copy.copy(self.model)
+        if self.kind == "Pipeline":
+            made.steps = [*self.model.steps[:-1], (self.model.steps[-1][0], new)]
+            return made
+        if hasattr(self.model, "estimator_"):
+            made.estimator_ = new
+        if self.kind == "CalibratedClassifierCV":
+            pair = copy.copy(self.model.calibrated_classifiers_[0])
+            pair.estimator = new
+            made.calibrated_classifiers_ = [pair]
+        if self.model.estimator is self.inner:  # given fitted: the same object is the parameter
+            made.estimator = new
+        return made
+
+
+def peel(model: Any) -> Layer | None:
+    """The outermost layer of a model, None for anything that is not of `KINDS`.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A layer whose classes do not follow from one score of the model inside.
+    InvalidInputError
+        A layer that is not fitted.
+    """
+    kind = kind_of(model)
+    if kind is None:
+        return None
+    return _PEELERS[kind](model)
+
+
+def kind_of(model: Any) -> str | None:
+    """The kind of a layer by its class, subclasses included; None where it is none."""
+    for base in type(model).__mro__:
+        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ in KINDS:
+            return base.__name__
+    return None
+
+
+def _peel_pipeline(model: Any) -> Layer:
+    if not model.steps:
+        raise InvalidInputError("The Pipeline has no steps.")
+    name, inner = model.steps[-1]
+    if inner is None or inner == "passthrough":
+        raise UnsupportedModelError(
+            f"The last step {name!r} of the Pipeline is 'passthrough'; it must be a tree ensemble."
+        )
+    prepare = model[:-1].transform if len(model.steps) > 1 else None
+    return Layer("Pipeline", model, inner, prepare)
+
+
+def _peel_frozen(model: Any) -> Layer:
+    return Layer("FrozenEstimator", model, model.estimator)
+
+
+def _peel_threshold(model: Any) -> Layer:
+    kind = str(kind_of(model))
+    is_tuned = kind == "TunedThresholdClassifierCV"
+    if is_tuned and not hasattr(model, "best_threshold_"):
+        raise InvalidInputError(f"The {kind} is not fitted; call fit first.")
+    inner = getattr(model, "estimator_", model.estimator)
+    classes = _two_classes(model, kind)
+    positive = model._curve_scorer._get_pos_label() if is_tuned else model.pos_label
+    if positive is not None and positive != classes[1]:
+        raise UnsupportedModelError(
+            f"{kind} with pos_label={positive!r}: its threshold is on the probability of the first "
+            f"class. Accepted is the second one, {classes[1]!r}."
+        )
+    return Layer(kind, model, inner)
+
+
+def _peel_calibrated(model: Any) -> Layer:
+    if not hasattr(model, "calibrated_classifiers_"):
+        raise InvalidInputError("The CalibratedClassifierCV is not fitted; call fit first.")
+    _two_classes(model, "CalibratedClassifierCV")
+    if len(model.calibrated_classifiers_) != 1:
+        raise UnsupportedModelError(
+            f"CalibratedClassifierCV holds {len(model.calibrated_classifiers_)} models whose "
+            "probabilities are averaged, which is no model that can be pruned. Fit the model, and "
+            "calibrate CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False."
+        )
+    (pair,) = model.calibrated_classifiers_
+    for calibrator in pair.calibrators:
+        _require_monotone(calibrator)
+    return Layer(
+        "CalibratedClassifierCV", model, pair.estimator, calibrators=tuple(pair.calibrators)
+    )
+
+
+def _require_monotone(calibrator: Any) -> None:
+    name = type(calibrator).__name__
+    falls = {
+        "_SigmoidCalibration": lambda: not calibrator.a_ < 0,
+        "IsotonicRegression": lambda: not getattr(calibrator, "increasing_", True),
+        "_TemperatureScaling": lambda: not calibrator.beta_ > 0,
+    }
+    if name not in _MONOTONE:
+        raise UnsupportedModelError(
+            f"The calibrator {name} is not known to be monotone, so that no threshold of the model "
+            "inside follows from it; accepted are sigmoid, isotonic and temperature."
+        )
+    if falls[name]():
+        raise UnsupportedModelError(
+            f"The calibrator ({name}) falls where the model's score rises: it turns the model "
+            "around. Calibrate on rows that the model predicts better than chance."
+        )
+
+
+def _two_classes(model: Any, kind: str) -> Any:
+    classes = model.classes_
+    if len(classes) != 2:
+        raise UnsupportedModelError(
+            f"{kind} with {len(classes)} classes: its class depends on several scores at once. "
+            "Accepted are two classes; pass the model inside it instead."
+        )
+    return classes
+
+
+_PEELERS: dict[str, Callable[[Any], Layer]] = {
+    "Pipeline": _peel_pipeline,
+    "FrozenEstimator": _peel_frozen,
+    "FixedThresholdClassifier": _peel_threshold,
+    "TunedThresholdClassifierCV": _peel_threshold,
+    "CalibratedClassifierCV": _peel_calibrated,
+}

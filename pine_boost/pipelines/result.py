@@ -1,0 +1,138 @@
+"""The result about a model with layers: the same kind out, raw rows in.
+
+In comes the result about the ensemble inside; out go the whole smaller model, a region that takes
+rows as the Pipeline does, and files. All else is the inner result's.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.region.explanation import Explanation
+from pine_boost.region.region import Coverage, Region
+
+if TYPE_CHECKING:
+    from pine_boost.pipelines.unwrapping import Wrapper
+
+WHOLE_MODEL = "whole_model.pkl"
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRegion:
+    """A region that takes the rows of a Pipeline.
+
+    Attributes
+    ----------
+    region : Region
+        Over the columns of the ensemble; this is what a certificate names, and what files hold.
+    prepare : callable or None
+        The first steps of the Pipeline.
+    """
+
+    region: Region
+    prepare: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("region", "prepare"):  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.region, name)
+
+    def contains(self, X: Any, **options: Any) -> npt.NDArray[np.bool_]:
+        """Whether each row lies in the region; options as for `Region.contains`."""
+        return self.region.contains(self._rows(X), **options)
+
+    def coverage(self, X: Any, **options: Any) -> Coverage:
+        """Share of rows inside; options as for `Region.coverage`."""
+        return self.region.coverage(self._rows(X), **options)
+
+    def states(self, X: Any) -> npt.NDArray[np.int32]:
+        """States of the rows."""
+        return self.region.states(self._rows(X))
+
+    def score(self, X: Any) -> npt.NDArray[np.int64]:
+        """Integer plausibility score of every row."""
+        return self.region.score(self._rows(X))
+
+    def explain(self, x: Any, **options: Any) -> Explanation:
+        """Why one input is (im)plausible, in the columns of the ensemble; a table of one row."""
+        return self.region.explain(self._rows(x), **options)
+
+    def _rows(self, X: Any) -> Any:
+        return X if self.prepare is None else self.prepare(X)
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedResult:
+    """A result about a Pipeline, or a model with thresholds or calibration around it.
+
+    Everything that is not listed here (``certificate``, ``status``, ``summary()``, ...) is that of
+    ``inner``, the result about the ensemble.
+
+    Attributes
+    ----------
+    inner : PruneResult
+    wrapper : Wrapper
+    model : object
+        Of the kind that was given, with the smaller ensemble inside. The layers are shared with
+        the model that was given, which is not changed.
+    """
+
+    inner: Any
+    wrapper: Wrapper
+    model: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("inner", "wrapper", "model"):  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def __str__(self) -> str:
+        return str(self.inner)
+
+    def _repr_html_(self) -> str:
+        return str(self.inner._repr_html_())
+
+    @property
+    def region(self) -> PreparedRegion:
+        """The region, for rows as the whole model takes them."""
+        return PreparedRegion(self.inner.region, self.wrapper.prepare)
+
+    def evaluate(self, X: Any, y: Any = None, **options: Any) -> Any:
+        """Compare both ensembles on rows of the whole model, by the thresholds around them."""
+        return self.inner.evaluate(self.wrapper.rows(X), y, **options)
+
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        X: Any = None,
+        curve: Sequence[Mapping[str, Any]] = (),
+        *,
+        report: bool = True,
+        overwrite: bool = False,
+    ) -> Path:
+        """Write the files of the inner result, and the whole model as a pickle beside them.
+
+        The certificate speaks of the ensemble inside and of rows that the layers have prepared;
+        `verify` takes the ensemble's files as always.
+        """
+        from pine_boost.certificate import saved
+        from pine_boost.files import write_folder
+
+        files = self.inner.files({WHOLE_MODEL: pickle.dumps(self.model)})
+        if report:
+            from pine_boost.report.report import render_report
+
+            rows = self.wrapper.rows(X)
+            files = {saved.REPORT: render_report(self.inner, rows, curve).encode(), **files}
+        return write_folder(
+            folder, files, last=[saved.CERTIFICATE], owned=saved.owned_files(folder),
+            overwrite=overwrite,
+        )  # fmt: skip

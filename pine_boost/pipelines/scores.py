@@ -1,0 +1,51 @@
+"""Classifiers that predict what they are given: their only column is their score.
+
+In comes the score of class 1; out goes the same, as ``predict_proba`` or ``decision_function``.
+With them scikit-learn's own thresholds and calibrators can be asked about any score.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class _Echo:
+    """What scikit-learn asks of a fitted classifier."""
+
+    def __init__(self, classes: npt.ArrayLike) -> None:
+        self.classes_ = np.asarray(classes)
+
+    def fit(self, X: Any, y: Any) -> _Echo:
+        """There is nothing to learn."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+        )
+
+
+class EchoProbability(_Echo):
+    """Its column is the probability of class 1."""
+
+    def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Probabilities of both classes."""
+        return np.stack([1 - X[:, 0], X[:, 0]], axis=1)
+
+
+class EchoMargin(_Echo):
+    """Its column is the margin."""
+
+    def decision_function(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The margin of class 1."""
+        return X[:, 0]

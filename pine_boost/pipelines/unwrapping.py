@@ -1,0 +1,261 @@
+"""From what people deploy to the tree ensemble inside it, and back with a smaller one.
+
+In comes a model, perhaps with layers around it; out go the ensemble, what prepares its rows, the
+threshold on its own score, and the way back. A model without layers passes unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.pipelines.layers import Layer, peel
+from pine_boost.pipelines.scores import EchoMargin, EchoProbability
+from pine_boost.pipelines.switch_point import switch_point
+from pine_boost.tables.native import take_rows
+
+# exp does not overflow, and no boosted margin that means anything is larger
+_LARGEST_MARGIN = 500.0
+_COMPARED_ROWS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapper:
+    """A model and the layers around it.
+
+    Attributes
+    ----------
+    outer : object
+        What was given.
+    inner : object
+        The tree ensemble (``outer`` itself where there are no layers).
+    layers : tuple of Layer
+        From the outside in.
+    threshold : number, sequence of numbers or None
+        For the inner model: the user's, or the one that follows from the layers.
+    """
+
+    outer: Any
+    inner: Any
+    layers: tuple[Layer, ...]
+    threshold: Any
+
+    @property
+    def prepare(self) -> Callable[[Any], Any] | None:
+        """What turns a user's rows into those of the inner model; None for the rows themselves."""
+        steps = [layer.prepare for layer in self.layers if layer.prepare is not None]
+        if len(steps) <= 1:
+            return steps[0] if steps else None
+        return Prepared(tuple(steps))
+
+    def rows(self, X: Any) -> Any:
+        """Rows of the inner model; None stays None."""
+        prepare = self.prepare
+        return X if X is None or prepare is None else prepare(X)
+
+    def rebuild(self, inner: Any) -> Any:
+        """The same layers around another model; nothing that was given is changed."""
+        for layer in reversed(self.layers):
+            inner = layer.rebuild(inner)
+        return inner
+
+    def rewrap(self, result: Any, rows: Any = None) -> Any:
+        """A result about the inner model as one about the whole.
+
+        ``rows`` (of the inner model, in the region or not) are what both are compared on.
+        """
+        if not self.layers:
+            return result
+        from pine_boost.pipelines.result import WrappedResult
+
+        if rows is not None and any(layer.decides for layer in self.layers):
+            _compare(self, result, rows)
+        return WrappedResult(result, self, self.rebuild(result.model))
+
+    @property
+    def finish(self) -> Calibration | None:
+        """What calibration makes of the inner model's probabilities; None without one."""
+        deciding = [layer for layer in self.layers if layer.decides]
+        if not any(layer.calibrators for layer in deciding):
+            return None
+        on_margin = _reads_margin(deciding, self.inner)
+        chain = _chain(deciding, self.inner, on_margin)
+        return Calibration(chain, _score_type(self.inner), on_margin)
+
+    def decider(self, inner: Any) -> Any:
+        """Only the layers that decide, around a model: takes prepared rows."""
+        for layer in reversed(self.layers):
+            inner = layer.rebuild(inner) if layer.decides else inner
+        return inner
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Several steps one after another (a class, because a folder holds it as a pickle)."""
+
+    steps: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, X: Any) -> Any:
+        """Rows after all steps."""
+        for step in self.steps:
+            X = step(X)
+        return X
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Calibrated probabilities from those of the ensemble."""
+
+    chain: Any
+    float_type: Any
+    on_margin: bool
+
+    def __call__(self, probabilities: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Probabilities of both classes after calibration."""
+        if self.on_margin:
+            raise UnsupportedModelError(
+                "This calibrator reads the margin, which does not follow from a probability; ask "
+                "the calibrated model itself for probabilities."
+            )
+        scores = np.asarray(probabilities[:, 1:2], dtype=self.float_type)
+        return np.asarray(self.chain.predict_proba(scores))
+
+
+def unwrap(model: Any, threshold: Any = None) -> Wrapper:
+    """Find the tree ensemble inside Pipelines, threshold wrappers and calibration.
+
+    Parameters
+    ----------
+    model : object
+        Anything; what has no layers is returned as it is.
+    threshold : number, sequence of numbers or None
+        The user's own; refused where a layer already decides.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A layer whose class does not follow from one threshold on the ensemble's score.
+    InvalidInputError
+        A layer that is not fitted, or a threshold besides that of a layer.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(X, y)
+    >>> type(unwrap(pipeline).inner).__name__
+    'RandomForestClassifier'
+    """
+    layers, inner = [], model
+    while (layer := peel(inner)) is not None:
+        layers.append(layer)
+        inner = layer.inner
+    deciding = [layer for layer in layers if layer.decides]
+    if deciding:
+        if threshold is not None:
+            raise InvalidInputError(
+                f"threshold={threshold!r} was given for a {deciding[0].kind}, which decides by a "
+                "rule of its own; leave it out, or pass the model inside."
+            )
+        threshold = _threshold_of(deciding, inner)
+    return Wrapper(model, inner, tuple(layers), threshold)
+
+
+def _threshold_of(deciding: list[Layer], inner: Any) -> float:
+    """The threshold on the probability of class 1 that is the rule of all deciding layers."""
+    for method in ("predict_proba", "classes_"):
+        if not hasattr(inner, method):
+            raise UnsupportedModelError(
+                f"{deciding[0].kind} around a {type(inner).__name__}: accepted are classifiers."
+            )
+    on_margin = _reads_margin(deciding, inner)
+    chain = _chain(deciding, inner, on_margin)
+    calibrators = [c for layer in deciding for c in layer.calibrators]
+    if len(calibrators) > 1:
+        raise UnsupportedModelError(
+            f"{len(calibrators)} calibrators lie around one another; one is accepted."
+        )
+    knots = getattr(calibrators[0], "X_thresholds_", None) if calibrators else None
+    largest = _LARGEST_MARGIN if on_margin else 1.0
+    found = switch_point(
+        lambda s: np.asarray(chain.predict(s[:, None]) == inner.classes_[1]),
+        _score_type(inner), -largest if on_margin else 0.0, largest,
+        value=(lambda s: np.asarray(chain.predict_proba(s[:, None])[:, 1]))
+        if calibrators and knots is None else None,
+        knots=knots,
+    )  # fmt: skip
+    if on_margin:
+        # within exact.probability_guard of the cut, as every threshold on a probability
+        found = float(1.0 / (1.0 + np.exp(-_slope_of(inner) * found)))
+    if not 0 < found < 1:
+        raise UnsupportedModelError(
+            f"The layers around the model decide at its probability {found:g}; a threshold "
+            "strictly between 0 and 1 is needed."
+        )
+    return found
+
+
+def _chain(deciding: list[Layer], inner: Any, on_margin: bool) -> Any:
+    """The deciding layers around a classifier that predicts what it is given."""
+    chain: Any = (EchoMargin if on_margin else EchoProbability)(inner.classes_)
+    for layer in reversed(deciding):
+        chain = layer.rebuild(chain)
+    return chain
+
+
+def _score_type(inner: Any) -> Any:
+    """The type in which a model returns its scores."""
+    is_xgboost = any(base.__module__.startswith("xgboost") for base in type(inner).__mro__)
+    return np.float32 if is_xgboost else np.float64
+
+
+def _reads_margin(deciding: list[Layer], inner: Any) -> bool:
+    """Whether the innermost layer that reads a score reads decision_function."""
+    if not hasattr(inner, "decision_function"):
+        return False
+    if any(layer.calibrators for layer in deciding):
+        return True
+    return str(getattr(deciding[0].model, "response_method", "auto")) == "decision_function"
+
+
+def _slope_of(inner: Any) -> float:
+    """The slope of the sigmoid between decision_function and predict_proba."""
+    from pine_boost.parsers import read_model
+
+    parsed = read_model(inner)
+    if str(getattr(parsed.document, "family", "")) in ("average", "votes"):
+        raise UnsupportedModelError(
+            f"The layers around this {type(inner).__name__} read its decision_function, from which "
+            "its probability does not follow; accepted are boosted trees, and models that have "
+            "predict_proba alone."
+        )
+    return float(parsed.forest.slope)
+
+
+def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
+    """Both models with the layers that decide; a difference would be a bug in the threshold."""
+    certificate = getattr(result, "certificate", None)
+    if certificate is None or not certificate.claim or result.region.delta is not None:
+        return
+    if certificate.undecided and certificate.undecided_exists is not False:
+        return  # where rounding decides, nothing is claimed
+    if not hasattr(rows, "shape"):
+        return
+    some = take_rows(rows, np.arange(min(rows.shape[0], _COMPARED_ROWS)))
+    inside = result.region.contains(some)
+    before, after = (
+        wrapper.decider(model).predict(some) for model in (wrapper.inner, result.model)
+    )
+    if bool(np.any((before != after) & inside)):
+        raise PineBoostError(
+            "Internal error: the whole models differ on a row of X_fit although the proof says "
+            "that the ensembles inside cannot. Nothing was certified; please report this."
+        )

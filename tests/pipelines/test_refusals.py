@@ -1,0 +1,125 @@
+"""Layers whose class does not follow from one threshold are refused with the reason."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
+from pine_boost.pipelines.switch_point import switch_point
+from pine_boost.pipelines.unwrapping import unwrap
+
+pytest.importorskip("sklearn")
+
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    TunedThresholdClassifierCV,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+X, Y = load_breast_cancer(return_X_y=True)
+FOREST = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[:300], Y[:300])
+
+
+def refused(model, match, error=UnsupportedModelError, **options):
+    with pytest.raises(error, match=match):
+        prune_booster(model, X[:300], X[300:], alpha=0.3, **options)
+
+
+def test_several_calibrators():
+    model = CalibratedClassifierCV(RandomForestClassifier(5, random_state=0), cv=3).fit(X, Y)
+    refused(model, "holds 3 models whose probabilities are averaged.*FrozenEstimator")
+
+
+def test_a_calibrator_around_a_calibrator():
+    once = CalibratedClassifierCV(FrozenEstimator(FOREST), ensemble=False).fit(X, Y)
+    model = CalibratedClassifierCV(FrozenEstimator(once), ensemble=False).fit(X, Y)
+    refused(model, "2 calibrators lie around one another")
+
+
+def test_several_classes():
+    iris, species = load_iris(return_X_y=True)
+    forest = RandomForestClassifier(5, random_state=0).fit(iris, species)
+    model = CalibratedClassifierCV(FrozenEstimator(forest), ensemble=False).fit(iris, species)
+    refused(model, "with 3 classes: its class depends on several scores")
+
+
+def test_a_calibrator_that_turns_the_model_around():
+    model = CalibratedClassifierCV(FrozenEstimator(FOREST), ensemble=False).fit(X, 1 - Y)
+    refused(model, "falls where the model's score rises")
+
+
+def test_a_threshold_on_the_first_class():
+    model = FixedThresholdClassifier(FOREST, threshold=0.3, pos_label=0).fit(X, Y)
+    refused(model, "pos_label=0: its threshold is on the probability of the first class")
+
+
+def test_a_threshold_that_no_score_reaches():
+    model = FixedThresholdClassifier(FrozenEstimator(FOREST), threshold=1.5).fit(X, Y)
+    refused(model, "gives every input the same class")
+
+
+def test_a_threshold_besides_that_of_a_layer():
+    model = FixedThresholdClassifier(FOREST, threshold=0.3).fit(X, Y)
+    refused(model, "decides by a rule of its own", InvalidInputError, threshold=0.4)
+
+
+def test_not_fitted():
+    refused(CalibratedClassifierCV(FOREST), "not fitted", InvalidInputError)
+    refused(TunedThresholdClassifierCV(FOREST), "not fitted", InvalidInputError)
+
+
+def test_votes_behind_a_calibrator():
+    votes = AdaBoostClassifier(n_estimators=5, random_state=0).fit(X[:300], Y[:300])
+    model = CalibratedClassifierCV(FrozenEstimator(votes), ensemble=False).fit(X, Y)
+    refused(model, "read its decision_function")
+
+
+def test_a_pipeline_without_trees():
+    linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    refused(linear, "LogisticRegression")
+    refused(make_pipeline(StandardScaler(), "passthrough").fit(X, Y), "passthrough")
+
+
+def test_catboost_is_refused_by_name():
+    class CatBoostClassifier:  # the class name and module are all that is looked at
+        pass
+
+    CatBoostClassifier.__module__ = "catboost.core"
+    refused(CatBoostClassifier(), "CatBoost")
+
+
+def test_a_user_threshold_passes_through_a_pipeline():
+    pipeline = make_pipeline(StandardScaler(), FOREST)
+    assert unwrap(pipeline, (0.2, 0.6)).threshold == (0.2, 0.6)
+    assert unwrap(FOREST, 0.3).threshold == 0.3
+    assert unwrap(FOREST).layers == ()
+
+
+@pytest.mark.parametrize("float_type", [np.float32, np.float64])
+def test_the_switch_point_is_found_to_the_last_bit(float_type):
+    rng = np.random.default_rng(0)
+    for cut in [*rng.random(20), 1e-40, 0.5, 1 - 2**-20]:
+        cut = float_type(cut)
+        found = switch_point(lambda s, c=cut: s >= c, float_type, 0.0, 1.0)
+        assert float_type(found) == np.nextafter(cut, float_type(0))
+        found = switch_point(lambda s, c=cut: s > -c, float_type, -9.0, 9.0)
+        assert found == -cut
+
+
+def test_a_rule_that_switches_twice_is_refused():
+    bumpy = lambda s: (s > 0.5) & (np.round(s * 2**53) != np.round((0.5 + 2**-45) * 2**53))  # noqa: E731
+    with pytest.raises(UnsupportedModelError, match="more than once"):
+        switch_point(bumpy, np.float64, 0.0, 1.0, value=lambda s: s)
+    with pytest.raises(UnsupportedModelError, match="flat where it changes"):
+        switch_point(lambda s: s > 0.5, np.float64, 0.0, 1.0, value=lambda s: 0.5 + 1e-15 * s)
+    with pytest.raises(UnsupportedModelError, match="more than once"):
+        switch_point(
+            lambda s: (s > 0.5) & (s != 0.75), np.float64, 0.0, 1.0, knots=np.array([0.1, 0.75])
+        )
