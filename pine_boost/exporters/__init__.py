@@ -6,15 +6,29 @@ the bytes of a file). The original is never modified; a kind without a writer is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.forest import FloatArray, Model, PrunedForest
+from pine_boost.model.trimming import Trimming
 
-__all__ = ["export"]
+__all__ = ["export", "export_trimmed"]
 
-_WRITERS = {"xgboost": "write_xgboost", "lightgbm": "write_lightgbm", "sklearn": "write_sklearn"}
+# library -> (module, function) that writes leaves on a grid, or leaves as they are
+_WRITERS = {
+    "xgboost": ("xgboost", "write_xgboost"),
+    "lightgbm": ("lightgbm", "write_lightgbm"),
+    "sklearn": ("sklearn", "write_sklearn"),
+}
+_TRIMMERS = {
+    "xgboost": ("xgboost", "trim_xgboost"),
+    "lightgbm": ("lightgbm", "trim_lightgbm"),
+    "sklearn": ("own_values", "trim_sklearn"),
+}
 
 
 def export(model: Model, pruned: PrunedForest) -> Any:
@@ -42,10 +56,46 @@ def export(model: Model, pruned: PrunedForest) -> Any:
     """
     if pruned.forest is not model.forest:
         raise InvalidInputError("The pruned forest was built from another model's forest.")
+    return _function(_WRITERS, model)(model, pruned)
+
+
+def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = None) -> Any:
+    """Write a model with nodes left out and the leaf values it has, on no grid.
+
+    Parameters
+    ----------
+    model : Model
+        What `pine_boost.parsers.read_model` returned.
+    trimming : Trimming
+        Of the nodes of ``model.forest``. Whole rounds are kept where a round has several trees;
+        means and votes keep all their trees.
+    shift : float64 (n_trees,), optional
+        A constant for every leaf of a tree, rounded to the type of the leaf. None: every leaf
+        is bit for bit what it was, and so is the native intercept.
+
+    Returns
+    -------
+    object
+        A new native object of ``model.kind``; bytes in the same format where a file or bytes
+        came in. dart models of XGBoost become gbtree with the weights in the leaves.
+
+    Raises
+    ------
+    InvalidInputError
+        Trees of a mean are left out, or a shift is asked for them.
+    UnsupportedModelError
+        There is no writer for this library.
+    """
+    if shift is None:
+        shift = np.zeros(model.forest.n_trees)
+    return _function(_TRIMMERS, model)(model, trimming, shift)
+
+
+def _function(table: Mapping[str, tuple[str, str]], model: Model) -> Any:
     library = model.forest.library
-    if library not in _WRITERS:
+    if library not in table:
         raise UnsupportedModelError(
-            f"No exporter for models of {library!r}; there is one for {', '.join(_WRITERS)}."
+            f"No exporter for models of {library!r}; there is one for {', '.join(table)}."
         )
-    module = import_module(f"pine_boost.exporters.{library}")
-    return getattr(module, _WRITERS[library])(model, pruned)
+    module, name = table[library]
+    return getattr(import_module(f"pine_boost.exporters.{module}"), name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.trimming import Trimming
 
 # children, feature and threshold of a leaf in tree_
@@ -73,6 +73,22 @@ def trim_estimator(
     trimmed = copy_without(estimator, "tree_")
     trimmed.tree_ = tree
     return trimmed
+
+
+def trim_members(
+    model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False
+) -> Any:
+    """A copy of a list of trees (forest, AdaBoost), or of a single one, with trimmed trees."""
+    native, forest = model.native, model.forest
+    if hasattr(native, "tree_"):
+        return trim_estimator(native, forest, trimming, 0, values)
+    estimator = copy_without(native, "estimators_", keep_scores=keep_scores)
+    estimator.estimators_ = [
+        trim_estimator(native.estimators_[tree], forest, trimming, i, values[trimming.part(i)])
+        for i, tree in enumerate(trimming.kept)
+    ]
+    estimator.n_estimators = len(estimator.estimators_)
+    return estimator
 
 
 def trim_predictor(

@@ -21,8 +21,8 @@ from pine_boost.errors import (
 )
 from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
 from pine_boost.model.exact import PRECISION
-from pine_boost.model.forest import Model, PrunedForest, spread
-from pine_boost.model.trimming import trim_pruned
+from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.tree import TreeBlock
@@ -56,7 +56,26 @@ def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
     """
     _check_grid(pruned)
     _check_classes(model.document, pruned)
-    document = prune_document(model.document, pruned)
+    return _finish(model, prune_document(model.document, pruned))
+
+
+def trim_lightgbm(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
+    """Write the remaining nodes with their own leaf values; whole rounds must be kept.
+
+    ``shift`` is added to every leaf of a tree.
+    """
+    document, forest = model.document, model.forest
+    values = forest.value[trimming.value_node, 0]
+    values = values + np.repeat(shift[trimming.kept], np.diff(trimming.offset))
+    trees = tuple(
+        trim_block(document.trees[tree], forest, trimming, index, values[trimming.part(index)])
+        for index, tree in enumerate(trimming.kept)
+    )
+    return _finish(model, replace(document, trees=trees, best_iteration=0))
+
+
+def _finish(model: Model, document: LightgbmDocument) -> Any:
+    """A document as the kind that came in."""
     contents = write_document(document)
     if model.kind == "lightgbm file":
         return contents

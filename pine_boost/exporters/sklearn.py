@@ -18,12 +18,13 @@ from pine_boost.exporters.fitted_trees import (
     constant_predictor,
     copy_without,
     trim_estimator,
+    trim_members,
     trim_predictor,
 )
 from pine_boost.exporters.votes import write_votes
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.model.trimming import trim_pruned
 
 __all__ = ["write_sklearn"]
 
@@ -109,23 +110,7 @@ def _write_average(model: Model, pruned: PrunedForest) -> Any:
         leaves = _float_leaves(pruned)
     trimming = trim_pruned(pruned)
     values = _tree_values(model.native, leaves[trimming.node])
-    return _with_members(model, trimming, values)
-
-
-def _with_members(
-    model: Model, trimming: Trimming, values: FloatArray, keep_scores: bool = False
-) -> Any:
-    """The averaging estimator (or single tree) with trimmed trees."""
-    native, forest = model.native, model.forest
-    if hasattr(native, "tree_"):
-        return trim_estimator(native, forest, trimming, 0, values)
-    estimator = copy_without(native, "estimators_", keep_scores=keep_scores)
-    estimator.estimators_ = [
-        trim_estimator(native.estimators_[tree], forest, trimming, i, values[trimming.part(i)])
-        for i, tree in enumerate(trimming.kept)
-    ]
-    estimator.n_estimators = len(estimator.estimators_)
-    return estimator
+    return trim_members(model, trimming, values)
 
 
 def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArray:

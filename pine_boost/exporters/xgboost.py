@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.exact import PRECISION
-from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, constant_trees
@@ -51,7 +51,29 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
     MissingDependencyError
         A live object is asked for and xgboost is not installed.
     """
-    document = prune_document(model.document, pruned)
+    return _finish(model, prune_document(model.document, pruned))
+
+
+def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
+    """Write the remaining nodes with their own leaf values and the native intercept.
+
+    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves.
+    """
+    document = model.document
+    trees = document.trees
+    leaves = trees.condition[trimming.value_node].astype(np.float64)
+    leaves += np.repeat(shift[trimming.kept], np.diff(trimming.offset))
+    trees = trim_trees(trees, trimming, leaves.astype(np.float32))
+    rounds = model.forest.tree_round[trimming.kept]
+    trimmed = _with_trees(document, trees, document.tree_output[trimming.kept], rounds)
+    if len(trimmed.round_offset) == len(document.round_offset):
+        # with every round still there best_iteration names the same trees as before
+        trimmed = replace(trimmed, attributes=document.attributes)
+    return _finish(model, trimmed)
+
+
+def _finish(model: Model, document: XGBoostDocument) -> Any:
+    """A document as the kind that came in."""
     if model.kind == FILE_KIND:
         return write_document(document, document.file_format)
     contents = write_document(document, "json")
@@ -65,6 +87,7 @@ def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDo
     trimming = trim_pruned(pruned)
     leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
     trees = trim_trees(document.trees, trimming, leaves)
+    trees = replace(trees, base_weight=np.where(trees.is_leaf, leaves, trees.base_weight))
     output, rounds = document.tree_output[pruned.kept], pruned.forest.tree_round[pruned.kept]
     constants = _constant_outputs(output, pruned.intercept_int)
     if len(constants):
@@ -111,7 +134,7 @@ def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.floa
         condition=np.where(is_leaf, leaf_value, trees.condition[node]),
         default_left=trees.default_left[node] & ~is_leaf,
         is_categorical=is_categorical,
-        base_weight=np.where(is_leaf, leaf_value, trees.base_weight[node]),
+        base_weight=trees.base_weight[node],
         loss_change=np.where(is_leaf, np.float32(0), trees.loss_change[node]),
         sum_hessian=trees.sum_hessian[node],
         category_offset=category_offset,

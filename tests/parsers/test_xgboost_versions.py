@@ -13,6 +13,7 @@ from pine_boost.exporters import export
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.trimmed import cut_forest
 
 pytest.importorskip("xgboost")
 
@@ -103,16 +104,20 @@ def test_old_versions_read_the_export_bit_for_bit(old_python, tmp_path):
     for name, booster, rows in exported_models():
         for suffix in ("json", "ubj"):
             model = read_model(bytes(booster.save_raw(suffix)))
-            pruned = grid_forest(model.forest, some_weights(model.forest))
-            file_name = f"{name}.{suffix}"
-            (tmp_path / file_name).write_bytes(export(model, pruned))
+            weights = some_weights(model.forest)
             probe = np.vstack([rows, edge_rows(model.forest, rows, limit=60)])
             if name == "categorical":  # old versions read codes that are no codes in other ways
                 probe = rows
-            np.save(tmp_path / f"{file_name}.npy", probe)
-            jobs[file_name] = booster.feature_types
-            margins = np.ldexp(integer_margins(pruned, probe).astype(float), -pruned.grid)
-            expected[file_name] = margins.astype(np.float32)
+            for kind, pruned in (
+                ("whole", grid_forest(model.forest, weights)),
+                ("cut", cut_forest(model.forest, weights)),
+            ):
+                file_name = f"{name}-{kind}.{suffix}"
+                (tmp_path / file_name).write_bytes(export(model, pruned))
+                np.save(tmp_path / f"{file_name}.npy", probe)
+                jobs[file_name] = booster.feature_types
+                margins = np.ldexp(integer_margins(pruned, probe).astype(float), -pruned.grid)
+                expected[file_name] = margins.astype(np.float32)
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     subprocess.run([python, "-c", PREDICT, tmp_path, version], check=True)
     for file_name, margins in expected.items():
