@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.serving.folder import load_guarded
     from pine_boost.serving.guarded import GuardedModel
+    from pine_boost.simplification.simplify import SimplifyResult, simplify
     from pine_boost.sweeping import SweepResult, sweep
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "PruneResult",
     "Region",
     "RegionError",
+    "SimplifyResult",
     "SolverBudgetExceeded",
     "Status",
     "SweepResult",
@@ -56,6 +58,7 @@ __all__ = [
     "load_guarded",
     "prune_booster",
     "select_alpha",
+    "simplify",
     "sweep",
     "verify",
 ]
@@ -69,12 +72,14 @@ _MODULE_OF = {
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
     "PruneResult": "result",
+    "SimplifyResult": "simplification.simplify",
     "Status": "certificate.certificate",
     "SweepResult": "sweeping",
     "Verification": "certificate.verification",
     "load_guarded": "serving.folder",
     "prune_booster": "prune",
     "select_alpha": "selection",
+    "simplify": "simplification.simplify",
     "sweep": "sweeping",
     "verify": "certificate.verification",
 }

@@ -36,8 +36,22 @@ def _to_list(value: Any) -> Any:
         same = short.astype(np.float32) == value
         return np.where(same, short, value.astype(np.float64)).tolist()
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _shortest(value) if value.dtype == np.float32 else value.tolist()
     raise TypeError(f"{type(value)} has no JSON form here")
+
+
+def _shortest(values: Any) -> list[float]:
+    """Numbers whose text has only the digits that float32 needs, as in XGBoost's own files.
+
+    They read back exactly (facts, xgb_roundtrip). The shortest text of a large whole number may
+    lie exactly between two float32 numbers, which XGBoost's parser rounds as it likes: such a
+    number keeps all its digits.
+    """
+    short = np.array([float(text) for text in values.astype("U32")])
+    with np.errstate(over="ignore"):
+        beyond = np.nextafter(values, np.where(short > values, np.inf, -np.inf).astype(np.float32))
+    nearer = np.abs(short - values) < np.abs(beyond.astype(np.float64) - short)
+    return np.where(nearer, short, values.astype(np.float64)).tolist()  # type: ignore[no-any-return]
 
 
 def scalar_text(score: float) -> str:

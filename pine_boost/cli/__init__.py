@@ -19,6 +19,7 @@ from pine_boost._version import __version__
 COMMANDS = {
     "prune": "prune a model with a certificate",
     "sweep": "prune a model for many alphas",
+    "simplify": "the same margins from fewer nodes, without data",
     "verify": "prove a certificate anew from files",
     "inspect": "what is in a model, and whether it is supported",
     "check-inputs": "which rows of a table a certificate covers, and why not the others",

@@ -65,8 +65,7 @@ def trim_lightgbm(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     ``shift`` is added to every leaf of a tree.
     """
     document, forest = model.document, model.forest
-    values = forest.value[trimming.value_node, 0]
-    values = values + np.repeat(shift[trimming.kept], np.diff(trimming.offset))
+    values = trimming.shifted(forest.value[trimming.value_node, 0], shift)
     trees = tuple(
         trim_block(document.trees[tree], forest, trimming, index, values[trimming.part(index)])
         for index, tree in enumerate(trimming.kept)

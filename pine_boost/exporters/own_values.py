@@ -40,8 +40,7 @@ def trim_sklearn(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
 def _trim_gradient(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     native, forest = model.native, model.forest
     # the native sum multiplies every leaf by the learning rate
-    values = _own_values(model, trimming)
-    values += _of_nodes(trimming, shift / native.learning_rate)[:, None]
+    values = trimming.shifted(_own_values(model, trimming), shift / native.learning_rate)
     members = native.estimators_.ravel()
     trimmed = np.empty(len(trimming.kept), dtype=object)
     for i, tree in enumerate(trimming.kept):
@@ -58,7 +57,7 @@ def _trim_gradient(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
 
 def _trim_histogram(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     native, forest = model.native, model.forest
-    leaves = forest.value[trimming.value_node, 0] + _of_nodes(trimming, shift)
+    leaves = trimming.shifted(forest.value[trimming.value_node, 0], shift)
     predictors = [predictor for stage in native._predictors for predictor in stage]
     trimmed = [
         trim_predictor(predictors[tree], forest, trimming, i, leaves[trimming.part(i)])
@@ -84,8 +83,3 @@ def _own_values(model: Model, trimming: Trimming) -> FloatArray:
         local = trimming.value_node[trimming.part(i)] - model.forest.tree_offset[tree]
         parts.append(members[tree].tree_.value[local, 0, :])
     return np.concatenate(parts)
-
-
-def _of_nodes(trimming: Trimming, of_tree: FloatArray) -> FloatArray:
-    """A number of each tree for each of its remaining nodes."""
-    return np.repeat(of_tree[trimming.kept], np.diff(trimming.offset))

@@ -7,6 +7,7 @@ estimator cannot hold: refitted AdaBoost leaves, a grid too fine for a mean.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +25,7 @@ from pine_boost.exporters.fitted_trees import (
 from pine_boost.exporters.votes import write_votes
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import trim_pruned
+from pine_boost.model.trimming import trim, trim_pruned
 
 __all__ = ["write_sklearn"]
 
@@ -39,9 +40,11 @@ def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
 
     Forests and single trees keep their leaves in ``tree_.value``: the sum over the trees is exact
     and ``predict_proba`` is that sum / number of trees (it adds up to 1 only if the caller scaled
-    the weights to mean 1). Gradient boosting gets ``init='zero'`` and ``learning_rate=1.0``, and
-    histogram boosting a zero baseline: the intercept is already in the leaves. A class tree that
-    was dropped from a kept round becomes a single leaf. AdaBoost gets new ``estimator_weights_``.
+    the weights to mean 1). A regressor's value is the mean over the trees of the original: trees
+    that are gone are written as one leaf of 0. Gradient boosting gets ``init='zero'`` and
+    ``learning_rate=1.0``, and histogram boosting a zero baseline: the intercept is already in the
+    leaves. A class tree that was dropped from a kept round becomes a single leaf. AdaBoost gets
+    new ``estimator_weights_``.
 
     Parameters
     ----------
@@ -110,7 +113,22 @@ def _write_average(model: Model, pruned: PrunedForest) -> Any:
         leaves = _float_leaves(pruned)
     trimming = trim_pruned(pruned)
     values = _tree_values(model.native, leaves[trimming.node])
-    return trim_members(model, trimming, values)
+    estimator = trim_members(model, trimming, values)
+    if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
+        # a value is the mean over the trees of the original: the divisor stays what it was
+        zeros = _zero_estimator(model, int(pruned.kept[0]))
+        n_missing = pruned.forest.n_trees - len(trimming.kept)
+        estimator.estimators_ += [copy.deepcopy(zeros) for _ in range(n_missing)]
+        estimator.n_estimators = len(estimator.estimators_)
+    return estimator
+
+
+def _zero_estimator(model: Model, like: int) -> Any:
+    """A tree of one leaf of 0 that covers the data of another."""
+    forest = model.forest
+    trimming = trim(forest, np.array([like]), np.ones(forest.n_nodes, dtype=bool))
+    value = np.zeros((1, forest.value.shape[1]))
+    return trim_estimator(model.native.estimators_[like], forest, trimming, 0, value)
 
 
 def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArray:

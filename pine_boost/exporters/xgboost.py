@@ -62,7 +62,7 @@ def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     document = model.document
     trees = document.trees
     leaves = trees.condition[trimming.value_node].astype(np.float64)
-    leaves += np.repeat(shift[trimming.kept], np.diff(trimming.offset))
+    leaves = trimming.shifted(leaves, shift)
     trees = trim_trees(trees, trimming, leaves.astype(np.float32))
     rounds = model.forest.tree_round[trimming.kept]
     trimmed = _with_trees(document, trees, document.tree_output[trimming.kept], rounds)

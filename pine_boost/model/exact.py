@@ -84,6 +84,21 @@ def certain_distance(forest: Forest) -> float:
     return (1 if forest.n_outputs == 1 else 2) * off + forest.decision.guard
 
 
+def folding_band(before: Forest, after: Forest, moved: float, folded: float) -> float:
+    """Bound on |native margin before - native margin after| when constants moved into leaves.
+
+    Each native margin is within `summation_band` of the exact sum of its own leaves. The exact
+    sums differ by what the leaves were rounded, at most ``moved`` (the largest difference of a
+    leaf from what it should be, added over the trees), and by the rounding of the constants' own
+    sum: n float64 additions err by at most n * 2**-53 times the sum of the magnitudes ``folded``,
+    doubled for the rounding of ``moved`` itself, whose terms are no larger than the leaves.
+    """
+    largest = float(_largest_leaf(after).sum()) + folded
+    rounding = 2 * (before.n_trees + 2) * UNIT_ROUNDOFF[np.float64] * largest
+    total = summation_band(before) + summation_band(after) + moved + rounding
+    return total * (1 + 2.0**-20)
+
+
 def is_exact(forest: Forest) -> bool:
     """Whether every partial sum of the native model is exact, in any order.
 

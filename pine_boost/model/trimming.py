@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, SplitKind
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -60,6 +60,15 @@ class Trimming:
     def n_leaves(self) -> int:
         """Number of leaves of all remaining trees."""
         return int(np.count_nonzero(self.left < 0))
+
+    def shifted(self, values: FloatArray, shift: FloatArray) -> FloatArray:
+        """Values of the remaining nodes, each plus the ``shift`` of its tree in the original.
+
+        A shift of 0 leaves even the sign of a zero alone: -0.0 + 0.0 would be 0.0.
+        """
+        of_node = np.repeat(shift[self.kept], np.diff(self.offset))
+        of_node = of_node.reshape(-1, *([1] * (values.ndim - 1)))
+        return np.where(of_node == 0, values, values + of_node)
 
     def part(self, index: int) -> slice:
         """The remaining nodes of tree ``kept[index]``."""

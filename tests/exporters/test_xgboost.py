@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ import pytest
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
 from pine_boost.parsers import read_model
+from pine_boost.parsers.xgboost.document import read_document
+from pine_boost.parsers.xgboost.intercept import constant_document, constant_trees
+from pine_boost.parsers.xgboost.write import write_document
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 xgboost = pytest.importorskip("xgboost")
@@ -352,3 +356,23 @@ def test_leaves_that_float32_cannot_hold_are_refused():
                           pruned.intercept_int, pruned.weights)  # fmt: skip
     with pytest.raises(InvalidInputError, match="float32"):
         export(model, broken)
+
+
+def test_json_numbers_are_short_and_exact():
+    random = np.random.default_rng(1)
+    patterns = random.integers(0, 2**32, size=4000, dtype=np.uint32).view(np.float32)
+    usual = (random.normal(size=4000) * 10.0 ** random.integers(-8, 8, 4000)).astype(np.float32)
+    values = np.concatenate([patterns, usual, np.float32([-0.0, 0.0, 1e-45, 0.1, 16777216.0])])
+    values = values[np.isfinite(values)]
+    objective = {"name": "reg:squarederror", "reg_loss_param": {"scale_pos_weight": "1"}}
+    document = replace(
+        constant_document(objective, 0.0),
+        trees=constant_trees(values),
+        tree_output=np.zeros(len(values), dtype=np.int64),
+        round_offset=np.arange(len(values) + 1),
+    )
+    contents = write_document(document, "json")
+    booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
+    for found in (read_document(contents), read_document(bytes(booster.save_raw("ubj")))):
+        np.testing.assert_array_equal(found.trees.condition.view(np.uint32), values.view(np.uint32))
+    assert len(contents) <= 1.02 * len(booster.save_raw("json"))

@@ -1,0 +1,88 @@
+"""``pine-boost simplify``: the same margins from fewer nodes, written as the same kind of file.
+
+In comes a model file; out goes a smaller one in the same format. Refuses to replace a file unless
+it is told to, and the file that it reads always.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+from pine_boost.cli import options
+from pine_boost.errors import InvalidInputError
+
+EXAMPLES = """examples:
+  pine-boost simplify model.json -o smaller.json
+  pine-boost simplify model.txt -o smaller.txt --fold-constants --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="where to write the model"
+    )
+    parser.add_argument(
+        "--fold-constants", action="store_true",
+        help="fold constant trees too: the same margins within the rounding band only",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Simplify and write."""
+    from pine_boost.files import clear_errors, write_file
+    from pine_boost.simplification.simplify import simplify
+
+    source, target = Path(arguments.model), Path(arguments.output)
+    _require_free(source, target, arguments.force)
+    result = simplify(
+        arguments.model,
+        fold_constants=arguments.fold_constants,
+        trust_pickle=arguments.trust_pickle,
+    )
+    is_bytes = isinstance(result.model, bytes)
+    contents = result.model if is_bytes else pickle.dumps(result.model)
+    with clear_errors(target):
+        write_file(target, contents)
+    if arguments.json:
+        options.print_json(_facts(result, source, target))
+    else:
+        print(result.summary())
+        print(f"Written to {target} ({source.stat().st_size} -> {len(contents)} bytes)")
+    return 0
+
+
+def _require_free(source: Path, target: Path, force: bool) -> None:
+    if target.is_dir():
+        raise InvalidInputError(f"{target} is a folder; name a file to write to.")
+    if source.exists() and target.exists() and source.samefile(target):
+        raise InvalidInputError(f"{source} is read here; name another file to write to.")
+    if os.path.lexists(target) and not force:
+        raise InvalidInputError(f"{target} exists; name another file, or say --force.")
+    formats = {".json": "json", ".ubj": "ubj", ".txt": "txt"}
+    known = formats.get(source.suffix.lower()), formats.get(target.suffix.lower())
+    if None not in known and known[0] != known[1]:
+        raise InvalidInputError(
+            f"The model is written in the format it has ({source.suffix}), and {target.suffix} "
+            "would be read as another; choose the suffix of the original."
+        )
+
+
+def _facts(result: Any, source: Path, target: Path) -> dict[str, Any]:
+    names = (
+        "exact", "bound", "trees_before", "trees_after", "nodes_before", "nodes_after",
+        "leaves_before", "leaves_after", "dead_splits", "twin_splits", "unused_codes", "note",
+    )  # fmt: skip
+    return {
+        **{name: getattr(result, name) for name in names},
+        "bytes_before": source.stat().st_size,
+        "bytes_after": target.stat().st_size,
+        "output": str(target),
+    }

@@ -1,0 +1,239 @@
+"""simplify: the same margins from fewer nodes.
+
+In comes a model; out goes one of the same kind without what no input can tell from the rest: dead
+branches, equal leaves, trees that add nothing. Changes no bit of a margin unless it is asked to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import PineBoostError
+from pine_boost.exporters import export_trimmed
+from pine_boost.model.exact import folding_band
+from pine_boost.model.forest import FloatArray, Forest, Model, SplitKind
+from pine_boost.model.reference import native_margins
+from pine_boost.native.predict import original_bytes
+from pine_boost.parsers import read_model
+from pine_boost.simplification.plan import Plan, make_plan
+from pine_boost.simplification.reach import find_reach
+
+# rows on which the written model is compared with the original before it is handed out
+_REPLAYED_ROWS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class SimplifyResult:
+    """A simplified model and what was left out of it.
+
+    Attributes
+    ----------
+    model : object or bytes
+        Of the same kind as the model that was given, bytes of the same format for a file. Where
+        nothing could be left out it is the very object (or the contents) that was given.
+    exact : bool
+        True: the native margin of every input is bit for bit what it was. False: it may differ
+        by rounding, by ``bound`` at most.
+    bound : float
+        0 where ``exact``.
+    trees_before, trees_after, nodes_before, nodes_after, leaves_before, leaves_after : int
+    dead_splits : int
+        Splits with a side that no input reaches.
+    twin_splits : int
+        Splits between leaves of the same value.
+    unused_codes : int
+        Category codes that stood in a set where they cannot occur.
+    note : str
+        What was not done, and why; empty otherwise.
+    original, simplified : Model
+        Both models as parsed.
+    """
+
+    model: Any
+    exact: bool
+    bound: float
+    trees_before: int
+    trees_after: int
+    nodes_before: int
+    nodes_after: int
+    leaves_before: int
+    leaves_after: int
+    dead_splits: int
+    twin_splits: int
+    unused_codes: int
+    note: str
+    original: Model = field(repr=False)
+    simplified: Model = field(repr=False)
+
+    def summary(self) -> str:
+        """A short readable text: what went, and whether a margin can have changed."""
+        if self.simplified is self.original:
+            size = f"{self.trees_before} trees, {self.leaves_before} leaves"
+            return f"Nothing was left out ({size}). {self.note}".rstrip()
+        promise = (
+            "The native margin of every input is bit for bit the same."
+            if self.exact
+            else "The native margin of every input is the same within the rounding band: it moves "
+            f"by at most {self.bound:.3g}."
+        )
+        return (
+            f"{self.trees_before} -> {self.trees_after} trees, "
+            f"{self.leaves_before} -> {self.leaves_after} leaves, "
+            f"{self.nodes_before} -> {self.nodes_after} nodes "
+            f"({self.dead_splits} splits with a dead side, {self.twin_splits} between equal "
+            f"leaves, {self.unused_codes} unused category codes).\n{promise}"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def simplify(
+    model: Any, *, fold_constants: bool = False, trust_pickle: bool = False
+) -> SimplifyResult:
+    """Leave out of a model what no input can tell from the rest.
+
+    Gone are branches that no input reaches (their path asks for ``x < 1`` and ``x >= 2``, or for a
+    category that an earlier split sent elsewhere; NaN and unseen categories are tried too), splits
+    between leaves of the same value, trees that add zero, and category codes in sets where they
+    cannot occur. Needs no data.
+
+    Parameters
+    ----------
+    model : native model, path, bytes or Model
+        Whatever `pine_boost.parsers.read_model` accepts, regressors and rankers included.
+    fold_constants : bool
+        Also fold trees that add the same number for every input into the leaves of another tree.
+        That rounds, so margins are then the same only within the rounding band, which the result
+        states. dart models of XGBoost that predict in place (wrappers, files) need it too: their
+        native sum cannot be written with fewer trees bit for bit.
+    trust_pickle : bool
+        Load pickle and joblib files. Unpickling runs code from the file: only for files you made.
+
+    Returns
+    -------
+    SimplifyResult
+        ``exact`` says whether every native margin is bit for bit what it was. Means and votes
+        (random forests, AdaBoost) keep the number of their trees. Importances and SHAP values
+        may move: a split that decided nothing is gone.
+
+    Raises
+    ------
+    UnsupportedModelError, MalformedModelError, InvalidInputError
+        As `read_model`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import AdaBoostClassifier
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from pine_boost import simplify
+    >>> X, y = load_iris(return_X_y=True)
+    >>> trees = DecisionTreeClassifier(max_depth=3, random_state=0)
+    >>> result = simplify(AdaBoostClassifier(trees, n_estimators=5, random_state=0).fit(X, y))
+    >>> result.exact, result.leaves_after < result.leaves_before
+    (True, True)
+    """
+    if not isinstance(model, Model):
+        model = read_model(model, trust_pickle=trust_pickle, decision="value")
+    forest = model.forest
+    if _predicts_otherwise(model) and not fold_constants:
+        note = (
+            "This dart model predicts in place, where the sum of its trees depends on their "
+            "weights in another way; it was left as it is. With fold_constants=True it becomes a "
+            "gbtree model whose margins are the same within the rounding band."
+        )
+        return _unchanged(model, note)
+    plan = make_plan(model, find_reach(forest), fold_constants=fold_constants)
+    if not plan.changes(forest):
+        return _unchanged(model, "")
+    written = export_trimmed(model, plan.trimming, plan.shift)
+    simplified = read_model(written, decision="value")
+    exact = plan.exact and not _predicts_otherwise(model)
+    bound = 0.0 if exact else _bound(forest, simplified.forest, plan)
+    _replay(forest, simplified.forest, bound)
+    return _result(model, written, simplified, plan, bound if not exact else None)
+
+
+def _predicts_otherwise(model: Model) -> bool:
+    """Dart of XGBoost in place: only there a boosted sum is not that of the leaves in order."""
+    return model.forest.library == "xgboost" and model.forest.slack > 0
+
+
+def _unchanged(model: Model, note: str) -> SimplifyResult:
+    native = original_bytes(model) if model.native is None else model.native
+    return _result(model, native, model, None, None, note)
+
+
+def _result(
+    model: Model,
+    written: Any,
+    simplified: Model,
+    plan: Plan | None,
+    bound: float | None,
+    note: str = "",
+) -> SimplifyResult:
+    before, after = model.forest, simplified.forest
+    return SimplifyResult(
+        model=written,
+        exact=bound is None,
+        bound=bound or 0.0,
+        trees_before=before.n_trees,
+        trees_after=after.n_trees,
+        nodes_before=before.n_nodes,
+        nodes_after=after.n_nodes,
+        leaves_before=before.n_leaves,
+        leaves_after=after.n_leaves,
+        dead_splits=plan.n_dead if plan else 0,
+        twin_splits=plan.n_twins if plan else 0,
+        unused_codes=plan.n_codes if plan else 0,
+        note=note,
+        original=model,
+        simplified=simplified,
+    )
+
+
+def _bound(before: Forest, after: Forest, plan: Plan) -> float:
+    """How far two native margins may be apart, for every input."""
+    trimming = plan.trimming
+    tree = np.repeat(trimming.kept, np.diff(trimming.offset))[trimming.is_leaf]
+    wanted = before.value[trimming.value_node[trimming.is_leaf], 0] + plan.shift[tree]
+    # every reader lists the leaves of a tree in the order in which they were written
+    written = after.value[after.kind == SplitKind.LEAF, 0]
+    moved = np.zeros(before.n_trees)
+    np.maximum.at(moved, tree, np.abs(written - wanted))
+    largest = np.maximum.reduceat(np.abs(before.value[:, 0]), before.tree_offset[:-1])
+    gone = np.delete(largest, trimming.kept)
+    return folding_band(before, after, float(moved.sum()), float(gone.sum()))
+
+
+def _replay(before: Forest, after: Forest, bound: float) -> None:
+    """Compare the model that was written with the original on rows at thresholds."""
+    X = _edge_rows(before)
+    old, new = native_margins(before, X), native_margins(after, X)
+    same = np.array_equal(old.view(np.uint8), new.view(np.uint8))
+    if not same and not (bound and float(np.abs(old - new).max()) <= bound):
+        raise PineBoostError(
+            "The simplified model was written but gives other margins than the original on rows "
+            "at its thresholds; it was thrown away. Please report this model."
+        )
+
+
+def _edge_rows(forest: Forest) -> FloatArray:
+    """Rows whose values lie on thresholds or one float beside, are missing, or unseen."""
+    random = np.random.default_rng(0)
+    X = np.zeros((_REPLAYED_ROWS, forest.n_features))
+    for feature in range(forest.n_features):
+        nodes = np.flatnonzero(forest.feature == feature)
+        numeric = forest.threshold[nodes[forest.kind[nodes] == SplitKind.NUMERIC]]
+        values = [numeric, np.nextafter(numeric, np.inf), np.nextafter(numeric, -np.inf), [0.0]]
+        for node in nodes[forest.kind[nodes] == SplitKind.CATEGORICAL]:
+            values.append(forest.categories_of(int(node)).astype(np.float64))
+            values.append([-1.0])
+        if forest.accepts_missing:
+            values.append([np.nan])
+        X[:, feature] = random.choice(np.concatenate(values), _REPLAYED_ROWS)
+    return X

@@ -1,0 +1,111 @@
+"""pine-boost simplify: same format out, nothing replaced unasked, JSON and words."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import main
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+tree = pytest.importorskip("sklearn.tree")
+
+from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
+    booster_margins,
+    make_labels,
+    make_rows,
+    train,
+)
+
+
+def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("suffix", ["json", "ubj"])
+def test_xgboost_files(suffix: str, tmp_path: Path, capsys: Any) -> None:
+    booster = train(rounds=30, objective="binary:logistic", gamma=30.0)
+    source, target = tmp_path / f"model.{suffix}", tmp_path / f"smaller.{suffix}"
+    booster.save_model(source)
+    before = source.read_bytes()
+    code, out, _ = run(capsys, "simplify", source, "-o", target, "--fold-constants", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["trees_after"] < facts["trees_before"] == 30
+    assert facts["bytes_after"] == target.stat().st_size < facts["bytes_before"]
+    assert not facts["exact"]
+    rows = make_rows(100)
+    moved = booster_margins(xgboost.Booster(model_file=target), rows) - booster_margins(
+        booster, rows
+    )
+    assert np.abs(moved).max() <= facts["bound"]
+    assert source.read_bytes() == before
+
+
+def test_pickles_stay_pickles(tmp_path: Path, capsys: Any) -> None:
+    rows = np.nan_to_num(make_rows())
+    stump = tree.DecisionTreeClassifier(max_depth=3, random_state=0)
+    native = ensemble.AdaBoostClassifier(stump, n_estimators=6).fit(rows, make_labels(rows, 2))
+    source, target = tmp_path / "model.pkl", tmp_path / "smaller.pkl"
+    source.write_bytes(pickle.dumps(native))
+    code, _, err = run(capsys, "simplify", source, "-o", target)
+    assert code == 1
+    assert "trust_pickle" in err or "--trust-pickle" in err
+    assert not target.exists()
+    code, out, _ = run(capsys, "simplify", source, "-o", target, "--trust-pickle")
+    assert code == 0
+    assert "bit for bit the same" in out
+    assert f"Written to {target}" in out
+    loaded = pickle.loads(target.read_bytes())
+    np.testing.assert_array_equal(loaded.decision_function(rows), native.decision_function(rows))
+
+
+def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
+    source = tmp_path / "model.json"
+    train(rounds=2, objective="binary:logistic").save_model(source)
+    other = tmp_path / "other.json"
+    other.write_text("precious")
+    for target, message in (
+        (other, "exists"),
+        (source, "is read here"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "smaller.ubj", "suffix"),
+        (tmp_path / "no" / "folder.json", "cannot be written"),
+    ):
+        code, _, err = run(capsys, "simplify", source, "-o", target)
+        assert code == 1
+        assert message in err
+        assert err.count("\n") == 1
+    assert other.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "other.json"]
+    code, _, err = run(capsys, "simplify", source, "-o", source, "--force")
+    assert code == 1
+    code, _, _ = run(capsys, "simplify", source, "-o", other, "--force")
+    assert code == 0
+    assert xgboost.Booster(model_file=other).num_boosted_rounds() == 2
+
+
+def test_lightgbm_text(tmp_path: Path, capsys: Any) -> None:
+    rows = make_rows()
+    booster = lightgbm.train(
+        {"objective": "binary", "verbose": -1, "num_threads": 1, "min_gain_to_split": 5.0},
+        lightgbm.Dataset(rows, make_labels(rows, 2)), 20,
+    )  # fmt: skip
+    source, target = tmp_path / "model.txt", tmp_path / "smaller.txt"
+    booster.save_model(source)
+    code, out, _ = run(capsys, "simplify", source, "-o", target)
+    assert code == 0
+    assert "trees" in out
+    np.testing.assert_array_equal(
+        lightgbm.Booster(model_file=target).predict(rows, raw_score=True),
+        booster.predict(rows, raw_score=True),
+    )
