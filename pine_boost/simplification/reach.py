@@ -6,7 +6,7 @@ at their splits. NaN, unseen categories and intervals without a float are states
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,8 @@ def find_reach(forest: Forest) -> Reach:
     Features are independent, so a node is reached iff every feature has a state left there, and
     only the feature of the split can lose its last one.
     """
+    # whatever number a wrapper calls missing: its Booster may be asked for that number itself
+    forest = replace(forest, missing_value=float("nan"))
     space = build_space(forest)
     trees = route(forest, space)
     alive = np.zeros(forest.n_nodes, dtype=bool)
