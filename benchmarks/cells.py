@@ -6,6 +6,7 @@ Measures only: neither the split nor the model depends on anything outside the d
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -106,20 +107,25 @@ def alpha_of(label: str) -> float:
 
 def run_cell(cell: Cell) -> list[dict[str, Any]]:
     """Run one cell; a list of one row, as the runner wants it."""
+    return [measure_cell(cell)[0]]
+
+
+def measure_cell(cell: Cell) -> tuple[dict[str, Any], float]:
+    """Run one cell; its row, and the processor seconds of pruning (children's too)."""
     from pine_boost import prune_booster
 
     warm_up()
     table = data.load(cell.dataset, cell.folder)
     parts = data.split(table, cell.seed)
     model = train(cell.model, cell.trees, cell.depth, cell.seed, parts.X_fit, parts.y_fit)
-    started = time.perf_counter()
+    started, spent = time.perf_counter(), sum(os.times()[:4])
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), score=cell.score,
         n_bins=cell.bins, objective=cell.objective, unit="round", domain=table.domain(),
         time_limit=cell.time_limit, random_state=cell.seed,
     )  # fmt: skip
-    seconds = time.perf_counter() - started
-    return [row_of(cell, result, result.evaluate(parts.X_test, parts.y_test), seconds)]
+    seconds, spent = time.perf_counter() - started, sum(os.times()[:4]) - spent
+    return row_of(cell, result, result.evaluate(parts.X_test, parts.y_test), seconds), spent
 
 
 def row_of(cell: Cell, result: Any, evaluation: Any, seconds: float) -> dict[str, Any]:

@@ -1,115 +1,150 @@
-"""Baselines at the sizes that ours reached (python -m benchmarks.compare).
+"""Two commits on the same cells in one run (python -m benchmarks.compare BEFORE [AFTER]).
 
-In comes a results file of benchmarks.paper (how many rounds were kept in every cell); out goes one
-line per cell and rule with fidelity, fidelity in our region and accuracy. XGBoost, L0, Chow-Liu.
+In come two commits and the grid of benchmarks.paper; out goes one CSV line per cell with both
+times and both answers, and a summary: ratio of times as geometric mean, and whose answer differs.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benchmarks import data
-from benchmarks.baselines import orders_of, rounds_of
-from benchmarks.cells import alpha_of, percent, train
+from benchmarks.cells import KEY_COLUMNS, Cell
+from benchmarks.commits import HERE, Commit, name_of
+from benchmarks.fewest import kept_of
+from benchmarks.frames import Rows, markdown, number, texts, values, where
 from benchmarks.machine import record_run
-from benchmarks.paper import add_data_options
-from benchmarks.runner import Job, read_rows, run_jobs
+from benchmarks.paper import add_grid_options, cells_of, check
+from benchmarks.runner import (
+    RESULTS,
+    Progress,
+    append_rows,
+    check_columns,
+    finished_keys,
+    read_rows,
+)
 
-KEY_COLUMNS = ("dataset", "model", "trees", "depth", "seed")
 COLUMNS = (
-    *KEY_COLUMNS, "alpha", "method", "kept", "pruning_rate", "fidelity", "fidelity_in_region",
-    "accuracy",
+    "before", "after", *KEY_COLUMNS, "time_before", "time_after", "ratio", "cpu_before",
+    "cpu_after", "cpu_ratio", "kept_before", "kept_after", "bound_before", "bound_after",
+    "status_before", "status_after", "answer",
 )  # fmt: skip
-RESULTS = Path(__file__).resolve().parent / "results"
+PAIR = COLUMNS[:2]
+Row = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """One trained model and how many rounds ours kept at each alpha."""
-
-    dataset: str
-    model: str
-    trees: int
-    depth: int
-    seed: int
-    kept: tuple[tuple[str, int], ...]
-    folder: str | None = None
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Text of the key columns."""
-        return (self.dataset, self.model, str(self.trees), str(self.depth), str(self.seed))
+def answer_of(before: Row, after: Row) -> str:
+    """Same, fewer or more rounds; a lost or won certificate goes first."""
+    if before["status"] != after["status"]:
+        return f"{before['status']} -> {after['status']}"
+    kept = kept_of(after) - kept_of(before)
+    if kept:
+        return "fewer rounds" if kept < 0 else "more rounds"
+    bound = int(after["lower_bound"]) - int(before["lower_bound"])
+    return "same" if bound == 0 else f"same rounds, {'higher' if bound > 0 else 'lower'} bound"
 
 
-def sizes_of(rows: list[dict[str, str]], folder: str | None) -> list[Sizes]:
-    """Group the cells of a results file by their model."""
-    kept: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-    for row in rows:
-        if row["objective"] == "l0" and row["score"] == "chow-liu" and row["model"] == "xgboost":
-            count = round(int(row["trees"]) * (1 - float(row["pruning_rate"]) / 100))
-            key = tuple(row[c] for c in KEY_COLUMNS)
-            kept.setdefault(key, []).append((row["alpha"], count))
-    return [
-        Sizes(key[0], key[1], int(key[2]), int(key[3]), int(key[4]), tuple(counts), folder)
-        for key, counts in kept.items()
-    ]
+def compare_cell(cell: Cell, pair: tuple[Commit, Commit], repeat: int, turn: int) -> Row:
+    """Both commits on one cell, who goes first in turns; the best time of each."""
+    runs: tuple[list[Row], list[Row]] = ([], [])
+    for attempt in range(repeat):
+        for side in (0, 1) if (turn + attempt) % 2 == 0 else (1, 0):
+            row = pair[side].run(cell)
+            if "error" in row:
+                raise RuntimeError(f"{PAIR[side]}: {row['error']}")
+            runs[side].append(row)
+    wall = [min(float(row["time_s"]) for row in rows) for rows in runs]
+    # the clock of os.times has steps of 0.01 s
+    cpu = [max(0.01, min(float(row["cpu_s"]) for row in rows)) for rows in runs]
+    before, after = runs[0][0], runs[1][0]
+    return {
+        **dict(zip(KEY_COLUMNS, cell.key, strict=True)),
+        "time_before": f"{wall[0]:.3f}",
+        "time_after": f"{wall[1]:.3f}",
+        "ratio": f"{wall[0] / wall[1]:.3f}",
+        "cpu_before": f"{cpu[0]:.2f}",
+        "cpu_after": f"{cpu[1]:.2f}",
+        "cpu_ratio": f"{cpu[0] / cpu[1]:.3f}",
+        "kept_before": str(kept_of(before)),
+        "kept_after": str(kept_of(after)),
+        "bound_before": before["lower_bound"],
+        "bound_after": after["lower_bound"],
+        "status_before": before["status"],
+        "status_after": after["status"],
+        "answer": answer_of(before, after),
+    }
 
 
-def compare(sizes: Sizes) -> list[dict[str, Any]]:
-    """Fidelity of every rule at every size, on the test rows."""
-    from pine_boost.parsers import read_model
-    from pine_boost.region import fit_region
+def geometric_mean(ratios: np.ndarray) -> float:
+    """NaN of nothing."""
+    return float(np.exp(np.log(ratios).mean())) if len(ratios) else float("nan")
 
-    table = data.load(sizes.dataset, sizes.folder)
-    parts = data.split(table, sizes.seed)
-    native = train(sizes.model, sizes.trees, sizes.depth, sizes.seed, parts.X_fit, parts.y_fit)
-    model = read_model(native)
-    orders = orders_of(model, parts.X_fit, parts.y_fit)
-    test = rounds_of(model.forest, parts.X_test)
-    before = native.predict(parts.X_test)
-    rows = []
-    for alpha, kept in sizes.kept:
-        region = fit_region(
-            model.forest, parts.X_fit, parts.X_cal, alpha=alpha_of(alpha), domain=table.domain()
-        )
-        inside = region.contains(parts.X_test)
-        for method, order in orders.items():
-            after = test.predict(order[:kept])
-            same = after == before
-            rows.append(
-                {
-                    **dict(zip(KEY_COLUMNS, sizes.key, strict=True)),
-                    "alpha": alpha,
-                    "method": method,
-                    "kept": kept,
-                    "pruning_rate": percent(1 - kept / sizes.trees),
-                    "fidelity": percent(same.mean()),
-                    "fidelity_in_region": percent(same[inside].mean() if inside.any() else np.nan),
-                    "accuracy": percent((after == parts.y_test).mean()),
-                }
-            )
-    return rows
+
+def summary(rows: Rows) -> str:
+    """Per pair of commits and data set: cells, seconds, how many times as fast, other answers."""
+    lines = []
+    for before, after in dict.fromkeys((row["before"], row["after"]) for row in rows):
+        here = where(rows, before=before, after=after)
+        pair = f"{before} to {after}"
+        for dataset in [*texts(here, "dataset"), "**all**"]:
+            group = here if dataset == "**all**" else where(here, dataset=dataset)
+            ratios = values(group, "ratio")
+            others = [row["answer"] for row in group if row["answer"] != "same"]
+            differs = ", ".join(f"{others.count(text)} {text}" for text in dict.fromkeys(others))
+            lines.append(
+                (
+                    pair, dataset, len(group), number(values(group, "time_before").sum(), 1),
+                    number(values(group, "time_after").sum(), 1),
+                    number(geometric_mean(ratios), 2), number(ratios.min(), 2),
+                    number(ratios.max(), 2),
+                    number(geometric_mean(values(group, "cpu_ratio")), 2),
+                    differs or "all the same",
+                )
+            )  # fmt: skip
+    header = (
+        "commits", "data set", "cells", "s before", "s after", "times as fast (geometric mean)",
+        "least", "most", "by processor time", "answers",
+    )  # fmt: skip
+    return markdown(header, lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
-    add_data_options(parser, data.DATASETS)
-    parser.add_argument("--results", type=Path, default=RESULTS / "paper_l0.csv")
-    parser.add_argument("--out", type=Path, default=RESULTS / "baselines.csv")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("before", help="a commit")
+    parser.add_argument("after", nargs="?", default=HERE, help="default: this working tree")
+    parser.add_argument("--repeat", type=int, default=1, help="best of n runs of each")
+    parser.add_argument("--out", type=Path, default=RESULTS / "compare.csv")
+    add_grid_options(parser)
     options = parser.parse_args(arguments)
-    rows = [row for row in read_rows(options.results) if row["dataset"] in options.datasets]
-    if not rows:
-        parser.error(f"{options.results} holds no cells; run python -m benchmarks.paper first.")
+    check(options, parser)
+    names = (name_of(options.before), name_of(options.after))
     if arguments is None:
         record_run(options.out.parent)
-    jobs = [Job(sizes.key, sizes) for sizes in sizes_of(rows, options.data)]
-    failures = run_jobs(compare, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=options.jobs)
+    check_columns(options.out, COLUMNS)
+    done = finished_keys(options.out, (*PAIR, *KEY_COLUMNS))
+    cells = cells_of(options)
+    todo = [cell for cell in cells if (*names, *cell.key) not in done]
+    progress = Progress(len(cells), len(cells) - len(todo))
+    failures = 0
+    if todo:
+        with Commit(options.before) as before, Commit(options.after) as after:
+            for turn, cell in enumerate(todo):
+                try:
+                    row = compare_cell(cell, (before, after), options.repeat, turn)
+                    append_rows(
+                        options.out, COLUMNS, [{**dict(zip(PAIR, names, strict=True)), **row}]
+                    )
+                except RuntimeError as error:
+                    failures += 1
+                    progress.note(f"FAILED {' '.join(cell.key)}: {error}")
+                progress.step(" ".join(cell.key))
+    progress.close()
+    keys = {cell.key for cell in cells}
+    rows = where(read_rows(options.out), before=names[0], after=names[1])
+    sys.stdout.write(summary([r for r in rows if tuple(r[c] for c in KEY_COLUMNS) in keys]) + "\n")
     return 1 if failures else 0
 
 

@@ -14,10 +14,9 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.cells import KEY_COLUMNS, Cell, alpha_of, train, warm_up
-from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.paper import add_run_options, listed
-from benchmarks.runner import Job, read_rows, run_jobs
+from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 
 FEWEST_COLUMNS = (*KEY_COLUMNS, "kept", "lower_bound", "time_s", "stopped")
 

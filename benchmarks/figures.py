@@ -13,6 +13,11 @@ from benchmarks.published import ALPHA_ORDER
 from benchmarks.runner import read_rows
 
 ALPHAS = ALPHA_ORDER[1:]
+# The paper's three, its three heuristics, slicing, and the rule that keeps most classes.
+DRAWN_RULES = (
+    "individual_contribution", "drep", "individual_margin_diversity", "LeafMagnitude-TopK",
+    "TreeGain-TopK", "FeatImpTree-TopK", "Slice", "error_ambiguity",
+)  # fmt: skip
 METRICS = {
     "coverage": "coverage %",
     "fidelity": "fidelity %",
@@ -30,7 +35,11 @@ def draw_all(folder: Path) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     cells = read_cells(folder)
     main = main_cells(cells)
-    baselines = where(read_rows(folder / "baselines.csv"), trees=30, depth=2)
+    baselines = [
+        row
+        for row in where(read_rows(folder / "rules.csv"), trees=30, depth=2)
+        if row["method"] in DRAWN_RULES
+    ]
     base = where(cells, model="xgboost", trees=30, depth=2)
     chosen = {
         "l1": where(base, objective="l1", score="chow-liu"),

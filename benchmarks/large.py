@@ -15,10 +15,9 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.cells import percent, warm_up
-from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
-from benchmarks.runner import Job, run_jobs
+from benchmarks.runner import RESULTS, Job, run_jobs
 from benchmarks.throughput import (
     gtil_predict,
     input_type,

@@ -1,4 +1,4 @@
-"""Tables of the other benchmarks: baselines, alpha selection, large models, serving, search.
+"""Tables of the other benchmarks: alpha selection, large models, serving, search.
 
 In comes a results folder; out goes Markdown, or an empty text where the file is absent.
 Refuses nothing: a row that failed is shown with its reason.
@@ -10,35 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.frames import Rows, markdown, mean, number, texts, values, where
-from benchmarks.published import PAPER_BASELINES, PAPER_SELECTION
+from benchmarks.compare import summary
+from benchmarks.frames import markdown, mean, number, texts, values, where
+from benchmarks.published import PAPER_SELECTION
 from benchmarks.runner import read_rows
 from benchmarks.selection import selected
-
-
-def baselines(folder: Path, cells: Rows) -> str:
-    """Mean fidelity of rules without a guarantee, over all sizes that ours reached."""
-    rows = where(read_rows(folder / "baselines.csv"), trees=30, depth=2)
-    if not rows or not cells:
-        return ""
-    lines: list[tuple[object, ...]] = [
-        (
-            "pine_boost", number(mean(cells, "fidelity"), 2), PAPER_BASELINES["PINE-CL"],
-            number(mean(cells, "fidelity_in_region"), 2),
-            number(values(cells, "fidelity_in_region").min(), 2),
-        )
-    ]  # fmt: skip
-    by_method = {method: where(rows, method=method) for method in texts(rows, "method")}
-    for method, here in sorted(by_method.items(), key=lambda item: -mean(item[1], "fidelity")):
-        lines.append(
-            (
-                method, number(mean(here, "fidelity"), 2), _paper_baseline(method),
-                number(mean(here, "fidelity_in_region"), 2),
-                number(values(here, "fidelity_in_region").min(), 2),
-            )
-        )  # fmt: skip
-    header = ("rule", "fidelity %", "paper", "fidelity in region %", "lowest")
-    return markdown(header, lines)
 
 
 def selection(folder: Path) -> str:
@@ -186,8 +162,10 @@ def sweeping(folder: Path) -> str:
     return markdown(header, lines)
 
 
-def _paper_baseline(method: str) -> str:
-    return str(PAPER_BASELINES[method]) if method in PAPER_BASELINES else "-"
+def two_commits(folder: Path) -> str:
+    """What a change of the search made of its time and its answers."""
+    rows = read_rows(folder / "compare.csv")
+    return summary(rows) if rows else ""
 
 
 def _short(text: str, digits: int = 1) -> str:

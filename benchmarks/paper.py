@@ -38,8 +38,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per cell")
 
 
-def format_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+def add_grid_options(parser: argparse.ArgumentParser) -> None:
+    """The grid of cells."""
     add_data_options(parser, data.DATASETS)
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0..n-1 (default 5)")
     parser.add_argument("--alphas", type=listed, default=list(ALPHAS), metavar="A,B")
@@ -49,8 +49,14 @@ def format_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", choices=MODELS, default="xgboost")
     parser.add_argument("--trees", type=listed, default=["30"], metavar="A,B")
     parser.add_argument("--depth", type=listed, default=["2"], metavar="A,B")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per cell")
+
+
+def format_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper", description=__doc__)
+    add_grid_options(parser)
+    parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--out", type=Path, required=True)
-    add_run_options(parser)
     return parser
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.compare import RESULTS
 from benchmarks.data import ROOT
 from benchmarks.frames import main_cells, texts
-from benchmarks.runner import read_rows
+from benchmarks.runner import RESULTS, read_rows
 from benchmarks.tables import summary
 
 START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"

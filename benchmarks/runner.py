@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from pine_boost.errors import PineBoostError
 
 Row = Mapping[str, Any]
+RESULTS = Path(__file__).resolve().parent / "results"
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
 }  # fmt: skip

@@ -17,10 +17,9 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.cells import percent, train, warm_up
-from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data
-from benchmarks.runner import Job, run_jobs
+from benchmarks.runner import RESULTS, Job, run_jobs
 
 KEY_COLUMNS = ("dataset", "seed", "alpha")
 COLUMNS = (

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import data
-from benchmarks.compare import RESULTS
 from benchmarks.large import MODELS, train_default
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
-from benchmarks.runner import append_rows
+from benchmarks.runner import RESULTS, append_rows
 from benchmarks.throughput import (
     Predict,
     compiled_predict,

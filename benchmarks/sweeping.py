@@ -14,10 +14,9 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.cells import train, warm_up
-from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data
-from benchmarks.runner import Job, run_jobs
+from benchmarks.runner import RESULTS, Job, run_jobs
 
 COLUMNS = (
     "dataset", "slowest_s", "singles_s", "sweep_s", "ratio", "kept_single", "kept_sweep",

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cells import KEY_COLUMNS
-from benchmarks.compare import RESULTS
 from benchmarks.data import N_ROWS
 from benchmarks.fewest import kept_of
 from benchmarks.frames import (
@@ -30,13 +29,13 @@ from benchmarks.frames import (
     where,
 )
 from benchmarks.more_tables import (
-    baselines,
     large,
     large_in_short,
     search,
     selection,
     serving,
     sweeping,
+    two_commits,
 )
 from benchmarks.published import (
     ALLOWED_DEPTH_SECONDS,
@@ -47,7 +46,13 @@ from benchmarks.published import (
     REQUIRED_MEAN,
     paper_l0,
 )
-from benchmarks.runner import read_rows
+from benchmarks.rule_tables import (
+    forest_prune,
+    forest_prune_per_dataset,
+    published_rules,
+    rules,
+)
+from benchmarks.runner import RESULTS, read_rows
 
 
 def summary(cells: Rows) -> str:
@@ -277,13 +282,17 @@ def render(folder: Path) -> str:
     cells = read_cells(folder)
     sections = [
         *cell_sections(cells, read_rows(folder / "fewest.csv")),
-        ("Rules without a guarantee at the same size", baselines(folder, main_cells(cells))),
+        ("Rules without a guarantee at the same size", rules(folder, cells)),
+        ("The rules as the paper measured them", published_rules(folder)),
+        ("ForestPrune", forest_prune(folder)),
+        ("ForestPrune, depth 2, data set by data set", forest_prune_per_dataset(folder)),
         ("Choosing alpha", selection(folder)),
         ("Models of default size, in short", large_in_short(folder)),
         ("Models of default size", large(folder)),
         ("Inference", serving(folder)),
         ("The search against the prototype", search(folder)),
         ("A sweep over seven alphas", sweeping(folder)),
+        ("Two commits on the same cells", two_commits(folder)),
     ]
     present = [f"## {title}\n\n{table}\n" for title, table in sections if table]
     absent = [title for title, table in sections if not table]

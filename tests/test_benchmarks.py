@@ -17,8 +17,6 @@ pd = pytest.importorskip("pandas")
 from sklearn.datasets import load_breast_cancer, load_iris  # noqa: E402
 
 from benchmarks import (  # noqa: E402
-    baselines,
-    compare,
     data,
     fewest,
     guarded,
@@ -26,6 +24,7 @@ from benchmarks import (  # noqa: E402
     paper,
     published,
     readme,
+    rules,
     runner,
     search,
     selection,
@@ -35,6 +34,9 @@ from benchmarks import (  # noqa: E402
     throughput,
 )
 from benchmarks.cells import COLUMNS, train  # noqa: E402
+from benchmarks.pruning_rules import RULES  # noqa: E402
+from benchmarks.pruning_rules.heuristics import heuristic_orders  # noqa: E402
+from benchmarks.rounds import rounds_of  # noqa: E402
 from pine_boost.parsers import read_model  # noqa: E402
 
 
@@ -193,28 +195,24 @@ def test_splits_have_the_shares_of_the_paper(folder):
 
 
 @pytest.mark.parametrize("name", ["Toy", "Flowers"])
-def test_baselines_rank_every_round_and_all_rounds_are_the_model(folder, name):
+def test_rules_keep_rounds_of_the_model_and_all_rounds_are_the_model(folder, name):
     parts = data.split(data.load(name, folder), 0)
     native = train("xgboost", 12, 2, 0, parts.X_fit, parts.y_fit)
     model = read_model(native)
-    orders = baselines.orders_of(model, parts.X_fit, parts.y_fit)
-    assert set(orders) == set(published.PAPER_BASELINES) - {"PINE-CL"} | {"Slice"}
-    rounds = baselines.rounds_of(model.forest, parts.X_test)
+    rounds = rounds_of(model.forest, parts.X_test)
+    orders = heuristic_orders(model)
+    assert set(RULES) | set(orders) == set(published.paper_rules()) - {"PINE-CL"} | {"Slice"}
     for order in orders.values():
         assert sorted(order) == list(range(12))
         assert np.array_equal(rounds.predict(order), native.predict(parts.X_test))
+    trained = rules.Trained.of(rules.Sizes(name, "xgboost", 12, 2, 0, (), folder))
+    members = trained.members(with_intercept=True)
+    everyone = members.decide(list(range(12)))
+    assert np.array_equal(everyone, native.predict(parts.X_fit))
     sliced = native.get_booster()[:5]
     margin = sliced.inplace_predict(parts.X_test, predict_type="margin")
     expected = (margin > 0) if name == "Toy" else np.argmax(margin, axis=1)
     assert np.array_equal(rounds.predict(orders["Slice"][:5]), expected)
-
-
-def test_individual_contribution_by_hand():
-    # three voters, two rows, both of class 1; row 0: votes 1 1 0, row 1: votes 1 0 0
-    votes = np.array([[1, 1], [1, 0], [0, 0]])
-    contribution = baselines.individual_contribution(votes, np.array([1, 1]), 2)
-    # right in the majority: second = 1; right in the minority: 2 * 2 - 1; wrong: right - own - most
-    assert contribution.tolist() == [1 + 3, 1 + (1 - 2 - 2), (2 - 1 - 2) + (1 - 2 - 2)]
 
 
 def test_selection_rules_against_the_exact_binomial_bound():
@@ -347,9 +345,9 @@ def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
 
 def test_tables_and_figures_from_the_results(folder, results):
     pytest.importorskip("matplotlib")
-    assert compare.main(
+    assert rules.main(
         ["--datasets", "Toy,Flowers", "--data", folder, "--jobs", "0",
-         "--results", str(results / "paper_l0.csv"), "--out", str(results / "baselines.csv")]
+         "--results", str(results / "paper_l0.csv"), "--out", str(results / "rules.csv")]
     ) == 0  # fmt: skip
     assert tables.main(["--results", str(results)]) == 0
     text = (results / "TABLES.md").read_text()
@@ -358,7 +356,7 @@ def test_tables_and_figures_from_the_results(folder, results):
         float(r["pruning_rate"]) for r in rows if r["alpha"] == "0.2" and r["dataset"] == "Toy"
     ]
     assert f"{np.mean(rates):.1f}±{np.std(rates):.1f}" in text
-    assert "| pine_boost |" in text
+    assert "| **pine_boost** |" in text
     assert "Not run yet: " in text
     assert {p.name for p in (results / "figures").glob("*.png")} >= {
         "tradeoff_accuracy.png", "tradeoff_fidelity.png", "coverage.png",
@@ -409,4 +407,4 @@ def test_readme_script_writes_between_its_markers_only(results, tmp_path):
 def test_the_project_readme_agrees_with_the_committed_results():
     text = (data.ROOT / "README.md").read_text(encoding="utf-8")
     inside = readme.between_markers(text)[1]
-    assert inside == readme.table_text(compare.RESULTS), "run python -m benchmarks.readme"
+    assert inside == readme.table_text(runner.RESULTS), "run python -m benchmarks.readme"
