@@ -1,0 +1,174 @@
+"""Time and memory against the size of the question (python -m benchmarks.growth).
+
+In comes nothing but generated data; out goes one CSV line per size and step (prune, compress,
+verify, contains), each size in a process of its own. Out of time is an answer, not an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cells import train
+from benchmarks.machine import record_run
+from benchmarks.measuring import measured, run_child, say
+from benchmarks.paper import listed
+from benchmarks.runner import RESULTS, Job, run_jobs
+
+AXES = {
+    "trees": (10, 30, 100, 200, 500),
+    "depth": (2, 3, 4, 6, 8),
+    "features": (5, 20, 50, 100, 200),
+    "rows": (1_000, 10_000, 100_000, 1_000_000),
+    "classes": (2, 3, 5, 10, 20),
+}
+ALPHA = 0.1
+KEY_COLUMNS = ("axis", "size")
+COLUMNS = (
+    *KEY_COLUMNS, "trees", "depth", "features", "rows", "classes", "step", "time_limit", "seconds",
+    "peak_mb", "rounds_before", "rounds_after", "answer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and its data; the defaults are what an axis leaves alone."""
+
+    axis: str
+    trees: int = 30
+    depth: int = 3
+    features: int = 10
+    rows: int = 10_000
+    classes: int = 2
+    time_limit: float = 10.0
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Text of the key columns."""
+        return (self.axis, str(getattr(self, self.axis)))
+
+
+def sizes_of(axes: list[str], time_limit: float) -> list[Size]:
+    """One size per step of each axis."""
+    return [
+        replace(Size(axis, time_limit=time_limit), **{axis: value})
+        for axis in axes
+        for value in AXES[axis]
+    ]
+
+
+def generate(size: Size) -> tuple[Any, Any]:
+    """Rows and classes: five features matter, with an interaction and a tenth of noise."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(size.rows, size.features)).astype(np.float32)
+    signal = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + (X[:, 4] > 0.5)
+    signal += random.normal(scale=0.5, size=size.rows)
+    cuts = np.quantile(signal, np.arange(1, size.classes) / size.classes)
+    return X, np.searchsorted(cuts, signal)
+
+
+def run_steps(size: Size) -> list[dict[str, Any]]:
+    """Body of the child: every step on one model."""
+    import pine_boost
+
+    X, y = generate(size)
+    n_fit = int(0.8 * len(X))
+    native = train("xgboost", size.trees, size.depth, 0, X[:n_fit], y[:n_fit])
+    ask: dict[str, Any] = {"alpha": ALPHA, "time_limit": size.time_limit}
+    _warm_up()
+    rows = []
+
+    def note(step: str, seconds: float, peak: float, answer: str, result: Any) -> None:
+        before, after = ("", "") if result is None else _rounds(result)
+        rows.append(
+            {
+                "axis": size.axis, "size": getattr(size, size.axis), "trees": size.trees,
+                "depth": size.depth, "features": size.features, "rows": size.rows,
+                "classes": size.classes, "step": step, "time_limit": size.time_limit,
+                "seconds": f"{seconds:.6f}", "peak_mb": f"{peak:.1f}", "rounds_before": before,
+                "rounds_after": after, "answer": answer,
+            }
+        )  # fmt: skip
+
+    steps = {"prune": pine_boost.prune_booster}
+    if hasattr(pine_boost, "compress_booster"):
+        steps["compress"] = pine_boost.compress_booster
+    for step, function in steps.items():
+        call = partial(function, native, X[:n_fit], X[n_fit:], **ask)
+        try:
+            result, seconds, peak = measured(call)
+        except pine_boost.PineBoostError as error:
+            note(step, float("nan"), float("nan"), f"REFUSED {type(error).__name__}: {error}", None)
+            continue
+        note(step, seconds, peak, result.status, result)
+        if step == "prune":
+            _judge(pine_boost, native, result, X, size, note)
+    return rows
+
+
+def _judge(pine_boost: Any, native: Any, result: Any, X: Any, size: Size, note: Any) -> None:
+    """Verify and contains, on the pruned model and all rows."""
+    inside, seconds, peak = measured(lambda: result.region.contains(X))
+    note("contains", seconds, peak, f"{len(X) / seconds:.0f} rows/s, {inside.mean():.1%} in", None)
+    if result.status != "CERTIFIED":
+        return
+    verdict, seconds, peak = measured(
+        lambda: pine_boost.verify(
+            native, result.model, result.region, result.certificate, time_limit=size.time_limit
+        )
+    )
+    answer = {True: "agrees", False: "differs", None: "out of time"}[verdict.agrees]
+    note("verify", seconds, peak, answer, None)
+
+
+def _rounds(result: Any) -> tuple[int, int]:
+    return int(result.certificate.units_before), int(result.certificate.units_kept)
+
+
+def _warm_up() -> None:
+    from benchmarks.cells import warm_up
+
+    warm_up()
+
+
+def run_size(size: Size) -> list[dict[str, Any]]:
+    """One size in a process of its own."""
+    said, _ = run_child("benchmarks.growth", asdict(size), hard_limit=20 * size.time_limit + 300)
+    return list(said)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser.add_argument("--axes", type=listed, default=list(AXES), metavar="A,B")
+    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds per step")
+    parser.add_argument("--out", type=Path, default=RESULTS / "growth.csv")
+    parser.add_argument("--draw", action="store_true", help="only draw docs/growth.svg")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.cell:
+        say(run_steps(Size(**json.loads(options.cell))))
+        return 0
+    unknown = [axis for axis in options.axes if axis not in AXES]
+    if unknown:
+        parser.error(f"--axes {unknown[0]}: accepted are {', '.join(AXES)}")
+    failures = 0
+    if not options.draw:
+        if arguments is None:
+            record_run(options.out.parent)
+        jobs = [Job(size.key, size) for size in sizes_of(options.axes, options.time_limit)]
+        failures = run_jobs(run_size, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)
+    if options.out.exists() and arguments is None:
+        from benchmarks.growth_figure import draw
+
+        print(f"wrote {draw(options.out)}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

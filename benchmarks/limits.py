@@ -1,0 +1,233 @@
+"""Whether limits are kept by large models (python -m benchmarks.limits).
+
+In come generated data and models that are too large to finish; out goes one CSV line per model,
+limit and call: seconds from reading the file to the written result, memory, seconds after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import record_run
+from benchmarks.measuring import measured, run_child, say, say_started
+from benchmarks.paper import listed
+from benchmarks.runner import RESULTS, Job, run_jobs
+
+LIMITS = ("5", "10", "30", "40")
+CALLS = ("prune", "verify", "interrupt")
+N_ROWS, N_FEATURES = 10_000, 20
+INTERRUPT_AFTER = 4.0
+VERIFY_AFTER = 30.0  # seconds for the model that is verified
+SHARE, GRACE, CTRL_C = 0.1, 2.0, 2.0  # issue 14: 10 % + 2 s, and 2 s after Ctrl-C
+KEY_COLUMNS = ("model", "call", "limit")
+COLUMNS = (
+    *KEY_COLUMNS, "trees", "leaves", "seconds", "ratio", "is_kept", "peak_mb", "answer",
+)  # fmt: skip
+
+
+def _classes(n_classes: int) -> Callable[[], Any]:
+    def make() -> Any:
+        from xgboost import XGBClassifier
+
+        model = XGBClassifier(n_estimators=10, n_jobs=1, verbosity=0, random_state=0)
+        return model.fit(*generate(n_classes))
+
+    return make
+
+
+def _lightgbm() -> Any:
+    from lightgbm import LGBMClassifier
+
+    model = LGBMClassifier(n_estimators=500, n_jobs=1, verbose=-1, random_state=0)
+    return model.fit(*generate(2))
+
+
+def _deep() -> Any:
+    from xgboost import XGBClassifier
+
+    model = XGBClassifier(n_estimators=500, max_depth=10, n_jobs=1, verbosity=0, random_state=0)
+    return model.fit(*generate(2))
+
+
+def _forest() -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=300, n_jobs=1, random_state=0).fit(*generate(2))
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "60 classes x 10": _classes(60),
+    "100 classes x 10": _classes(100),
+    "LightGBM 500": _lightgbm,
+    "XGBoost 500 x depth 10": _deep,
+    "RandomForest 300": _forest,
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model, what is called and its limit in seconds ("" for none)."""
+
+    model: str
+    call: str
+    limit: str
+    folder: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Text of the key columns."""
+        return (self.model, self.call, self.limit)
+
+
+def generate(n_classes: int, seed: int = 0) -> tuple[Any, Any]:
+    """Rows around one centre per class, with noise, so that no model becomes small."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(1).normal(size=(n_classes, N_FEATURES))
+    y = np.resize(np.arange(n_classes), N_ROWS)
+    return (centres[y] + 1.5 * random.normal(size=(N_ROWS, N_FEATURES))).astype(np.float32), y
+
+
+def trained(question: Question) -> Any:
+    """The model, from the folder where an earlier child put it."""
+    path = Path(question.folder) / f"{question.model.replace(' ', '_')}.pickle"
+    if not path.exists():
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_bytes(pickle.dumps(MODELS[question.model]()))
+        part.rename(path)
+    return pickle.loads(path.read_bytes())  # written by a child of this run
+
+
+def model_file(model: Any, folder: str) -> Any:
+    """A file as a user has it; scikit-learn models are handed over as they are."""
+    if hasattr(model, "get_booster"):
+        path = Path(folder) / "model.ubj"
+        model.get_booster().save_model(path)
+        return path
+    if hasattr(model, "booster_"):
+        path = Path(folder) / "model.txt"
+        model.booster_.save_model(str(path))
+        return path
+    return model
+
+
+def answer_of(question: Question) -> dict[str, Any]:
+    """Body of the child: one call, from reading to the written result."""
+    import pine_boost
+
+    model = trained(question)
+    n_classes = len(model.classes_)
+    (X_fit, _), (X_cal, _) = generate(n_classes), generate(n_classes, seed=2)
+    limit = float(question.limit) if question.limit else None
+    with tempfile.TemporaryDirectory() as folder:
+        source = model_file(model, folder)
+
+        def prune() -> str:
+            result = pine_boost.prune_booster(source, X_fit, X_cal, alpha=0.1, time_limit=limit)
+            result.save(Path(folder) / "result")
+            certificate = result.certificate
+            return f"{result.status}, {certificate.units_before} to {certificate.units_kept}"
+
+        def verify() -> str:
+            verdict = pine_boost.verify(
+                source, result.model, result.region, result.certificate, time_limit=limit
+            )
+            return f"agrees: {verdict.agrees}"
+
+        if question.call == "verify":  # light trees go, so that there is something to prove
+            result = pine_boost.prune_booster(
+                source, X_fit, X_cal, alpha=0.1, indifference=0.05, time_limit=VERIFY_AFTER
+            )
+        say_started()
+        answer, seconds, peak = measured(
+            lambda: _told(verify if question.call == "verify" else prune)
+        )
+    return {**_size_of(model), "seconds": seconds, "peak_mb": peak, "answer": answer}
+
+
+def _told(call: Callable[[], str]) -> str:
+    """What a user would be told: the answer, the refusal or the interruption."""
+    from pine_boost import PineBoostError
+
+    try:
+        return call()
+    except KeyboardInterrupt:
+        return "KeyboardInterrupt"
+    except PineBoostError as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0][:160]
+
+
+def _size_of(model: Any) -> dict[str, int]:
+    from pine_boost.parsers import read_model
+
+    forest = read_model(model).forest
+    return {"trees": forest.n_trees, "leaves": int((forest.left < 0).sum())}
+
+
+def ask(question: Question) -> list[dict[str, Any]]:
+    """One question in a process of its own, judged."""
+    is_interrupt = question.call == "interrupt"
+    said, after_interrupt = run_child(
+        "benchmarks.limits", asdict(question), hard_limit=900.0,
+        interrupt_after=INTERRUPT_AFTER if is_interrupt else None,
+    )  # fmt: skip
+    seconds = after_interrupt if is_interrupt else float(said["seconds"])
+    allowed = CTRL_C if is_interrupt else (1 + SHARE) * float(question.limit) + GRACE
+    ratio = "" if is_interrupt else f"{seconds / float(question.limit):.2f}"
+    return [
+        {
+            **dict(zip(KEY_COLUMNS, question.key, strict=True)),
+            "trees": said["trees"],
+            "leaves": said["leaves"],
+            "seconds": f"{seconds:.2f}",
+            "ratio": ratio,
+            "is_kept": "yes" if seconds <= allowed else "no",
+            "peak_mb": f"{said['peak_mb']:.0f}",
+            "answer": said["answer"],
+        }
+    ]
+
+
+def questions_of(options: argparse.Namespace, folder: str) -> list[Question]:
+    """Every limit for pruning, one for verifying, none for Ctrl-C."""
+    questions = []
+    for model, call in product(options.models, options.calls):
+        limits = {"prune": options.limits, "verify": options.limits[:1], "interrupt": [""]}[call]
+        questions += [Question(model, call, limit, folder) for limit in limits]
+    return questions
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=__doc__)
+    parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
+    parser.add_argument("--calls", type=listed, default=list(CALLS), metavar="A,B")
+    parser.add_argument("--limits", type=listed, default=list(LIMITS), metavar="S,S")
+    parser.add_argument("--out", type=Path, default=RESULTS / "limits.csv")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.cell:
+        say(answer_of(Question(**json.loads(options.cell))))
+        return 0
+    for given, known in ((options.models, MODELS), (options.calls, CALLS)):
+        if not set(given) <= set(known):
+            parser.error(f"{', '.join(given)}: accepted are {', '.join(known)}")
+    if arguments is None:
+        record_run(options.out.parent)
+    with tempfile.TemporaryDirectory(prefix="pine_boost_limits_") as folder:
+        jobs = [Job(question.key, question) for question in questions_of(options, folder)]
+        failures = run_jobs(ask, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

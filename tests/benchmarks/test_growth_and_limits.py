@@ -1,0 +1,97 @@
+"""Growth and limits: children are measured, interrupted and killed; rows are judged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("xgboost")
+
+from benchmarks import growth, limits, runner
+from benchmarks.growth_figure import draw
+from benchmarks.measuring import measured, run_child
+
+SLEEPER = "tests.benchmarks.sleeper"
+
+
+def test_a_child_tells_its_memory_and_is_interrupted():
+    said, _ = run_child(SLEEPER, {"megabytes": 200, "seconds": 0}, hard_limit=120)
+    assert said["answer"] == f"slept with {200 * 2**20}"
+    assert 190 < said["peak_mb"] < 260
+    said, seconds = run_child(
+        SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=120, interrupt_after=0.5
+    )
+    assert said["answer"].startswith("interrupted")
+    assert seconds > 0
+
+
+def test_a_child_that_overruns_or_says_nothing_is_an_error():
+    with pytest.raises(RuntimeError, match="code -9 and said nothing"):
+        run_child(SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=3)
+    with pytest.raises(RuntimeError, match="code 0 and said nothing"):
+        run_child(SLEEPER, {"megabytes": 1, "seconds": 0, "is_silent": True}, hard_limit=120)
+
+
+def test_memory_that_was_given_back_before_is_not_counted_again():
+    measured(lambda: len(bytearray(300 * 2**20)))
+    _, _, peak = measured(lambda: len(bytearray(100 * 2**20)))
+    assert 90 < peak < 150
+
+
+def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(growth.AXES, "trees", (4, 8))
+    monkeypatch.setattr(
+        growth, "sizes_of",
+        lambda axes, limit: [
+            growth.Size(axis, trees=trees, rows=600, features=6, time_limit=limit)
+            for axis in axes for trees in growth.AXES["trees"]
+        ],
+    )  # fmt: skip
+    out = tmp_path / "growth.csv"
+    arguments = ["--axes", "trees", "--time-limit", "600", "--out", str(out)]
+    assert growth.main(arguments) == 0
+    rows = runner.read_rows(out)
+    steps = [row["step"] for row in rows if row["size"] == "8"]
+    assert [step for step in steps if step != "compress"] == ["prune", "contains", "verify"]
+    for row in rows:
+        assert float(row["seconds"]) > 0
+    prune = rows[0]
+    assert (prune["answer"], prune["rounds_before"]) == ("CERTIFIED", "4")
+    assert 1 <= int(prune["rounds_after"]) <= 4
+    assert {row["answer"] for row in rows if row["step"] == "verify"} == {"agrees"}
+    assert growth.main(arguments) == 0
+    assert runner.read_rows(out) == rows
+    assert draw(out, tmp_path / "growth.svg").read_text().startswith("<?xml")
+
+
+def test_generated_classes_are_balanced():
+    _, y = growth.generate(growth.Size("classes", classes=5, rows=1000))
+    assert np.bincount(y).tolist() == [200] * 5
+
+
+def test_limits_judge_by_the_issue(monkeypatch):
+    said = {"trees": 10, "leaves": 20, "seconds": 12.9, "peak_mb": 3.0, "answer": "x"}
+    monkeypatch.setattr(limits, "run_child", lambda *_, **__: (said, 1.9))
+    (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
+    assert (row["seconds"], row["ratio"], row["is_kept"]) == ("12.90", "1.29", "yes")
+    (row,) = limits.ask(limits.Question("LightGBM 500", "interrupt", "", "."))
+    assert (row["seconds"], row["ratio"], row["is_kept"]) == ("1.90", "", "yes")
+    said["seconds"] = 13.1
+    (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
+    assert row["is_kept"] == "no"
+
+
+@pytest.mark.parametrize("call", ["prune", "verify"])
+def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_path, monkeypatch):
+    def small():
+        from xgboost import XGBClassifier
+
+        X, y = limits.generate(2)
+        return XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:500], y[:500])
+
+    monkeypatch.setitem(limits.MODELS, "small", small)
+    answer = limits.answer_of(limits.Question("small", call, "600", str(tmp_path)))
+    assert answer["trees"] == 5
+    assert answer["answer"].startswith("CERTIFIED, 5 to " if call == "prune" else "agrees: True")
+    assert (tmp_path / "small.pickle").exists()
