@@ -41,13 +41,18 @@ def largest_mean_distance(members: Members, n_kept: int) -> IntArray:
     distance = 1 - is_wrong @ is_wrong.T / is_wrong.shape[1]
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), method="complete")
-    groups = _groups(fcluster(tree, n_kept, criterion="maxclust"))
+    groups = groups_of(fcluster(tree, n_kept, criterion="maxclust"))
+    return _fill(farthest_of_groups(groups, distance), n_kept, members.n_members)
+
+
+def farthest_of_groups(groups: list[IntArray], distance: FloatArray) -> list[int]:
+    """Of each group the member with the largest mean distance from all members of others."""
     chosen = []
     for group in groups:
-        others = np.setdiff1d(np.arange(members.n_members), group)
+        others = np.setdiff1d(np.arange(len(distance)), group)
         mean = distance[np.ix_(group, others)].mean(axis=1) if len(others) else np.zeros(len(group))
-        chosen.append(group[int(np.argmax(mean))])
-    return _fill(chosen, n_kept, members.n_members)
+        chosen.append(int(group[int(np.argmax(mean))]))
+    return chosen
 
 
 def coordinates(members: Members) -> FloatArray:
@@ -65,10 +70,11 @@ def groups_by_means(points: FloatArray, n_groups: int) -> list[IntArray]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal members: fewer groups
         found = KMeans(n_clusters=n_groups, n_init=10, random_state=0).fit_predict(points)
-    return _groups(found)
+    return groups_of(found)
 
 
-def _groups(assignment: IntArray) -> list[IntArray]:
+def groups_of(assignment: IntArray) -> list[IntArray]:
+    """Members of each group."""
     return [np.flatnonzero(assignment == group) for group in np.unique(assignment)]
 
 

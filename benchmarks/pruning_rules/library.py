@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.pruning_rules.clusters import coordinates, groups_by_means
+from benchmarks.pruning_rules.clusters import (
+    coordinates,
+    farthest_of_groups,
+    groups_by_means,
+    groups_of,
+)
 from benchmarks.pruning_rules.greedy import grow, joint_errors
 from benchmarks.pruning_rules.members import FloatArray, IntArray, Members, lowest
 from benchmarks.pruning_rules.pairs import least_sum, likeness, shared_errors
@@ -121,10 +126,5 @@ def largest_mean_distance(members: Members, n_kept: int) -> IntArray:
 
     right = members.is_right.astype(np.float64)
     found = AgglomerativeClustering(n_clusters=n_kept).fit_predict(right)
-    distance = cdist(right, right)
-    chosen = []
-    for label in np.unique(found):
-        group, others = np.flatnonzero(found == label), np.flatnonzero(found != label)
-        mean = distance[np.ix_(group, others)].mean(axis=1) if len(others) else np.zeros(len(group))
-        chosen.append(int(group[int(np.argmax(mean))]))
+    chosen = farthest_of_groups(groups_of(found), cdist(right, right))
     return np.array(chosen, dtype=np.int64)
