@@ -117,7 +117,7 @@ def trade_off(cells: Rows, baselines: Rows, stem: Path) -> list[Path]:
             axis.set_xlabel("trees removed %", fontsize=8)
             axis.set_ylabel(f"{name} %", fontsize=8)
             axis.tick_params(labelsize=7)
-            drawn.append(_save(figure, stem.with_name(f"{stem.name}_{name}.png")))
+        drawn.append(_save(figure, stem.with_name(f"{stem.name}_{name}.png")))
     return drawn
 
 

@@ -61,7 +61,7 @@ class Smaller:
 def run_case(case: Case) -> list[dict[str, Any]]:
     """Every method on one model."""
     from pine_boost.parsers import read_model
-    from pine_boost.region.region import fit_region
+    from pine_boost.region.fitting import fit_region
 
     warm_up()
     table = data.load(case.dataset, case.folder)

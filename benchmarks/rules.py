@@ -103,7 +103,7 @@ class Trained:
 
 def compare(sizes: Sizes) -> list[dict[str, Any]]:
     """Fidelity of every rule at every size, on the test rows, as the native model decides."""
-    from pine_boost.region.region import fit_region
+    from pine_boost.region.fitting import fit_region
 
     trained = Trained.of(sizes)
     parts, forest = trained.parts, trained.parsed.forest
