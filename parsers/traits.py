@@ -38,6 +38,10 @@ class Traits:
         Files that end so are this library's where their first bytes say nothing.
     load : callable
         ``load(document) -> object``: the native model of a checked file.
+    shared_library : callable
+        ``shared_library() -> str``: the path of its C library; ImportError without.
+    first_load : str
+        The path of a script that loads a file with that library alone, in a child process.
     write : callable
         ``write(document) -> bytes``: the contents of a checked file, in its own format.
     suffix_of : callable
@@ -76,6 +80,8 @@ class Traits:
     recognises: Callable[[bytes], bool]
     suffixes: tuple[str, ...]
     load: Callable[[Any], Any]
+    shared_library: Callable[[], str]
+    first_load: str
     write: Callable[[Any], bytes]
     suffix_of: Callable[[bytes], str]
     save: Callable[[Any], bytes]

@@ -17,7 +17,7 @@ import numpy as np
 from pine_boost.certificate.issue import conclude, named, native_rows, replay
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import Model
-from pine_boost.native.child_process import read_rehearsed
+from pine_boost.native.child_process import read_and_try
 from pine_boost.native.replay import Referee
 from pine_boost.options import Options
 from pine_boost.pipelines.unwrapping import unwrap
@@ -126,7 +126,7 @@ def prune_booster(
     )  # fmt: skip
     started = time.monotonic()
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
-    parsed = read_rehearsed(outer.inner, threshold=outer.threshold)
+    parsed = read_and_try(outer.inner, threshold=outer.threshold)
     X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
     region = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     game = build_game(

@@ -15,7 +15,7 @@ from typing import Any
 
 from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
-from pine_boost.native.child_process import read_rehearsed
+from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, require_level
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
@@ -203,7 +203,7 @@ random_state
         n_jobs, random_state, callback,
     )  # fmt: skip
     outer = unwrap(model, threshold)
-    parsed = read_rehearsed(outer.inner, threshold=outer.threshold)
+    parsed = read_and_try(outer.inner, threshold=outer.threshold)
     X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
     largest = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
     if alphas is None:

@@ -1,6 +1,6 @@
 """A whole LightGBM text file, checked line by line before any native loader sees it.
 
-In come bytes (format v4, LF or consistently CRLF); out goes a `LightgbmDocument`.
+In come bytes (format v4, lines ending in LF); out goes a `LightgbmDocument`.
 Refuses damaged, truncated or inconsistent text; it does not interpret the objective.
 """
 
@@ -101,8 +101,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
     Parameters
     ----------
     contents : bytes
-        UTF-8, lines ending in LF. CRLF is accepted if every line ends so (LightGBM itself aborts
-        on it) and is turned into LF before anything is measured.
+        UTF-8, lines ending in LF; LightGBM itself aborts on CRLF.
 
     Raises
     ------
@@ -111,8 +110,8 @@ def read_document(contents: bytes) -> LightgbmDocument:
     UnsupportedModelError
         A format version other than v4, or linear leaves.
     """
-    data = _normalise(contents)
-    head, blank, _ = data.partition(b"\n\n")
+    _check_bytes(contents)
+    head, blank, _ = contents.partition(b"\n\n")
     if not blank:
         _truncated("the header does not end in an empty line")
     header = _read_header(_decode(head))
@@ -136,7 +135,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
         if len(array) != n_features or np.any(np.abs(array) > 1):
             _malformed(f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
         constraints = tuple(int(i) for i in array)
-    trees, tail = _read_trees(header, data, len(head) + 2, n_features, num_class)
+    trees, tail = _read_trees(header, contents, len(head) + 2, n_features, num_class)
     parameters, pandas_categorical, has_line = _read_tail(_decode(tail))
     return LightgbmDocument(
         num_class=num_class,
@@ -170,19 +169,17 @@ def _decode(data: bytes) -> str:
         ) from error
 
 
-def _normalise(contents: bytes) -> bytes:
+def _check_bytes(contents: bytes) -> None:
     if not contents:
         _truncated("it is empty")
     if len(contents) > MAX_BYTES:
         _malformed(f"it has {len(contents)} bytes, at most {MAX_BYTES} are accepted")
-    n_returns = contents.count(b"\r")
-    if n_returns:
-        if not n_returns == contents.count(b"\r\n") == contents.count(b"\n"):
-            _malformed("it mixes line ends; all lines must end in LF, or all in CRLF")
-        contents = contents.replace(b"\r\n", b"\n")
+    if b"\r" in contents:
+        _malformed(
+            "it has CR line ends, on which LightGBM itself aborts; write it with LF (dos2unix)"
+        )
     if b"\x00" in contents:
         _malformed("it contains a zero byte")
-    return contents
 
 
 def _read_header(text: str) -> dict[str, str]:

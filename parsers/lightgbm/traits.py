@@ -7,6 +7,7 @@ imported inside the functions that need it, never for reading a file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ def _load(document: LightgbmDocument) -> Any:
     import lightgbm
 
     return lightgbm.Booster(model_str=write_document(document).decode())
+
+
+def _shared_library() -> str:
+    from lightgbm.basic import _LIB
+
+    return str(_LIB._name)
 
 
 def _suffix_of(contents: bytes) -> str:
@@ -111,6 +118,8 @@ TRAITS = Traits(
     recognises=_recognises,
     suffixes=(".txt",),
     load=_load,
+    shared_library=_shared_library,
+    first_load=str(Path(__file__).with_name("first_load.py")),
     write=write_document,
     suffix_of=_suffix_of,
     save=_save,

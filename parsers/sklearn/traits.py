@@ -33,6 +33,10 @@ def _no_file(document: Any) -> NoReturn:
     )
 
 
+def _no_library() -> NoReturn:
+    raise ImportError("scikit-learn has no library that a file could be loaded with")
+
+
 def _suffix_of(contents: bytes) -> str:
     return "pkl"
 
@@ -116,6 +120,8 @@ TRAITS = Traits(
     recognises=_recognises,
     suffixes=(),
     load=_no_file,
+    shared_library=_no_library,
+    first_load="",
     write=_no_file,
     suffix_of=_suffix_of,
     save=pickle.dumps,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ def _load(document: XGBoostDocument) -> Any:
     contents = bytearray(write_document(document, "ubj"))
     # one thread: the pool of a busy machine costs more than it gains on a few rows
     return xgboost.Booster(params={"nthread": 1}, model_file=contents)
+
+
+def _shared_library() -> str:
+    from xgboost.libpath import find_lib_path
+
+    return str(find_lib_path()[0])
 
 
 def _write(document: XGBoostDocument) -> bytes:
@@ -157,6 +164,8 @@ TRAITS = Traits(
     recognises=_recognises,
     suffixes=(".json", ".ubj"),
     load=_load,
+    shared_library=_shared_library,
+    first_load=str(Path(__file__).with_name("first_load.py")),
     write=_write,
     suffix_of=_suffix_of,
     save=_save,

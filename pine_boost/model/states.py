@@ -69,6 +69,10 @@ class Axis:
         return 0 if self.codes is not None else len(self.edges) + 1
 
 
+# A feature that no split uses has one state, whatever its value; there may be millions of them
+_UNUSED = Axis(np.zeros(0), 1, missing_state=0, reachable=np.ones(1, dtype=bool))
+
+
 @dataclass(frozen=True, eq=False)
 class StateSpace:
     """The product of the axes, and the rules by which an input finds its states.
@@ -167,7 +171,10 @@ def build_space(
     for feature in range(forest.n_features):
         nodes = order[bounds[feature] : bounds[feature + 1]]
         extra = extra_edges[feature] if feature < len(extra_edges) else None
-        axes.append(_build_axis(forest, space, feature, nodes, extra))
+        if len(nodes) == 0 and extra is None:
+            axes.append(_UNUSED)
+        else:
+            axes.append(_build_axis(forest, space, feature, nodes, extra))
     return replace(space, axes=tuple(axes))
 
 
@@ -185,9 +192,7 @@ def _build_axis(
     zero_state = missing_state = -1
     if np.any(rules == MissingRule.ZERO_IS_MISSING):
         zero_state, n_states = n_states, n_states + 1
-    if len(nodes) == 0 and extra is None:
-        missing_state = 0
-    elif np.all(rules == MissingRule.NAN_IS_ZERO) and len(nodes):
+    if np.all(rules == MissingRule.NAN_IS_ZERO) and len(nodes):
         zero = Axis(edges, n_states, missing_state=-1)
         missing_state = int(space.axis_states(zero, np.zeros(1))[0])
     elif forest.accepts_missing:

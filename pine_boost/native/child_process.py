@@ -1,7 +1,7 @@
-"""The second belt: native prediction of a stranger's file in a process of its own.
+"""A stranger's file meets the native library in a process of its own first.
 
-In come a parsed model that came as a file and a table; out go class indices. A library that
-crashes, hangs or eats memory takes only the child with it, and what is left here is one error.
+In come a parsed model that came as a file and, perhaps, a table; out go class indices or nothing.
+A library that crashes, hangs or eats memory takes only the child with it: what is left is an error.
 """
 
 from __future__ import annotations
@@ -17,28 +17,37 @@ import numpy as np
 from pine_boost.errors import MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
+from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import traits_of
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import schema_of
 
 TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
-_REFUSED, _NOT_INSTALLED = 3, 4  # exit statuses of a child that raised an error of ours
+# exit statuses of a child that says why: the library refused, an error of ours, not installed
+_REFUSED, _RAISED, _NOT_INSTALLED = 3, 4, 5
 
 
-def predict_in_child(
-    model: Model, X: Any, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT
-) -> IntArray:
-    """Class index of every row by the native library, which runs in a child process.
+def read_and_try(model: Any, *, threshold: Any = None) -> Model:
+    """Read a model that will be loaded natively here; a file only after a child survived it."""
+    parsed = read_model(model, threshold=threshold)
+    try_in_child(parsed)
+    return parsed
 
-    The parser has checked the file and only re-serialised contents are passed on; this is for
-    what neither parser nor library was known to do wrong. A live object, which the caller has
-    loaded already, is asked in this process.
+
+def try_in_child(
+    model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT
+) -> None:
+    """Let a child load a file and predict one row, before this process does.
+
+    The child is a script that drives the C library and imports no package: it takes a tenth of a
+    second. Says nothing of a live object, and where the library is not installed: then nothing
+    will be loaded.
 
     Parameters
     ----------
     model : Model
-    X : table
     time_limit : float
         Seconds that the child may run.
     memory_limit : int
@@ -47,57 +56,100 @@ def predict_in_child(
     Raises
     ------
     UnsupportedModelError
-        The library did not survive this file, or not within the limits.
-    PineBoostError
-        What `native.predict_classes` raises.
+        The library refuses the file, or did not survive it, or not within the limits.
+    """
+    if model.native is not None:
+        return
+    traits = traits_of(model.forest.library)
+    try:
+        library = traits.shared_library()
+    except ImportError:
+        return
+    # isolated and without site: nothing of the user's setup runs, and it starts at once
+    command = [sys.executable, "-I", "-S", traits.first_load, library, str(model.forest.n_features)]
+    _run(command, original_bytes(model), model, time_limit, memory_limit)
+
+
+def predict_in_child(
+    model: Model, X: Any, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT
+) -> IntArray:
+    """Class index of every row by the native library, which runs in a child process.
+
+    A live object, which the caller has loaded already, is asked in this process. The limits are
+    those of `try_in_child`, and so are the errors, besides what `predict_classes` raises.
     """
     if model.native is not None:
         return predict_classes(model, X)
     matrix = to_matrix(X, schema_of(model.forest))
-    options = {"thresholds": model.forest.decision.thresholds, "memory": int(memory_limit)}
+    options = {"thresholds": model.forest.decision.thresholds}
     request = _pack(json.dumps(options).encode(), original_bytes(model), _save(matrix))
     # the child finds pine_boost as this process does, wherever it was imported from
     command = [sys.executable, "-c", _CHILD.format(path=sys.path)]
-    try:
-        done = subprocess.run(command, input=request, capture_output=True, timeout=time_limit)
-    except subprocess.TimeoutExpired as error:
-        raise UnsupportedModelError(
-            f"{model.forest.library} did not finish with this file in {time_limit:g} s and was "
-            "stopped; the file is damaged or far too large."
-        ) from error
-    if done.returncode in (_REFUSED, _NOT_INSTALLED):
-        kind = PineBoostError if done.returncode == _REFUSED else MissingDependencyError
-        raise kind(done.stderr.decode(errors="replace").strip()[-2000:])
-    if done.returncode != 0:
-        raise UnsupportedModelError(_obituary(model, done.returncode, done.stderr))
-    classes = np.load(io.BytesIO(done.stdout), allow_pickle=False)
+    answered = _run(command, request, model, time_limit, memory_limit)
+    classes = np.load(io.BytesIO(answered), allow_pickle=False)
     if classes.shape != (len(matrix),) or classes.dtype != np.int64:
         raise UnsupportedModelError("The child process answered something else than classes.")
     return np.asarray(classes)
 
 
-def rehearse(model: Model, *, time_limit: float = TIME_LIMIT) -> None:
-    """Let a child load the file and predict one row, before this process does; raises if it dies.
+def _run(
+    command: list[str], request: bytes, model: Model, time_limit: float, memory_limit: int
+) -> bytes:
+    """What a child answers to a request; its end in one error of ours."""
+    library = model.forest.library
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        try:
+            limit_process(child.pid, memory_limit)
+            answered, errors = child.communicate(request, timeout=time_limit)
+        except subprocess.TimeoutExpired as error:
+            raise UnsupportedModelError(
+                f"{library} did not finish with this file in {time_limit:g} s and was stopped; "
+                "the file is damaged or far too large."
+            ) from error
+        finally:  # Ctrl-C as well
+            child.kill()
+            child.wait()
+    text = errors.decode(errors="replace").strip()
+    if child.returncode == _RAISED:
+        raise PineBoostError(text[-2000:])
+    if child.returncode == _REFUSED:
+        reason = next((line for line in text.splitlines() if line.strip()), "no reason given")
+        raise UnsupportedModelError(
+            f"{library} itself refuses this file: {reason.strip()[:300]}. Save the model again."
+        )
+    if child.returncode == _NOT_INSTALLED:
+        raise MissingDependencyError(text[-2000:])
+    if child.returncode != 0:
+        status = child.returncode
+        last = text.rpartition("\n")[2][:300]
+        how = f"was ended by signal {-status}" if status < 0 else f"failed ({last or status})"
+        raise UnsupportedModelError(
+            f"A child process that loaded this file with {library} {how}. The file is damaged, "
+            f"hostile or too large for {memory_limit / 2**30:.3g} GiB; it was not loaded here."
+        )
+    return answered
 
-    For programs that were handed a file and will load it natively themselves. Says nothing where
-    the library is not installed: then nothing will be loaded.
+
+def limit_process(process: int, memory: int) -> None:
+    """Limit the address space of a process and forbid core files, where the system can.
+
+    Never above what this process itself may have: only lowering is always allowed, and a child
+    that could not set its limits would look like a damaged file.
     """
-    if model.native is not None:
-        return
-    row = np.zeros((1, model.forest.n_features))  # category code 0 where there are categories
     try:
-        predict_in_child(model, as_table(row, schema_of(model.forest)), time_limit=time_limit)
-    except ImportError:
+        import resource
+    except ImportError:  # not on this system; the time limit is the parent's
         return
-
-
-def read_rehearsed(model: Any, *, threshold: Any = None) -> Model:
-    """Read a model that will be loaded natively here; a file only after a child survived it."""
-    from pine_boost.parsers import read_model
-
-    parsed: Model = read_model(model, threshold=threshold)
-    rehearse(parsed)
-    return parsed
+    if not hasattr(resource, "prlimit"):
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    allowed = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+    try:
+        resource.prlimit(process, resource.RLIMIT_AS, (allowed, allowed))
+        resource.prlimit(process, resource.RLIMIT_CORE, (0, 0))
+    except ProcessLookupError:  # it has ended already; its exit status says how
+        return
 
 
 _CHILD = (
@@ -107,18 +159,15 @@ _CHILD = (
 
 
 def answer() -> None:
-    """What the child does: limits itself, reads a request, predicts, answers on stdout."""
+    """What the child does: reads a request, predicts, answers on stdout."""
     options_text, contents, saved = _unpack(sys.stdin.buffer.read())
     options = json.loads(options_text)
-    _limit(int(options["memory"]))
-    from pine_boost.parsers import read_model
-
     try:
         model = read_model(contents, threshold=tuple(options["thresholds"]) or None)
         classes = predict_classes(model, _table(model, np.load(io.BytesIO(saved))))
     except PineBoostError as error:
         print(error, file=sys.stderr)
-        sys.exit(_NOT_INSTALLED if isinstance(error, MissingDependencyError) else _REFUSED)
+        sys.exit(_NOT_INSTALLED if isinstance(error, MissingDependencyError) else _RAISED)
     sys.stdout.buffer.write(_save(np.asarray(classes, dtype=np.int64)))
     sys.stdout.flush()
 
@@ -128,24 +177,6 @@ def _table(model: Model, matrix: FloatArray) -> Any:
     if any(model.forest.feature_categories):
         return as_table(matrix, schema_of(model.forest))
     return matrix
-
-
-def _limit(memory: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on this system; the time limit is the parent's
-        return
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _obituary(model: Model, status: int, errors: bytes) -> str:
-    last = errors.decode(errors="replace").strip().rpartition("\n")[2][:300]
-    how = f"was ended by signal {-status}" if status < 0 else f"failed ({last or status})"
-    return (
-        f"A child process that loaded this file with {model.forest.library} {how}. The file is "
-        "damaged, hostile or too large for the limits; it was not loaded here."
-    )
 
 
 def _save(array: Any) -> bytes:

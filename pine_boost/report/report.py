@@ -18,7 +18,7 @@ from pine_boost.certificate.certificate import Certificate, forest_digest
 from pine_boost.certificate.saved import read_saved
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Model
-from pine_boost.native.child_process import rehearse
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
@@ -99,7 +99,7 @@ def render_folder_report(
     before = read_model(original, threshold=thresholds, trust_pickle=trust_pickle)
     _require(before, certificate.original_digest, "The original model given")
     for model in (before, pruned):
-        rehearse(model)  # both are timed natively below
+        try_in_child(model)  # both are timed natively below
     states = np.zeros((0, region.space.n_features), np.int32) if X is None else region.states(X)
     return render_page(_gather(certificate, region, before, pruned, states, X, curve))
 

@@ -22,7 +22,7 @@ from pine_boost.certificate.certificate import Certificate, Status, forest_diges
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, read_limited, write_folder
 from pine_boost.model.forest import Model
-from pine_boost.native.child_process import rehearse
+from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
@@ -120,7 +120,7 @@ def load_guarded(
         margin = _read_margin(manifest["margin"])
     _check_guard(manifest, certificate, region, margin)
     for model in (original, pruned):  # what does not belong together is not even tried
-        rehearse(model)
+        try_in_child(model)
     prepare = finish = None
     if "layers.pkl" in files:
         _require_trust(trust_pickle, "layers.pkl")

@@ -98,11 +98,11 @@ WORKER = Worker()
 
 def serve() -> None:
     """What the child does until its input ends."""
-    from pine_boost.native.child_process import _limit
+    from pine_boost.native.child_process import limit_process
     from pine_boost.native.predict import load_native
     from pine_boost.parsers import read_model
 
-    _limit(MEMORY_LIMIT)
+    limit_process(os.getpid(), MEMORY_LIMIT)
     source = sys.stdin.buffer
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no answer

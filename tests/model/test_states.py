@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -207,3 +209,14 @@ def test_states_in_words() -> None:
     assert space.describe(0, 1) == f">= {edges[0]:.9g} and < {edges[1]:.9g}"
     assert space.describe(0, space.axes[0].missing_state) == "missing"
     assert space.describe(1, space.axes[1].other_state) == "any other category"
+
+
+def test_features_that_no_split_uses_share_one_axis() -> None:
+    """A small file may declare a million features; their states must cost nothing each."""
+    forest = random_forest(np.random.default_rng(0), 3, 2, 4)
+    wide = replace(forest, n_features=10**5, feature_categories=())
+    space = build_space(wide)
+    assert len({id(axis) for axis in space.axes}) <= 5
+    rows = np.zeros((2, 10**5))
+    rows[1] = np.nan
+    assert not space.states(rows)[:, 4:].any()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,9 +16,10 @@ from pine_boost.errors import (
     PineBoostError,
     UnsupportedModelError,
 )
-from pine_boost.native.child_process import predict_in_child, rehearse
+from pine_boost.native.child_process import predict_in_child, read_and_try, try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import traits_of
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -58,11 +63,11 @@ def test_a_lightgbm_file_with_a_threshold_predicts_as_the_library_does():
     assert np.array_equal(found, expected.astype(np.int64))
 
 
-def test_a_pandas_categorical_file_is_rehearsed():
+def test_every_healthy_file_survives_its_first_load():
     from tests.support.malformed_xgboost import healthy_files
 
-    contents = healthy_files()["pandas.json"]
-    rehearse(read_model(contents))
+    for contents in (*healthy_files().values(), _multiclass_file(), _lightgbm_file()):
+        try_in_child(read_model(contents, decision="value"))
 
 
 def test_a_live_object_is_asked_here():
@@ -75,11 +80,15 @@ def test_a_live_object_is_asked_here():
 def test_a_child_that_takes_too_long_is_stopped():
     with pytest.raises(UnsupportedModelError, match=r"did not finish .* in 0\.01 s"):
         predict_in_child(read_model(_lightgbm_file()), _rows(), time_limit=0.01)
+    with pytest.raises(UnsupportedModelError, match=r"did not finish .* in 1e-06 s"):
+        try_in_child(read_model(_lightgbm_file()), time_limit=1e-6)
 
 
 def test_a_child_without_memory_is_one_error():
     with pytest.raises(UnsupportedModelError, match=r"child process .* lightgbm"):
         predict_in_child(read_model(_lightgbm_file()), _rows(), memory_limit=2**26)
+    with pytest.raises(UnsupportedModelError, match=r"child process .* xgboost .* 0\.0156 GiB"):
+        try_in_child(read_model(_multiclass_file()), memory_limit=2**24)
 
 
 def test_a_child_that_dies_is_one_error(monkeypatch):
@@ -92,13 +101,30 @@ def test_a_child_that_dies_is_one_error(monkeypatch):
 
 
 @pytest.mark.parametrize("call", [prune_booster, sweep])
-def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, call):
-    monkeypatch.setattr(
-        "pine_boost.native.child_process._CHILD", "import os, signal; os.kill(os.getpid(), 11)"
-    )
+def test_a_file_that_kills_a_child_is_not_loaded_here(monkeypatch, tmp_path, call):
+    script = tmp_path / "script.py"
+    script.write_text("import os; os.kill(os.getpid(), 11)")
+    deadly = replace(traits_of("lightgbm"), first_load=str(script))
+    monkeypatch.setattr("pine_boost.parsers.lightgbm.traits.TRAITS", deadly)
     monkeypatch.setattr(lightgbm, "Booster", None)  # loading it here would fail otherwise
-    with pytest.raises(UnsupportedModelError, match="it was not loaded here"):
+    with pytest.raises(UnsupportedModelError, match=r"signal 11.*it was not loaded here"):
         call(_lightgbm_file(), _rows(), _rows())
+
+
+def test_a_process_with_a_low_limit_of_its_own_does_not_blame_the_file():
+    program = (
+        "import resource, sys\n"
+        "from pine_boost.native.child_process import try_in_child\n"
+        "from pine_boost.parsers import read_model\n"
+        "model = read_model(sys.stdin.buffer.read())\n"
+        "import xgboost\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))\n"
+        "try_in_child(model)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=_multiclass_file(), capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_a_table_that_does_not_fit_is_refused_before_any_child():
@@ -113,6 +139,8 @@ def test_what_only_the_library_refuses_is_an_error_of_ours():
         load_native(model)
     with pytest.raises(PineBoostError, match="lightgbm itself refuses"):
         predict_in_child(model, _rows())
+    with pytest.raises(UnsupportedModelError, match="lightgbm itself refuses"):
+        read_and_try(contents)
 
 
 def test_a_library_that_is_not_installed_is_said(monkeypatch):

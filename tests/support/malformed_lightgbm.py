@@ -277,6 +277,7 @@ def _tail_faults() -> Iterator[tuple[str, bytes]]:
 
 def _byte_faults() -> Iterator[tuple[str, bytes]]:
     text = sound()
+    yield "CRLF everywhere", text.replace(b"\n", b"\r\n")
     yield "only the last line CRLF", text[:-1] + b"\r\n"
     yield "only the trees CRLF", text.replace(b"=0\n", b"=0\r\n")
     yield "CR only", text.replace(b"\n", b"\r")
