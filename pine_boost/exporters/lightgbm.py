@@ -15,7 +15,6 @@ import numpy as np
 
 from pine_boost.errors import (
     InvalidInputError,
-    MalformedModelError,
     MissingDependencyError,
     UnsupportedModelError,
 )
@@ -195,9 +194,9 @@ def _load(contents: bytes, n_trees: int) -> Any:
     try:
         booster = lightgbm.Booster(model_str=contents.decode("utf-8"))
     except (lightgbm.basic.LightGBMError, ValueError) as error:
-        raise MalformedModelError(
+        raise UnsupportedModelError(
             f"LightGBM refuses the model, probably for its parameters section: {error}"
         ) from error
     if booster.num_trees() != n_trees:
-        raise MalformedModelError(f"LightGBM read {booster.num_trees()} of {n_trees} trees.")
+        raise UnsupportedModelError(f"LightGBM read {booster.num_trees()} of {n_trees} trees.")
     return booster

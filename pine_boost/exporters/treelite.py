@@ -7,14 +7,13 @@ best_iteration without a word. Refuses what Treelite cannot say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.exporters.links import Link, find_link
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -46,7 +45,8 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
 
     **Output.** Forests return the mean (probabilities); AdaBoost with several classes returns the
     sums of votes; everything else what ``predict_proba`` of the library returns (within the
-    float32 softmax of Treelite). Classes: argmax, or the margin against the model's own cut.
+    float32 softmax of Treelite), regressors and rankers what ``predict`` returns. Classes: argmax,
+    or the margin against the model's own cut.
 
     **Categories.** A fraction is cut to the whole number below, where XGBoost does the same,
     LightGBM calls -0.5 category 0 and scikit-learn calls every fraction missing.
@@ -84,7 +84,7 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     5
     """
     model = _parsed(model)
-    return _build(model.forest, _link(model), np.dtype(model.forest.arithmetic).name, codes)
+    return _build(model.forest, find_link(model), np.dtype(model.forest.arithmetic).name, codes)
 
 
 def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
@@ -106,7 +106,7 @@ def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
     treelite.Model
     """
     forest = _parsed(model).forest
-    link = _Link("identity_multiclass" if forest.n_outputs > 1 else "identity")
+    link = Link("identity_multiclass" if forest.n_outputs > 1 else "identity")
     return _build(forest, link, "float64", codes)
 
 
@@ -115,11 +115,11 @@ def _parsed(model: Any) -> Model:
         return model
     from pine_boost.parsers import read_model
 
-    parsed: Model = read_model(model)
+    parsed: Model = read_model(model, decision="value")
     return parsed
 
 
-def _build(forest: Forest, link: _Link, float_type: str, codes: bool) -> Any:
+def _build(forest: Forest, link: Link, float_type: str, codes: bool) -> Any:
     try:
         from treelite.model_builder import (
             Metadata,
@@ -134,13 +134,14 @@ def _build(forest: Forest, link: _Link, float_type: str, codes: bool) -> Any:
     _refuse(forest, codes)
     constants = np.flatnonzero(forest.intercept)
     is_vector = forest.value.shape[1] > 1
+    task = "kMultiClf" if forest.n_outputs > 1 else "kBinaryClf"
     outputs = [*constants.tolist(), *forest.tree_output.tolist()]
     builder = ModelBuilder(
         threshold_type=float_type,
         leaf_output_type=float_type,
         metadata=Metadata(
             num_feature=forest.n_features,
-            task_type="kBinaryClf" if forest.n_outputs == 1 else "kMultiClf",
+            task_type=task if forest.decides else "kRegressor",
             average_tree_output=link.average,
             num_target=1,
             num_class=[forest.n_outputs],
@@ -208,63 +209,6 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
             )
         builder.end_node()
     builder.end_tree()
-
-
-@dataclass(frozen=True)
-class _Link:
-    """What follows the sum: a postprocessor of Treelite and whether the sum is a mean."""
-
-    name: str
-    slope: float = 1.0
-    average: bool = False
-
-
-def _link(model: Model) -> _Link:
-    forest = model.forest
-    multi = forest.n_outputs > 1
-    identity = "identity_multiclass" if multi else "identity"
-    if forest.library == "xgboost":
-        names = {"binary:logistic": "sigmoid", "binary:hinge": "hinge"}
-        if forest.objective.startswith("multi:"):
-            return _Link("softmax")
-        return _Link(names.get(forest.objective, identity))
-    if forest.library == "lightgbm":
-        return _lightgbm_link(model, identity)
-    if forest.library != "sklearn":
-        raise UnsupportedModelError(
-            f"Models of {forest.library!r} have no Treelite form here; accepted are xgboost, "
-            "lightgbm and sklearn."
-        )
-    family = model.document.family
-    if family == "average":
-        return _Link(identity, average=True)
-    if family == "votes":
-        if multi:
-            return _Link(identity)
-        weight = np.maximum.reduceat(np.abs(forest.value[:, 0]), forest.tree_offset[:-1]).sum()
-        return _Link("sigmoid", slope=float(2 / weight))
-    if not model.kind.endswith("Classifier"):
-        return _Link(identity)
-    if multi:
-        return _Link("softmax")
-    # Treelite's own importer forgets the 2 of the exponential loss
-    return _Link("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)
-
-
-def _lightgbm_link(model: Model, identity: str) -> _Link:
-    line = str(model.document.objective or "")
-    found = re.search(r"\bsigmoid:(\S+)", line)
-    slope = float(found.group(1)) if found else 1.0
-    name = line.split(" ")[0]
-    # boosting=rf: predict(raw_score=True) is the sum, the probability that of the mean
-    average = bool(model.document.average_output)
-    rounds = int(model.forest.tree_round.max()) + 1
-    if name in ("binary", "cross_entropy", "multiclassova"):
-        postprocessor = "multiclass_ova" if name == "multiclassova" else "sigmoid"
-        return _Link(postprocessor, slope / rounds if average else slope)
-    if name == "multiclass":
-        return _Link("softmax", average=average)
-    return _Link(identity, average=average)
 
 
 def _refuse(forest: Forest, codes: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
@@ -219,7 +219,11 @@ def _load_booster(contents: bytes, n_threads: int | None) -> Any:
             "Writing a live XGBoost model needs xgboost; install pine-boost[xgboost]."
         ) from error
     parameters = {} if n_threads is None else {"nthread": n_threads}
-    return xgboost.Booster(parameters, model_file=bytearray(contents))
+    try:
+        return xgboost.Booster(parameters, model_file=bytearray(contents))
+    except ValueError as error:  # XGBoostError
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise UnsupportedModelError(f"XGBoost refuses the model: {reason}") from error
 
 
 def _thread_count(booster: Any) -> int | None:

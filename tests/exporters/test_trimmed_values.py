@@ -1,0 +1,95 @@
+"""Trimmed regressors and rankers: nodes really gone, native values exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.exporters import export
+from pine_boost.native.predict import predict_margins
+from pine_boost.parsers import read_model
+from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.trimmed import assert_same_trees, cut, n_remaining
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+tree = pytest.importorskip("sklearn.tree")
+
+
+def table() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(2)
+    X = random.normal(size=(300, 4)).round(2)
+    return X, np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(300)
+
+
+def xgb(objective: str) -> Any:
+    X, y = table()
+    data = xgboost.DMatrix(X, y, nthread=1)
+    if objective.startswith("rank:"):
+        data = xgboost.DMatrix(X, np.digitize(y, [1, 2]), nthread=1)
+        data.set_group([30] * 10)
+    return xgboost.train({"objective": objective, "max_depth": 4, "nthread": 1}, data, 8)
+
+
+def lgb(objective: str, **options: Any) -> Any:
+    X, y = table()
+    if objective == "lambdarank":
+        data = lightgbm.Dataset(X, np.digitize(y, [1, 2]), group=[30] * 10)
+    else:
+        data = lightgbm.Dataset(X, y)
+    parameters = {"objective": objective, "num_leaves": 9, "verbose": -1, "num_threads": 1}
+    return lightgbm.train({**parameters, **options}, data, 8)
+
+
+FOREST = {"bagging_freq": 1, "bagging_fraction": 0.6, "boosting": "rf"}
+MODELS = {
+    "xgboost squared error": lambda: xgb("reg:squarederror"),
+    "xgboost poisson": lambda: xgb("count:poisson"),
+    "xgboost tweedie": lambda: xgb("reg:tweedie"),
+    "xgboost ranker": lambda: xgb("rank:ndcg"),
+    "lightgbm regression": lambda: lgb("regression"),
+    "lightgbm l1": lambda: lgb("regression_l1"),
+    "lightgbm poisson": lambda: lgb("poisson"),
+    "lightgbm ranker": lambda: lgb("lambdarank"),
+    "lightgbm forest": lambda: lgb("regression", **FOREST),
+    "forest": lambda: ensemble.RandomForestRegressor(7, max_depth=5, random_state=0),
+    "extra trees": lambda: ensemble.ExtraTreesRegressor(7, max_depth=5, random_state=0),
+    "tree": lambda: tree.DecisionTreeRegressor(max_depth=5, random_state=0),
+    "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
+    "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=8),
+    "histogram gamma": lambda: ensemble.HistGradientBoostingRegressor(loss="gamma", max_iter=8),
+}
+
+
+@pytest.mark.parametrize("weights", ["all", "some"])
+@pytest.mark.parametrize("name", MODELS)
+def test_values_are_exact(name: str, weights: str) -> None:
+    X, y = table()
+    native = MODELS[name]()
+    if hasattr(native, "fit"):
+        native.fit(X, y)
+    model = read_model(native, decision="value")
+    forest = model.forest
+    random = np.random.default_rng(len(name))
+    kept = np.ones(forest.n_trees)
+    if weights == "some" and forest.n_trees > 1:
+        kept = random.choice([0.0, 1.0, 0.5], forest.n_trees)
+        kept[0] = 1.0
+    pruned = cut(grid_forest(forest, kept), share=0.3, seed=3)
+    exported = export(model, pruned)
+    assert type(exported) is type(native)
+    rows = np.nan_to_num(np.vstack([X, edge_rows(forest, X, limit=60)]))
+    margins = integer_margins(pruned, rows) / 2.0**pruned.grid
+    again = read_model(exported, decision="value")
+    if getattr(model.document, "family", "") == "average":
+        # the mean is over as many trees as before, whatever went
+        np.testing.assert_array_equal(exported.predict(rows), margins[:, 0] / forest.n_trees)
+        assert again.forest.n_trees == forest.n_trees
+    else:
+        np.testing.assert_array_equal(predict_margins(again, rows)[0], margins)
+    assert again.forest.slope == forest.slope
+    assert assert_same_trees(pruned, again.forest) == n_remaining(pruned)
+    assert again.forest.n_nodes == n_remaining(pruned) + again.forest.n_trees - len(pruned.kept)
