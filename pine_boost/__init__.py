@@ -13,7 +13,6 @@ from pine_boost.errors import (
     OutputError,
     PineBoostError,
     RegionError,
-    SolverBudgetExceeded,
     UnsupportedModelError,
 )
 from pine_boost.region.domain import Domain
@@ -49,7 +48,6 @@ __all__ = [
     "Region",
     "RegionError",
     "SimplifyResult",
-    "SolverBudgetExceeded",
     "Status",
     "SweepResult",
     "UnsupportedModelError",
@@ -83,6 +81,10 @@ _MODULE_OF = {
     "sweep": "sweeping",
     "verify": "certificate.verification",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -18,6 +18,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
+    _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
@@ -112,7 +113,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.random_state = random_state
         self.callback = callback
 
-    def fit(self, X: Any, y: Any) -> PineClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PineClassifier:
         """Train on a part of the rows, calibrate on the rest, prune.
 
         Parameters
@@ -120,6 +121,8 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         X : table
             As the estimator accepts it.
         y : labels
+        sample_weight : array, optional
+            Weights of the rows, for the estimator; calibration knows none.
         """
         X = _validated(self, X, reset=True)
         labels = column_or_1d(y, warn=True)
@@ -131,7 +134,10 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         estimator = _default_estimator() if self.estimator is None else clone(self.estimator)
         self._encodes = type(estimator).__module__.partition(".")[0] == "xgboost"
         target = index if self._encodes else labels
-        self.original_ = estimator.fit(_safe_indexing(X, train), target[train])
+        weights = {}
+        if sample_weight is not None:
+            weights["sample_weight"] = _check_sample_weight(sample_weight, X)[train]
+        self.original_ = estimator.fit(_safe_indexing(X, train), target[train], **weights)
         self.result_ = prune_booster(
             self.original_,
             _safe_indexing(X, train),

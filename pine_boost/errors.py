@@ -24,10 +24,6 @@ class RegionError(PineBoostError, ValueError):
     """The in-distribution region cannot be calibrated as asked."""
 
 
-class SolverBudgetExceeded(PineBoostError, RuntimeError):
-    """Certainty was asked for and the time limit ran out before the proof."""
-
-
 class CertificateMismatch(PineBoostError, ValueError):
     """A certificate, region or model file does not belong to the others."""
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.next_steps import next_steps
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.files import require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
@@ -55,7 +56,19 @@ class Evaluation:
     accuracy_after: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
+class Absent:
+    """A part that a folder does not hold; whoever asks anything of it is told what to do."""
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidInputError(self._remedy)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PruneResult:
     """A pruned model and its certificate.
 
@@ -79,10 +92,55 @@ class PruneResult:
     certificate: Certificate
     region: Region
     weights: FloatArray
-    original: Model = field(repr=False)
-    pruned: Model = field(repr=False)
-    search: SearchResult = field(repr=False)
-    points: npt.NDArray[np.int32] = field(repr=False)
+    original: Model
+    pruned: Model
+    search: SearchResult
+    points: npt.NDArray[np.int32]
+
+    @classmethod
+    def load(
+        cls, folder: str | os.PathLike[str], original: Any = None, *, trust_pickle: bool = False
+    ) -> PruneResult:
+        """Read a folder that `save` wrote.
+
+        Parameters
+        ----------
+        folder : path
+        original : model, path or bytes, optional
+            What was pruned; only `evaluate` and the report need it.
+        trust_pickle : bool
+            Load pickled models; only for files you made.
+
+        Raises
+        ------
+        InvalidInputError
+            The folder lacks a file.
+        CertificateMismatch
+            A model or the region is not the one that the certificate names.
+        """
+        parts = saved.read_saved(folder)
+        certificate = parts.certificate
+        pruned, before = (
+            None if given is None else saved.read_named(given, certificate, digest, trust_pickle)
+            for given, digest in (
+                (parts.model, certificate.pruned_digest),
+                (original, certificate.original_digest),
+            )
+        )
+        assert pruned is not None
+        weights = np.zeros(certificate.trees_before)
+        weights[list(certificate.kept)] = certificate.weights
+        remedy = "A folder does not hold the original; use PruneResult.load(folder, original=...)."
+        return cls(
+            model=parts.model.read_bytes() if pruned.native is None else pruned.native,
+            certificate=certificate,
+            region=parts.region,
+            weights=weights,
+            original=cast(Model, Absent(remedy)) if before is None else before,
+            pruned=pruned,
+            search=cast(SearchResult, Absent("A folder does not hold the search.")),
+            points=np.zeros((0, parts.region.space.n_features), np.int32),
+        )
 
     @property
     def status(self) -> str:
@@ -104,7 +162,9 @@ class PruneResult:
         c = self.certificate
         trees = f"{c.trees_before} -> {c.trees_after} trees"
         leaves = f"{c.leaves_before} -> {c.leaves_after} leaves"
-        best = "provably the fewest" if c.optimal else f"at least {c.lower_bound} are needed"
+        best = "provably the fewest"
+        if not c.optimal:
+            best = f"at least {c.lower_bound} {c.unit}s are needed"
         lines = [
             f"{c.status}: {trees}, {leaves} ({self.pruning_rate:.0%} of the {c.unit}s removed, "
             f"{best})",
@@ -119,11 +179,21 @@ class PruneResult:
                 f"Proved {n_questions} questions, each by {' and by '.join(methods)}; "
                 f"probabilities moved by {c.probability_shift['mean']:.3f} on average."
             )
-        lines.append(f"{self.search.rounds} oracle rounds, {self.search.seconds:.1f} s.")
+        if not isinstance(self.search, Absent):
+            lines.append(f"{self.search.rounds} oracle rounds, {self.search.seconds:.1f} s.")
+        first, *steps = next_steps(c) or ("",)
+        lines += [first, *(f"- {step}" for step in steps)] if steps else []
         return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        return (
+            f"<PruneResult {c.status}: {c.trees_before} -> {c.trees_after} trees, "
+            f"alpha={c.alpha:g}>"
+        )
 
     def _repr_html_(self) -> str:
         c = self.certificate

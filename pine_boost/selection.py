@@ -55,7 +55,7 @@ class Candidate:
     accepted: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AlphaSelection:
     """The chosen alpha, or the fallback to the original.
 
@@ -89,6 +89,9 @@ class AlphaSelection:
     delta: float
     n_sel: int
     sweep: SweepResult
+
+    def __repr__(self) -> str:
+        return f"<AlphaSelection alpha={self.alpha!r}, {self.rule} rule, {self.n_sel} rows>"
 
     def __str__(self) -> str:
         chosen = "the original" if self.alpha is None else f"alpha = {self.alpha:g}"

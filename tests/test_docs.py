@@ -35,7 +35,7 @@ WITH_EXAMPLES = [
     if ">>> " in (inspect.getsource(importlib.import_module(name)))
 ]  # fmt: skip
 ENTRANCES = [
-    "pine_boost.region.region.fit_region",
+    "pine_boost.region.fitting.fit_region",
     "pine_boost.parsers.read_model",
     "pine_boost.parsers.xgboost.read.read_xgboost",
     "pine_boost.parsers.lightgbm.read.read_lightgbm",

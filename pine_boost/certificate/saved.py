@@ -1,7 +1,7 @@
 """A saved result: the folder with a certificate, its region and the pruned model.
 
 In comes a folder; out go its parts, checked against one another, or the names of the files in it
-that its certificate names by digest. Refuses a folder that lacks a part; loads no model.
+that its certificate names by digest. Refuses a folder that lacks a part, and another model.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.certificate import Certificate, forest_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
 from pine_boost.json_fields import FieldError, parse_text, reading
+from pine_boost.model.forest import Model
+from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 
 MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
@@ -54,6 +56,17 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
     if region.fingerprint() != certificate.region_fingerprint:
         raise CertificateMismatch(f"{folder / REGION} is not the certificate's region.")
     return Saved(folder, certificate, region, model_path(folder))
+
+
+def read_named(model: Any, certificate: Certificate, digest: str, trust_pickle: bool) -> Model:
+    """A model of a certificate, refused if it is not the one of this digest."""
+    thresholds = certificate.thresholds or None
+    parsed = read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
+    if forest_digest(parsed.forest) != digest:
+        which = "original" if digest == certificate.original_digest else "pruned"
+        name = model if isinstance(model, (str, os.PathLike)) else f"The {which} model given"
+        raise CertificateMismatch(f"{name} is not the {which} model that the certificate names.")
+    return parsed
 
 
 def result_folders(folder: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -1,7 +1,8 @@
 """The command line: one file per command, dispatched here.
 
 In come arguments; out go text on stdout, notes on stderr and an exit code: 0 certified (or done),
-2 not certified within the budget, 1 an error, said in one line. Tracebacks only with --debug.
+2 not certified within the budget, 1 an error, said in one line, 130 interrupted. Tracebacks only
+with --debug.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 
 from pine_boost._version import __version__
 
+INTERRUPTED = 130  # as shells count Ctrl-C
 COMMANDS = {
     "prune": "prune a model with a certificate",
     "sweep": "prune a model for many alphas",
@@ -25,6 +27,15 @@ COMMANDS = {
     "check-inputs": "which rows of a table a certificate covers, and why not the others",
     "report": "write the HTML report of a saved result anew",
     "demo": "train, prune and report on data that scikit-learn ships",
+}
+
+
+# what errors tell a caller of the library, in the words of the command line
+_WORDS = {
+    "pass trust_pickle=True": "say --trust-pickle",
+    "say overwrite=True (--force on the command line)": "say --force",
+    "allow_overlap=True": "--allow-overlap",
+    "Pass X_cal.": "Name one with --cal.",
 }
 
 
@@ -40,7 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="pine-boost",
         description="Smaller tree ensembles that provably predict the same class.",
-        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 1 error.",
+        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 1 error, "
+        "130 interrupted (what was written holds).",
     )
     parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -68,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if parsed.debug:
             raise
-        return _fail("interrupted; nothing was written")
+        _fail("interrupted; nothing was written")
+        return INTERRUPTED
     except Exception as error:
         if parsed.debug:
             raise
@@ -88,6 +101,8 @@ def _one_line(error: Exception) -> str:
     from pine_boost.errors import PineBoostError
 
     text = " ".join(str(error).split())
+    for python, here in _WORDS.items():
+        text = text.replace(python, here)
     if isinstance(error, PineBoostError):
         return text
     if isinstance(error, OSError):

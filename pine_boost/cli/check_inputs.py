@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pine_boost.cli import options
 
 EXAMPLES = """examples:
-  pine-boost check-inputs pruned/region.json today.csv
+  pine-boost check-inputs pruned today.csv
   pine-boost check-inputs pruned/region.json today.parquet --model model.json --limit 3 --json"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.epilog = EXAMPLES
-    parser.add_argument("region", metavar="REGION", help="region.json that prune wrote")
+    parser.add_argument("region", metavar="REGION",
+                        help="region.json, or the folder that prune wrote")  # fmt: skip
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
     parser.add_argument("--model", help="the original; needed where indifference was used")
     parser.add_argument("--limit", type=int, default=10, metavar="N",
@@ -32,17 +35,20 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Coverage, then the rows outside and why."""
+    from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.errors import InvalidInputError
     from pine_boost.parsers import read_model
     from pine_boost.region.region import Region
-    from pine_boost.tables.files import read_table
     from pine_boost.tables.native import take_rows
 
-    region = Region.load(arguments.region)
-    X = read_table(arguments.data, region.schema).X
+    path = Path(arguments.region)
+    path = read_saved(path).folder / REGION if path.is_dir() else path
+    region = Region.load(path)
+    X = options.read_data(arguments.data, region.schema).X
     model = None
     if arguments.model is not None:
         model = read_model(arguments.model, trust_pickle=arguments.trust_pickle).forest
+        _require_original(path, region, model)
     if region.delta is not None and model is None:
         raise InvalidInputError(
             f"{arguments.region} leaves out inputs on which the original is undecided; name the "
@@ -77,3 +83,21 @@ def main(arguments: argparse.Namespace) -> int:
     if len(outside) > len(explained):
         print(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
     return 0
+
+
+def _require_original(path: Path, region: Any, forest: Any) -> None:
+    """Another model than the original would be asked about other decisions."""
+    from pine_boost.certificate.certificate import Certificate, forest_digest
+    from pine_boost.certificate.saved import CERTIFICATE
+    from pine_boost.errors import CertificateMismatch
+
+    beside = path.parent / CERTIFICATE
+    if not beside.is_file():
+        return
+    certificate = Certificate.load(beside)
+    if certificate.region_fingerprint != region.fingerprint():
+        return
+    if forest_digest(forest) != certificate.original_digest:
+        raise CertificateMismatch(
+            f"--model is not the original that {beside} names; name the model that was pruned."
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
@@ -44,7 +45,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     )
     data.add_argument("--test", metavar="FILE", help="further rows for coverage and fidelity")
     data.add_argument(
-        "--label", metavar="COLUMN", help="column of the labels, for accuracy on --test"
+        "--label", metavar="COLUMN", help="column of the labels in --test, for accuracy"
     )
 
 
@@ -52,18 +53,32 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     """What `prune_booster` and `sweep` take."""
     search = parser.add_argument_group("search")
     search.add_argument("--score", default="chow-liu",
-                        choices=("chow-liu", "leaf-support", "isolation-forest"))  # fmt: skip
+                        choices=("chow-liu", "leaf-support", "isolation-forest"),
+                        help="what makes an input plausible: pairs of features that occur together "
+                        "(chow-liu), leaves that rows reach, or few cuts around it")  # fmt: skip
     search.add_argument("--bins", type=int, default=4, metavar="N", help="bins per number (4)")
     search.add_argument("--indifference", type=float, default=0.0, metavar="SHARE",
                         help="share of inputs nearest to the decision to give up (0)")  # fmt: skip
     search.add_argument("--objective", default="l0", choices=("l0", "l1"),
                         help="fewest trees, or smallest weights (faster)")  # fmt: skip
-    search.add_argument("--unit", default="round", choices=("round", "tree"))
+    search.add_argument("--unit", default="round", choices=("round", "tree"),
+                        help="what is kept or dropped with several classes: a whole round with its "
+                        "tree per class, or single trees (round)")  # fmt: skip
     search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
-    search.add_argument("--time-limit", type=float, metavar="SECONDS")
-    search.add_argument("--jobs", type=int, default=1, metavar="N")
-    search.add_argument("--seed", type=int, default=0, metavar="N")
+    search.add_argument("--time-limit", type=float, metavar="SECONDS",
+                        help="stop then with the best model certified so far (no limit: until all "
+                        "was tried, which may take many minutes; so does Ctrl-C)")  # fmt: skip
+    add_jobs(search)
+    search.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="of everything random: same seed, same result (0)")  # fmt: skip
     add_threshold(parser)
+
+
+def add_jobs(parser: Any) -> None:
+    """How many threads."""
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="threads for the proofs, -1 for all cores (1); the result does not "
+                        "depend on it")  # fmt: skip
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +118,23 @@ def read_given_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
         arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle
     )
     return (arguments.model if parsed.native is None else parsed.native), parsed
+
+
+def read_data(path: str | None, schema: Any, label: str | None = None) -> Any:
+    """A table file, or None; says on stderr which columns the model does not have."""
+    from pine_boost.tables.files import read_table
+
+    if path is None:
+        if label is not None:
+            raise InvalidInputError(
+                f"--label {label} names a column of --test, and there is no --test."
+            )
+        return None
+    table = read_table(path, schema, label)
+    if table.left_out:
+        listed = ", ".join(table.left_out[:8]) + (", ..." if len(table.left_out) > 8 else "")
+        print(f"pine-boost: note: {path}: columns left out: {listed}", file=sys.stderr)
+    return table
 
 
 def read_domain(path: str) -> Any:

@@ -7,10 +7,11 @@ best model certified so far. Refuses tables that do not fit the model.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import Any
 
-from pine_boost.cli import options, output
+from pine_boost.cli import INTERRUPTED, options, output
 
 EXAMPLES = """examples:
   pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
@@ -39,20 +40,23 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.cli.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
-    from pine_boost.tables.files import read_table
     from pine_boost.tables.schema import schema_of
 
     model, parsed = options.read_given_model(arguments)
     output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))
     schema = schema_of(parsed.forest)
     keywords = options.search_arguments(arguments)
-    fit = read_table(arguments.fit, schema)
-    cal = None if arguments.cal is None else read_table(arguments.cal, schema).X
-    test = None if arguments.test is None else read_table(arguments.test, schema, arguments.label)
+    fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
+    test = options.read_data(arguments.test, schema, arguments.label)
     progress = Progress(unit=arguments.unit)
     try:
         result = prune_booster(
-            model, fit.X, cal, alpha=arguments.alpha, callback=progress, **keywords
+            model,
+            fit.X,
+            None if cal is None else cal.X,
+            alpha=arguments.alpha,
+            callback=progress,
+            **keywords,
         )
     finally:
         progress.close()
@@ -76,7 +80,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def exit_code(result: Any) -> int:
-    """0 certified, 2 not certified within the budget."""
+    """0 certified, 2 not certified within the budget, 130 interrupted (what is written holds)."""
+    if str(result.search.stopped) == "interrupted":
+        certified = "the best model certified so far" if result.status == "CERTIFIED" else (
+            "the original, as nothing smaller was certified"
+        )  # fmt: skip
+        print(f"pine-boost: interrupted; written is {certified}", file=sys.stderr)
+        return INTERRUPTED
     return 0 if result.status == "CERTIFIED" else 2
 
 

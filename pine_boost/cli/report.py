@@ -7,7 +7,6 @@ model and rows; out goes report.html in that folder. Refuses models that are not
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +30,37 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
+    from pine_boost.certificate.saved import REPORT, read_saved, result_folders
     from pine_boost.files import clear_errors, write_file
-    from pine_boost.region.region import Region
     from pine_boost.report.report import render_folder_report
-    from pine_boost.tables.files import read_table
 
-    folder = Path(arguments.folder)
-    X = None
-    if arguments.data is not None:
-        schema = Region.load(folder / "region.json").schema
-        X = read_table(arguments.data, schema, arguments.label).X
-    page = render_folder_report(
-        folder,
-        arguments.original,
-        X,
-        _curve_beside(folder),
-        trust_pickle=arguments.trust_pickle,
-    )
-    path = folder / "report.html"
-    with clear_errors(path):
-        write_file(path, page.encode())
+    written = []
+    for folder in result_folders(arguments.folder):
+        schema = read_saved(folder).region.schema
+        data = None
+        if arguments.data is not None:
+            data = options.read_data(arguments.data, schema, arguments.label)
+        page = render_folder_report(
+            folder,
+            arguments.original,
+            None if data is None else data.X,
+            _curve_beside(folder),
+            trust_pickle=arguments.trust_pickle,
+        )
+        path = folder / REPORT
+        with clear_errors(path):
+            write_file(path, page.encode())
+        written.append(str(path))
+        if not arguments.json:
+            print(f"Written to {path}")
     if arguments.json:
-        options.print_json({"report": str(path)})
-    else:
-        print(f"Written to {path}")
+        options.print_json({"report": written[0] if len(written) == 1 else written})
     return 0
 
 
 def _curve_beside(folder: Path) -> list[dict[str, Any]]:
     """The table of the sweep that the folder belongs to, if there is one."""
-    path = folder.parent / "sweep.json"
-    if not path.is_file():
-        return []
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return rows
+    from pine_boost.certificate.saved import SWEEP_JSON, read_table
+
+    path = folder.resolve().parent / SWEEP_JSON
+    return read_table(path) if path.is_file() else []

@@ -40,9 +40,9 @@ def main(arguments: argparse.Namespace) -> int:
         table_json,
     )
     from pine_boost.cli.progress import Progress
+    from pine_boost.cli.prune import exit_code
     from pine_boost.report.report import render_report
     from pine_boost.sweeping import ALPHAS, sweep
-    from pine_boost.tables.files import read_table
     from pine_boost.tables.schema import schema_of
 
     model, parsed = options.read_given_model(arguments)
@@ -55,12 +55,14 @@ def main(arguments: argparse.Namespace) -> int:
         [SWEEP_CSV, SWEEP_JSON]
         + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names],
     )
-    fit = read_table(arguments.fit, schema).X
-    cal = None if arguments.cal is None else read_table(arguments.cal, schema).X
-    test = None if arguments.test is None else read_table(arguments.test, schema, arguments.label)
+    fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
+    test = options.read_data(arguments.test, schema, arguments.label)
     progress = Progress(unit=arguments.unit)
     try:
-        swept = sweep(model, fit, cal, alphas=alphas, callback=progress.of_alpha, **keywords)
+        swept = sweep(
+            model, fit.X, None if cal is None else cal.X, alphas=alphas,
+            callback=progress.of_alpha, **keywords,
+        )  # fmt: skip
     finally:
         progress.close()
     rows = swept.table()
@@ -87,7 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         print(swept)
         print(f"Written to {folder}: sweep.csv, sweep.json and a folder per alpha")
-    return 0 if all(result.status == "CERTIFIED" for result in swept) else 2
+    return max(exit_code(result) for result in swept)
 
 
 def _read_grid(text: str | None) -> list[float] | None:

@@ -1,21 +1,28 @@
 """``pine-boost verify``: prove a certificate anew from the files alone.
 
 In come both models, the region and the certificate; out goes a verdict: 0 proved anew, 2 the budget
-ran out, 1 a counterexample or files that do not belong together.
+ran out, 1 a counterexample or files that do not belong together. A folder of a sweep is verified
+alpha by alpha, the time limit for all of them together.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pine_boost.cli import options
 
+if TYPE_CHECKING:
+    from pine_boost.certificate.verification import Verification
+
 EXAMPLES = """examples:
-  pine-boost verify model.json pruned            (a folder that prune wrote)
+  pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
   pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
   pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
       --region pruned/region.json --time-limit 300"""
+_CODES = {True: 0, False: 1, None: 2}
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +37,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
                         "tau are computed anew and rest on nobody's word")  # fmt: skip
     parser.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then, and say what is open (exit code 2)")  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="threads (1); -1 for all cores")  # fmt: skip
+    options.add_jobs(parser)
     parser.add_argument(
         "--record", action="store_true",
         help="write the new proofs into the certificate when every question was proved twice",
@@ -42,18 +48,41 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prove anew and say so."""
+    from pine_boost.certificate.saved import result_folders
+    from pine_boost.options import require_seconds
+
+    require_seconds(arguments.time_limit)
+    started = time.monotonic()
+    given = Path(arguments.pruned)
+    places = result_folders(given) if given.is_dir() else (given,)
+    verdicts: dict[str, Any] = {}
+    codes = []
+    for number, place in enumerate(places):
+        left = None
+        if arguments.time_limit is not None:
+            spent = time.monotonic() - started
+            left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
+        verdict = _verify(arguments, place, left)
+        codes.append(_CODES[verdict.agrees])
+        verdicts[place.name] = _describe(verdict)
+        if not arguments.json:
+            print(f"{place.name}: {verdict.summary()}" if len(places) > 1 else verdict.summary())
+    if arguments.json:
+        options.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
+    return 1 if 1 in codes else max(codes)
+
+
+def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> Verification:
     from pine_boost.certificate.certificate import Certificate
-    from pine_boost.certificate.saved import model_path
+    from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
     from pine_boost.certificate.verification import verify
     from pine_boost.errors import InvalidInputError
     from pine_boost.region.region import Region
     from pine_boost.tables.files import read_table
 
-    pruned = Path(arguments.pruned)
-    if pruned.is_dir():
-        pruned = model_path(pruned)
-    certificate = Path(arguments.certificate or pruned.parent / "certificate.json")
-    region = Path(arguments.region or pruned.parent / "region.json")
+    pruned = model_path(place) if place.is_dir() else place
+    certificate = Path(arguments.certificate or pruned.parent / CERTIFICATE)
+    region = Path(arguments.region or pruned.parent / REGION)
     for path in (certificate, region):
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
@@ -67,34 +96,33 @@ def main(arguments: argparse.Namespace) -> int:
         pruned,
         region,
         certificate,
-        time_limit=arguments.time_limit,
+        time_limit=limit,
         n_jobs=arguments.jobs,
         trust_pickle=arguments.trust_pickle,
         X_fit=X_fit,
         X_cal=X_cal,
     )
     if arguments.record and verdict.proved_twice:
-        stated = Certificate.load(certificate)
-        verdict.record(stated).save(certificate)
-    if arguments.json:
-        found = verdict.counterexample
-        options.print_json({
-            "agrees": verdict.agrees,
-            "proved_twice": verdict.proved_twice,
-            "covered": verdict.covered,
-            "seconds": verdict.seconds,
-            "remarks": list(verdict.remarks),
-            "proofs": [
-                {"question": p.question.name, "method": p.method, "answer": p.answer.name}
-                for p in verdict.proofs
-            ],
-            "counterexample": None if found is None else {
-                "question": found.question,
-                "row": [None if value != value else float(value) for value in found.row],
-                "original_class": int(found.original_class),
-                "pruned_class": int(found.pruned_class),
-            },
-        })  # fmt: skip
-    else:
-        print(verdict.summary())
-    return {True: 0, False: 1, None: 2}[verdict.agrees]
+        verdict.record(Certificate.load(certificate)).save(certificate)
+    return verdict
+
+
+def _describe(verdict: Verification) -> dict[str, Any]:
+    found = verdict.counterexample
+    return {
+        "agrees": verdict.agrees,
+        "proved_twice": verdict.proved_twice,
+        "covered": verdict.covered,
+        "seconds": verdict.seconds,
+        "remarks": list(verdict.remarks),
+        "proofs": [
+            {"question": p.question.name, "method": p.method, "answer": p.answer.name}
+            for p in verdict.proofs
+        ],
+        "counterexample": None if found is None else {
+            "question": found.question,
+            "row": [None if value != value else float(value) for value in found.row],
+            "original_class": int(found.original_class),
+            "pruned_class": int(found.pruned_class),
+        },
+    }  # fmt: skip

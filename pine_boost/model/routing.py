@@ -262,7 +262,7 @@ def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
         raise UnsupportedModelError(
             f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB "
             f"({trees.n_trees} trees, {int(state_offset[-1])} states, {n_words} words a tree); "
-            "at most 1 GiB is accepted. Use fewer or shallower trees, or a coarser max_bin."
+            "at most 1 GiB is accepted. Use fewer or shallower trees."
         )
     mask = np.full((int(state_offset[-1]), trees.n_trees, n_words), 2**64 - 1, dtype=np.uint64)
     first, last = _leaf_ranges(trees)

@@ -47,7 +47,7 @@ class Coverage:
         return self.n_inside / self.n_rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Region:
     """The inputs that a certificate speaks of.
 
@@ -229,6 +229,13 @@ class Region:
     def fingerprint(self) -> str:
         """SHA-256 of the canonical JSON: two regions are equal iff these are."""
         return storage.fingerprint(self.to_json())
+
+    def __repr__(self) -> str:
+        tau = "infinite" if self.tau is None else str(self.tau)
+        return (
+            f"<Region alpha={self.alpha:g}, score={self.score_name}, tau={tau}, "
+            f"n_fit={self.n_fit}, n_cal={self.n_cal}, indifference={self.indifference:g}>"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Region) and self.to_json() == other.to_json()

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.certificate import Certificate, forest_digest
-from pine_boost.certificate.saved import read_saved
-from pine_boost.errors import CertificateMismatch
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.saved import read_named, read_saved
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import load_native, predict_classes
-from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds
 from pine_boost.report.outside import OutsideInput, find_outside
@@ -86,9 +84,7 @@ def render_folder_report(
     """
     parts = read_saved(folder)
     certificate, region = parts.certificate, parts.region
-    thresholds = certificate.thresholds or None
-    pruned = read_model(parts.model, threshold=thresholds, trust_pickle=trust_pickle)
-    _require(pruned, certificate.pruned_digest, str(parts.model))
+    pruned = read_named(parts.model, certificate, certificate.pruned_digest, trust_pickle)
     if original is None:
         sizes = (
             Size("Trees", certificate.trees_before, certificate.trees_after, False),
@@ -96,17 +92,11 @@ def render_folder_report(
         )
         facts = Facts(certificate, pruned.kind, sizes, (), None, None, None, curve)
         return render_page(facts)
-    before = read_model(original, threshold=thresholds, trust_pickle=trust_pickle)
-    _require(before, certificate.original_digest, "The original model given")
+    before = read_named(original, certificate, certificate.original_digest, trust_pickle)
     for model in (before, pruned):
         try_in_child(model)  # both are timed natively below
     states = np.zeros((0, region.space.n_features), np.int32) if X is None else region.states(X)
     return render_page(_gather(certificate, region, before, pruned, states, X, curve))
-
-
-def _require(model: Model, digest: str, name: str) -> None:
-    if forest_digest(model.forest) != digest:
-        raise CertificateMismatch(f"{name} is not the model that the certificate names.")
 
 
 def _gather(

@@ -185,7 +185,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     assert "Rows per second" in full
     other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)
     other.fit(X_fit, predict_classes(result.original, X_fit))
-    with pytest.raises(CertificateMismatch, match="original model given"):
+    with pytest.raises(CertificateMismatch, match="The original model given is not"):
         render_folder_report(folder, other)
     (folder / "model.txt").write_text("tree\n")
     assert render_folder_report(folder) == bare  # the certificate names the model it is about
