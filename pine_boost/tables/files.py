@@ -7,11 +7,17 @@ left out by name only; a table that cannot be matched is refused, never guessed.
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
+import io
+import lzma
 import warnings
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -94,6 +100,7 @@ def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> A
         known = schema.categories_of(feature)
         if known is not None and all(isinstance(value, str) for value in known):
             texts[schema.name_of(feature)] = str  # "01" must not become the number 1
+    _check_widths(path, separator)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
         header = 0 if _is_header(first.iloc[0].tolist()) else None
@@ -108,6 +115,33 @@ def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> A
             )  # fmt: skip
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
+
+
+def _check_widths(path: Path, separator: str) -> None:
+    """Refuse lines that are longer or shorter than the first: pandas would fill or shift them."""
+    try:
+        with _open_text(path) as file:
+            lines = csv.reader(file, delimiter=separator)
+            width = None
+            for cells in lines:
+                width = len(cells) if width is None and cells else width
+                if cells and len(cells) != width:
+                    raise InvalidInputError(
+                        f"{path}: line {lines.line_num} has {len(cells)} cells, the first line has "
+                        f"{width}. Write missing values as empty cells."
+                    )
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
+
+
+def _open_text(path: Path) -> IO[str]:
+    """A text file, compressed or not."""
+    suffix = path.suffix.lower()
+    if suffix == ".zip":
+        archive = zipfile.ZipFile(path)
+        return io.TextIOWrapper(archive.open(archive.namelist()[0]), "utf-8-sig", newline="")
+    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(suffix, open)
+    return cast(IO[str], opener(path, "rt", newline="", encoding="utf-8-sig"))
 
 
 def _read_binary(path: Path, kind: str) -> Any:

@@ -137,3 +137,32 @@ def test_refuses_files_of_no_known_kind(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "unnamed.csv", index=False)
     with pytest.raises(InvalidInputError, match="no feature names and 3 features"):
         read_table(write(awkward().assign(e=1), tmp_path / "wide.csv"), schema(None))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.csv.zip", "t.csv.xz"])
+@pytest.mark.parametrize(
+    ("lines", "line", "cells"),
+    [
+        (["a,b c,d", "1,2,3", "4,5", "7,8,9"], 3, 2),
+        (["a,b c,d", "1,2,3,4", "1,2,3,4"], 2, 4),  # pandas takes the first column as an index
+        (["a,b c,d", "", '"1\n0",2', "1,2,3"], 4, 2),
+    ],
+)
+def test_ragged_lines_are_errors_with_their_line(
+    name: str, lines: list[str], line: int, cells: int, tmp_path: Path
+) -> None:
+    import bz2
+    import gzip
+    import lzma
+    import zipfile
+
+    text = "\n".join(lines).encode()
+    path = tmp_path / name
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("t.csv", text)
+    else:
+        packed = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+        path.write_bytes(packed.get(path.suffix, bytes)(text))
+    with pytest.raises(InvalidInputError, match=f"line {line} has {cells} cells.* has 3"):
+        read_table(path, schema())
