@@ -6,17 +6,11 @@ calibrate the region, search, export, certify. A model that was not proved is ne
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from pine_boost.certificate.issue import conclude, named, native_rows, replay
-from pine_boost.errors import HoldoutWarning, InvalidInputError
-from pine_boost.model.forest import Model
 from pine_boost.native.child_process import read_and_try
 from pine_boost.native.replay import Referee
 from pine_boost.options import Options
@@ -24,20 +18,16 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import build_game
 from pine_boost.region.domain import Domain
-from pine_boost.region.fitting import fit_region
+from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import Effort, Step
 from pine_boost.search.stages import search_inwards
-from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.native import take_rows
-from pine_boost.tables.schema import schema_of
-
-_LOGGER = logging.getLogger("pine_boost")
+from pine_boost.tables.splitting import split_tables
 
 
 def prune_booster(
     model: Any,
-    X_fit: Any,
+    X_fit: Any = None,
     X_cal: Any = None,
     *,
     alpha: float = 0.1,
@@ -127,14 +117,18 @@ def prune_booster(
     started = time.monotonic()
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
-    X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
-    region = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
+    is_whole = alpha == 0 and indifference == 0
+    X_fit, X_cal = split_tables(
+        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
+    )
+    fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
+    region = fitted.region
     game = build_game(
         parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
     )
     remaining = None if time_limit is None else time_limit - (time.monotonic() - started)
     found = search_inwards(
-        game, region.states(X_fit), objective=objective, time_limit=remaining,
+        game, fitted.fit_states, objective=objective, time_limit=remaining,
         n_jobs=options.n_workers,
         seed=random_state, effort=Effort(), callback=callback,
         referee=Referee(parsed, region, game),
@@ -145,26 +139,3 @@ def prune_booster(
             replay(result, game, native_rows(parsed, region, game, X_fit))
     whole: PruneResult = outer.rewrap(named(result, outer.inner, options), X_fit)
     return whole
-
-
-def split_tables(model: Model, X_fit: Any, X_cal: Any, seed: int) -> tuple[Any, Any]:
-    """One table becomes two, 80/20 and seeded; says so, because its rows must be unseen."""
-    if X_cal is not None:
-        return X_fit, X_cal
-    n_rows = len(to_matrix(X_fit, schema_of(model.forest), "X_fit"))
-    if n_rows < 10:
-        raise InvalidInputError(
-            f"X_fit has {n_rows} rows; at least 10 are needed to split off a calibration set. "
-            "Pass X_cal."
-        )
-    order = np.random.default_rng(seed).permutation(n_rows)
-    n_fit = int(0.8 * n_rows)
-    _LOGGER.info("no X_cal: %d rows to fit, %d to calibrate", n_fit, n_rows - n_fit)
-    warnings.warn(
-        f"No X_cal was given: X_fit was split into {n_fit} rows to fit the score and "
-        f"{n_rows - n_fit} to calibrate. The guarantee holds only if the model was not trained "
-        "on these rows.",
-        HoldoutWarning,
-        stacklevel=3,
-    )
-    return take_rows(X_fit, np.sort(order[:n_fit])), take_rows(X_fit, np.sort(order[n_fit:]))

@@ -7,20 +7,21 @@ must have been used for nothing else, or the statement about future inputs is vo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.options import require_one_of, require_share
+from pine_boost.parsers import read_model
+from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import warn_of_overlap
+from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
 from pine_boost.tables.schema import schema_of
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
@@ -169,9 +170,9 @@ def select_alpha(
         require_share(value, name)
     require_one_of(rule, "rule", RULES)
     grid = read_alphas(alphas)
+    _check_selection_rows(model, X_fit, X_cal, X_sel, options)
     swept = sweep(model, X_fit, X_cal, alphas=grid, **options)
     original = swept.results[0].original
-    _check_selection_rows(original, X_fit, X_cal, X_sel)
     before = predict_classes(original, X_sel)
     level = delta / len(grid)
     candidates = tuple(
@@ -218,12 +219,19 @@ def _candidate(
     )
 
 
-def _check_selection_rows(original: Model, X_fit: Any, X_cal: Any, X_sel: Any) -> None:
-    schema = schema_of(original.forest)
+def _check_selection_rows(
+    model: Any, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]
+) -> None:
+    """Before any work: X_sel fits the model, has rows, and nobody has seen them."""
+    outer = unwrap(model, options.get("threshold"))
+    schema = schema_of(read_model(outer.inner, threshold=outer.threshold).forest)
+    X_fit, X_cal, X_sel = (outer.rows(X) for X in (X_fit, X_cal, X_sel))
+    allow_overlap = bool(options.get("allow_overlap", False))
     selection = to_matrix(X_sel, schema, "X_sel")
     if len(selection) == 0:
         raise InvalidInputError("X_sel has no rows; selecting alpha needs held-out rows.")
+    held_out = row_hashes(selection)
     for table, name in ((X_fit, "X_fit"), (X_cal, "X_cal")):
         if table is not None:
-            matrix = to_matrix(table, schema, name)
-            warn_of_overlap(matrix, selection, name, "X_sel", stacklevel=4)
+            overlap = count_overlap(row_hashes(to_matrix(table, schema, name)), held_out)
+            check_overlap(overlap, name, "X_sel", allow_overlap, stacklevel=4)

@@ -19,13 +19,13 @@ from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, require_level
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
-from pine_boost.prune import split_tables
 from pine_boost.region.domain import Domain
-from pine_boost.region.fitting import fit_region
+from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import SearchResult, Step
 from pine_boost.sweep_order import SweepPlan, search_alphas
+from pine_boost.tables.splitting import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
@@ -204,12 +204,16 @@ random_state
     )  # fmt: skip
     outer = unwrap(model, threshold)
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
-    X_fit, X_cal = split_tables(parsed, outer.rows(X_fit), outer.rows(X_cal), random_state)
-    largest = fit_region(parsed.forest, X_fit, X_cal, **options.of_region())
+    is_whole = max(grid) == 0 and indifference == 0
+    X_fit, X_cal = split_tables(
+        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
+    )
+    fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
+    largest = fitted.region
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
     plan = SweepPlan(
-        parsed, largest, largest.states(X_fit), grid, objective=objective, unit=unit,
+        parsed, largest, fitted.fit_states, grid, objective=objective, unit=unit,
         time_limit=time_limit, n_jobs=options.n_workers, seed=random_state, callback=callback,
         started=started,
     )  # fmt: skip

@@ -75,10 +75,21 @@ def test_one_table_is_split_and_said_so(table: Any, boosting: Any) -> None:
     assert again.region.fingerprint() == first.region.fingerprint()
 
 
-def test_calibrating_on_the_rows_of_the_fit_warns(table: Any, boosting: Any) -> None:
+def test_calibrating_on_the_rows_of_the_fit_is_refused(table: Any, boosting: Any) -> None:
     X, _ = table
-    with pytest.warns(HoldoutWarning, match="X_cal also occur in X_fit"):
+    with pytest.raises(InvalidInputError, match="X_cal also occur in X_fit"):
         prune_booster(boosting, X[:250], X[100:250], alpha=0.3)
+
+
+def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(
+    table: Any, boosting: Any
+) -> None:
+    bare = prune_booster(boosting, alpha=0, objective="l1")
+    assert bare.region.tau is None
+    assert (bare.region.n_fit, bare.region.n_cal) == (0, 0)
+    helped = prune_booster(boosting, table[0][:100], alpha=0, objective="l1")
+    assert helped.region == bare.region
+    assert bare.status == helped.status == "CERTIFIED"
 
 
 def test_the_result_keeps_what_it_promises(table: Any, result: Any, boosting: Any) -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import HoldoutWarning, InvalidInputError, select_alpha
+from pine_boost import InvalidInputError, select_alpha
 from pine_boost.selection import upper_risk_bound
 
 GRID = (0.2, 0.6, 0.9)
@@ -97,9 +97,9 @@ def test_a_model_from_a_file_falls_back_to_its_bytes(parts: Any, tmp_path: Any) 
     np.testing.assert_array_equal(again.predict(rows), booster.predict(rows))
 
 
-def test_selecting_on_seen_rows_warns(parts: Any) -> None:
+def test_selecting_on_seen_rows_is_refused(parts: Any) -> None:
     model, X_fit, X_cal, _ = parts
-    with pytest.warns(HoldoutWarning, match="X_sel also occur in X_cal"):
+    with pytest.raises(InvalidInputError, match="X_sel also occur in X_cal"):
         select_alpha(model, X_fit, X_cal, X_cal, 0.9, alphas=[0.6], objective="l1")
 
 

@@ -17,13 +17,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
-from pine_boost.model.forest import Forest
 from pine_boost.parsers.traits import traits_of
 
 FORMAT = "pine_boost certificate"
@@ -230,36 +227,6 @@ def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
 
 def _kinds(kind: type[Any], leave_out: str = "") -> dict[str, str]:
     return {entry.name: str(entry.type) for entry in fields(kind) if entry.name != leave_out}
-
-
-_DIGESTED = (
-    "tree_offset", "feature", "threshold", "left", "right", "default_left", "kind", "missing",
-    "set_left", "category_offset", "category", "value", "tree_output", "intercept", "arithmetic",
-    "comparison", "category_rule", "n_outputs", "n_features", "library", "feature_categories",
-)  # fmt: skip
-
-
-def forest_digest(forest: Forest) -> str:
-    """SHA-256 over everything of a Forest that routes an input or adds to a margin.
-
-    Equal for a live model and for its file; one changed leaf, threshold or category changes it.
-    Labels and names are not part of it: a file does not hold what a wrapper adds.
-    """
-    digest = hashlib.sha256()
-    for name in _DIGESTED:
-        value = getattr(forest, name)
-        digest.update(name.encode())
-        if isinstance(value, np.ndarray):
-            digest.update(str((value.dtype.str, value.shape)).encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
-        elif name == "arithmetic":
-            digest.update(np.dtype(value).str.encode())
-        elif name == "feature_categories":
-            named = [None if c is None else [str(entry) for entry in c] for c in value]
-            digest.update(repr(named if any(named) else []).encode())
-        else:
-            digest.update(repr(value).encode())
-    return digest.hexdigest()
 
 
 def library_versions(library: str) -> dict[str, str]:

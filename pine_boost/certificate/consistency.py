@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.certificate import Certificate, Status, forest_digest
+from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.certificate.tree_matching import Correspondence
 from pine_boost.errors import CertificateMismatch
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, SplitKind
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space

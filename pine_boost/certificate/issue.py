@@ -19,13 +19,13 @@ from pine_boost.certificate.certificate import (
     Certificate,
     QuestionProof,
     Status,
-    forest_digest,
     library_versions,
 )
 from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model import exact
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.native.replay import Referee
@@ -36,7 +36,7 @@ from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.algorithm import SearchResult
 from pine_boost.search.grid import probability_shift
-from pine_boost.tables.native import as_table, take_rows
+from pine_boost.tables.native import as_table, first_rows
 
 _REPLAYED_ROWS = 20_000
 
@@ -189,9 +189,10 @@ class NativeRows:
 
 def native_rows(parsed: Model, region: Region, game: Game, X_fit: Any) -> NativeRows:
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
-    states = region.states(X_fit)[:_REPLAYED_ROWS]
-    table = take_rows(X_fit, np.arange(len(states)))
-    return NativeRows(table, settled(game, states), _classes(parsed, table))
+    if X_fit is None:  # every input was asked about, without a table
+        return NativeRows(None, np.zeros(0, dtype=bool), None)
+    table = first_rows(X_fit, _REPLAYED_ROWS)
+    return NativeRows(table, settled(game, region.states(table)), _classes(parsed, table))
 
 
 def replay(result: PruneResult, game: Game, rows: NativeRows) -> None:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.certificate.certificate import Certificate, forest_digest
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
 from pine_boost.json_fields import FieldError, parse_text, reading
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region

@@ -87,9 +87,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _require_original(path: Path, region: Any, forest: Any) -> None:
     """Another model than the original would be asked about other decisions."""
-    from pine_boost.certificate.certificate import Certificate, forest_digest
+    from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE
     from pine_boost.errors import CertificateMismatch
+    from pine_boost.model.digest import forest_digest
 
     beside = path.parent / CERTIFICATE
     if not beside.is_file():

@@ -153,16 +153,24 @@ def require_room(
     if room >= 0 and undecided <= room and read_level(alpha, "alpha") > 0:
         return
     largest = largest_indifference(distance_fit, distance_cal, room)
-    advice = (
-        f"The largest indifference that fits is {largest:.4f}."
-        if largest > 0
-        else "No indifference above 0 fits."
-    )
-    raise RegionError(
+    share_fit = float(np.mean(distance_fit < delta))
+    found = (
         f"indifference={indifference} leaves {undecided} of {n_rows} calibration rows undecided "
-        f"(closer than {delta:.6g} to the decision), alpha={alpha} has room for {max(room, 0)}: "
-        f"the region would carry no guarantee. {advice} Or use a larger alpha or more rows."
+        f"(closer than {delta:.6g} to the decision; {share_fit:.1%} of X_fit are), and "
+        f"alpha={alpha} has room for {max(room, 0)}: the region would carry no guarantee."
     )
+    cause = ""
+    if undecided / n_rows > 1.5 * share_fit:
+        cause = (
+            " A model is surer of the rows it was trained on than of unseen ones: if X_fit holds "
+            "training rows, pass unseen rows as X_fit."
+        )
+    advice = (
+        f"The largest indifference that fits is {largest:.4f}; a larger alpha fits more."
+        if largest > 0
+        else "None above 0 fits: use indifference=0, a larger alpha or more calibration rows."
+    )
+    raise RegionError(f"{found}{cause} {advice}")
 
 
 def largest_indifference(distance_fit: FloatArray, distance_cal: FloatArray, room: int) -> float:

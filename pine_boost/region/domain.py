@@ -120,10 +120,8 @@ def _checked_kinds(domain: Domain | None) -> Domain:
     if domain is None:
         return Domain()
     if not isinstance(domain, Domain):
-        raise InvalidInputError(
-            f"domain is a {type(domain).__name__}; pass a pine_boost.Domain, for example "
-            "Domain(lower={'age': 18})."
-        )
+        example = "Domain(lower={'age': 18})"
+        raise InvalidInputError(f"domain is a {type(domain).__name__}; pass a {example}.")
     for name in ("lower", "upper"):
         if not isinstance(getattr(domain, name), Mapping):
             raise InvalidInputError(f"Domain.{name} maps features to numbers, like {{'age': 18}}.")
@@ -166,10 +164,8 @@ def _present_and_missing(
     for feature, axis in enumerate(space.axes):
         low, high = lower[feature], upper[feature]
         if not low <= high:
-            raise InvalidInputError(
-                f"Feature {schema.name_of(feature)!r} is bounded by {low} and {high}; the lower "
-                "bound must not exceed the upper one."
-            )
+            found = f"Feature {schema.name_of(feature)!r} is bounded by {low} and {high}"
+            raise InvalidInputError(f"{found}; the lower bound must not exceed the upper one.")
         free = low == -np.inf and high == np.inf and feature not in whole
         if axis.codes is not None and not free:
             raise InvalidInputError(
@@ -308,8 +304,7 @@ def _surely_holds(
     lower, upper = float(condition.lower), float(condition.upper)
     if not lower <= upper:
         raise InvalidInputError(f"{condition} has its bounds in the wrong order.")
-    is_whole = feature in whole
-    fails = np.zeros(axis.n_states, dtype=bool)
+    is_whole, fails = feature in whole, np.zeros(axis.n_states, dtype=bool)
     if lower > -np.inf:
         below = np.ceil(lower) - 1 if is_whole else _one_below(space, lower)
         fails |= _states_between(space, axis, -np.inf, below, is_whole)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -21,10 +22,13 @@ from pine_boost.region.conformal import indifference_delta, read_level, require_
 from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
+from pine_boost.region.score_tables import RegionTables
 from pine_boost.region.scores.fitting import fit_score
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import warn_of_overlap
+from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
 from pine_boost.tables.schema import InputSchema, schema_of
+
+_N_DRAWN = 500  # inputs to begin with where there are no rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,7 @@ class FittedRegion:
     ----------
     region : Region
     fit_states : int32 (n_rows, n_features)
-        States of the rows of X_fit in ``region.space``; no rows where there was no X_fit.
+        States of the rows of X_fit in ``region.space``; of drawn inputs where there was none.
     """
 
     region: Region
@@ -53,6 +57,7 @@ def fit_region(
     indifference: float = 0.0,
     domain: Domain | None = None,
     random_state: int = 0,
+    allow_overlap: bool = False,
 ) -> Region:
     """Fit a plausibility score on X_fit and calibrate the region on X_cal.
 
@@ -75,6 +80,9 @@ def fit_region(
         Calibration rows that it calls impossible count as outside.
     random_state : int
         Seed of the isolation forest.
+    allow_overlap : bool
+        Go on with a warning, and without the guarantee, where more than 1 % of the rows of X_cal
+        were evidently seen in X_fit; ``region.overlap`` says how many.
 
     Returns
     -------
@@ -83,13 +91,13 @@ def fit_region(
     Raises
     ------
     InvalidInputError
-        The tables do not fit the model, or are empty or a single row.
+        The tables do not fit the model, or are empty or a single row, or X_cal repeats X_fit.
     RegionError
         The undecided or impossible rows alone take more than alpha of X_cal.
     """
     return fit_with_states(
         forest, X_fit, X_cal, alpha=alpha, score=score, n_bins=n_bins, indifference=indifference,
-        domain=domain, random_state=random_state,
+        domain=domain, random_state=random_state, allow_overlap=allow_overlap,
     ).region  # fmt: skip
 
 
@@ -104,6 +112,7 @@ def fit_with_states(
     indifference: float = 0.0,
     domain: Domain | None = None,
     random_state: int = 0,
+    allow_overlap: bool = False,
 ) -> FittedRegion:
     """`fit_region`, and the states of X_fit that it computed on the way."""
     if isinstance(forest, Model):
@@ -111,10 +120,11 @@ def fit_with_states(
     for level, name in ((alpha, "alpha"), (indifference, "indifference")):
         read_level(level, name)
     schema = schema_of(forest)
-    if X_fit is None and X_cal is None and alpha == 0 and indifference == 0:
-        return _whole_space(forest, domain, schema)
+    if X_cal is None and alpha == 0 and indifference == 0:
+        return _whole_space(forest, X_fit, domain, schema)
     fit, cal = (_read_rows(X, schema, name) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    warn_of_overlap(fit, cal, stacklevel=5)
+    overlap = count_overlap(row_hashes(fit), row_hashes(cal))
+    check_overlap(overlap, "X_fit", "X_cal", allow_overlap, stacklevel=4)
     fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state)
     space = fitted.space
     tables = compile_domain(domain, space, schema)
@@ -153,24 +163,42 @@ def fit_with_states(
         delta=delta,
         cuts=forest.decision.cuts,
         n_outputs=forest.n_outputs,
+        thresholds=forest.decision.thresholds,
+        overlap=overlap,
+        model_digest=forest_digest(forest),
     )
     return FittedRegion(region.with_alpha(alpha), fitted.states)
 
 
-def _whole_space(forest: Forest, domain: Domain | None, schema: InputSchema) -> FittedRegion:
-    """Every possible input, without data."""
+def _whole_space(
+    forest: Forest, X_fit: Any, domain: Domain | None, schema: InputSchema
+) -> FittedRegion:
+    """Every possible input: nothing is fitted, nothing calibrated; X_fit only helps the search."""
     space = build_space(forest)
     tables = compile_domain(domain, space, schema)
     region = Region(
         space, schema, tables, None, "none", 0.0, 0, 0, np.zeros(0, dtype=np.int64), 0.0, None,
-        forest.decision.cuts, forest.n_outputs,
+        forest.decision.cuts, forest.n_outputs, forest.decision.thresholds,
+        model_digest=forest_digest(forest),
     )  # fmt: skip
-    return FittedRegion(region, np.zeros((0, forest.n_features), dtype=np.int32))
+    if X_fit is None:
+        return FittedRegion(region, _some_states(tables))
+    return FittedRegion(region, space.states(_read_rows(X_fit, schema, "X_fit")))
+
+
+def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:
+    """Possible inputs to begin the search with where there is no X_fit; always the same."""
+    rng = np.random.default_rng(0)
+    allowed = [np.flatnonzero(states) for states in tables.allowed]
+    drawn = np.stack([rng.choice(states, _N_DRAWN) for states in allowed], axis=1)
+    return drawn[tables.permits(drawn)].astype(np.int32)
 
 
 def _read_rows(X: Any, schema: InputSchema, name: str) -> FloatArray:
     if X is None:
-        raise InvalidInputError(f"{name} is missing; only alpha=0 (every input) needs no data.")
+        raise InvalidInputError(
+            f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data."
+        )
     matrix = to_matrix(X, schema, name)
     if len(matrix) < 2:
         raise InvalidInputError(

@@ -7,6 +7,7 @@ Needs neither a solver nor the training library. Refuses tables that do not fit 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
@@ -28,6 +30,7 @@ from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema
 
 
@@ -81,6 +84,12 @@ class Region:
     cuts : tuple of float
         The decision boundaries that delta refers to; empty for several outputs.
     n_outputs : int
+    thresholds : tuple of float
+        The user's own, with which the original must be read to have these cuts.
+    overlap : Overlap or None
+        Calibration rows that occur among the fit rows; None without data or from an older file.
+    model_digest : str or None
+        Of the original; None in a region from an older file, which cannot check a model.
     """
 
     space: StateSpace
@@ -96,6 +105,9 @@ class Region:
     delta: float | None
     cuts: tuple[float, ...]
     n_outputs: int
+    thresholds: tuple[float, ...] = ()
+    overlap: Overlap | None = None
+    model_digest: str | None = None
 
     @property
     def tau(self) -> int | None:
@@ -128,23 +140,25 @@ class Region:
         X : table
             As `inputs.to_matrix` accepts it.
         model : optional
-            The original model (or its Forest); only read where the region has a ``delta``.
+            The original model (or its Forest); another one is refused. Only needed where the
+            region has a ``delta``.
         margins : array, optional
             The original's native margins of these rows instead (raw scores, not probabilities).
 
         Raises
         ------
         InvalidInputError
-            The region has a ``delta`` and neither model nor margins were given, or the table does
-            not fit the model.
+            The region has a ``delta`` and neither model nor margins were given, the model is not
+            the original, or the table does not fit it.
         """
         matrix = to_matrix(X, self.schema)
+        forest = self._original(model)
         if len(matrix) >= MANY_ROWS:
             inside = self._compiled.contains(matrix)
         else:
             inside = self.tables.contains(self.space.states(matrix))
         if self.delta is not None:
-            inside &= self._distance(matrix, model, margins) >= self.delta
+            inside &= self._distance(matrix, forest, margins) >= self.delta
         return inside
 
     def coverage(
@@ -171,16 +185,16 @@ class Region:
     ) -> Explanation:
         """Why one input is (im)plausible, most surprising part first.
 
-        ``x`` is one row: a table of one row, or a plain sequence of values. Without model or
-        margins a region with ``delta`` is explained without its indifference.
+        ``x`` is one row: a table of one row, or a plain sequence of values. A region with
+        ``delta`` needs the model or the margins, as `contains` does.
         """
         row = [x] if np.ndim(x) == 1 and type(x).__module__.partition(".")[0] != "pandas" else x
         matrix = to_matrix(row, self.schema, "x")
         if len(matrix) != 1:
             raise InvalidInputError(f"explain takes one row, found {len(matrix)}.")
-        distance = None
-        if self.delta is not None and (model is not None or margins is not None):
-            distance = float(self._distance(matrix, model, margins)[0])
+        forest, distance = self._original(model), None
+        if self.delta is not None:
+            distance = float(self._distance(matrix, forest, margins)[0])
         return explain_row(self, self.space.states(matrix), distance)
 
     def with_alpha(self, alpha: float) -> Region:
@@ -248,18 +262,35 @@ class Region:
         """Made once: a scorer asks about batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
 
+    def _original(self, model: Any) -> Forest | None:
+        """The Forest of a model that is handed in as the original, checked to be it."""
+        if model is None:
+            return None
+        forest = _forest_of(model, self.thresholds)
+        if forest.n_features != self.space.n_features or forest.n_outputs != self.n_outputs:
+            raise InvalidInputError(
+                f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
+                f"the region {self.space.n_features} and {self.n_outputs}; pass the original."
+            )
+        if self.model_digest is None:
+            warnings.warn(
+                "This region file is of an older release and does not name its model: whether "
+                "this is the original cannot be checked.",
+                stacklevel=3,
+            )
+        elif forest_digest(forest) != self.model_digest:
+            raise InvalidInputError(
+                "This model is not the one that the region was made for (its digest differs); "
+                "pass the original."
+            )
+        return forest
+
     def _distance(
-        self, matrix: FloatArray, model: Any, margins: npt.ArrayLike | None
+        self, matrix: FloatArray, forest: Forest | None, margins: npt.ArrayLike | None
     ) -> FloatArray:
         if margins is not None:
             read = read_margins(margins, len(matrix), self.n_outputs)
-        elif model is not None:
-            forest = _forest_of(model)
-            if forest.n_features != self.space.n_features or forest.n_outputs != self.n_outputs:
-                raise InvalidInputError(
-                    f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
-                    f"the region {self.space.n_features} and {self.n_outputs}; pass the original."
-                )
+        elif forest is not None:
             space = build_space(forest)
             read = float_margins(forest, route(forest, space), space.states(matrix))
         else:
@@ -270,12 +301,12 @@ class Region:
         return decision_distance(read, self.cuts)
 
 
-def _forest_of(model: Any) -> Forest:
+def _forest_of(model: Any, thresholds: tuple[float, ...]) -> Forest:
     if isinstance(model, Forest):
         return model
     if isinstance(model, Model):
         return model.forest
     from pine_boost.parsers import read_model
 
-    forest: Forest = read_model(model).forest
+    forest: Forest = read_model(model, threshold=thresholds or None).forest
     return forest

@@ -10,33 +10,39 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pine_boost import json_fields as f
-from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.errors import MalformedModelError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import require
 from pine_boost.model.forest import CategoryRule, Comparison
-from pine_boost.model.routing import Shape, make_trees
-from pine_boost.model.states import Axis, StateSpace
+from pine_boost.model.states import StateSpace
 from pine_boost.region.score_tables import (
     ForbiddenPair,
-    PairTable,
     RegionTables,
     ScoreTables,
-    TreeCost,
 )
-from pine_boost.region.scores.fitting import check_tables
+from pine_boost.region.table_storage import (
+    score_from_json,
+    score_to_json,
+    space_from_json,
+    space_to_json,
+)
+from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema
 
 if TYPE_CHECKING:
     from pine_boost.region.region import Region
 
 FORMAT = "pine_boost region"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_OLDEST = 1  # without the keys of `_LATER`; a region read from such a file is written as one
+_LATER = ("thresholds", "overlap", "model_digest")
 
 
 def canonical(document: Mapping[str, Any]) -> str:
@@ -66,12 +72,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 def region_to_json(region: Region) -> dict[str, Any]:
     """Plain JSON data of a region."""
-    tables = region.tables
-    return {
+    tables, overlap = region.tables, region.overlap
+    document = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": _OLDEST if region.model_digest is None else FORMAT_VERSION,
         "schema": _schema_to_json(region.schema),
-        "space": _space_to_json(region.space),
+        "space": space_to_json(region.space),
         "domain": {
             "allowed": [f.write_flags(allowed) for allowed in tables.allowed],
             "forbidden": [
@@ -84,7 +90,7 @@ def region_to_json(region: Region) -> dict[str, Any]:
             ],
         },
         "score_name": region.score_name,
-        "score": None if region.score_tables is None else _score_to_json(region.score_tables),
+        "score": None if region.score_tables is None else score_to_json(region.score_tables),
         "alpha": region.alpha,
         "tau": region.tau,
         "n_fit": region.n_fit,
@@ -94,7 +100,14 @@ def region_to_json(region: Region) -> dict[str, Any]:
         "delta": region.delta,
         "cuts": list(region.cuts),
         "n_outputs": region.n_outputs,
+        "thresholds": list(region.thresholds),
+        "overlap": None if overlap is None else asdict(overlap),
+        "model_digest": region.model_digest,
     }
+    if region.model_digest is None:
+        for key in _LATER:
+            del document[key]
+    return document
 
 
 def region_fields(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -113,20 +126,21 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     require(data.get("format") == FORMAT, f"'format' is {data.get('format')!r}, not {FORMAT!r}")
     version = data.get("format_version")
     require(
-        version == FORMAT_VERSION and type(version) is int,
-        f"'format_version' is {version!r}; this release reads {FORMAT_VERSION}",
+        type(version) is int and _OLDEST <= version <= FORMAT_VERSION,
+        f"'format_version' is {version!r}; this release reads {_OLDEST} to {FORMAT_VERSION}",
     )
+    later = " ".join(_LATER) if version == FORMAT_VERSION else ""
     f.keys(
         data,
         "format format_version schema space domain score_name score alpha tau n_fit n_cal "
-        "calibration indifference delta cuts n_outputs",
+        f"calibration indifference delta cuts n_outputs {later}",
     )
     schema = _schema_from_json(f.mapping(data, "schema"))
-    space = _space_from_json(f.mapping(data, "space"), schema)
+    space = space_from_json(f.mapping(data, "space"), schema)
     require(space.comparison is schema.comparison, "schema and space compare differently")
     score = None
     if data["score"] is not None:
-        score = _score_from_json(f.mapping(data, "score"), space)
+        score = score_from_json(f.mapping(data, "score"), space)
     tau = None if data["tau"] is None else f.integer(data, "tau")
     require(tau is None or score is not None, "there is a 'tau' but no 'score'")
     tables = _domain_from_json(f.mapping(data, "domain"), space, score, tau)
@@ -155,7 +169,22 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "delta": delta,
         "cuts": cuts,
         "n_outputs": n_outputs,
+        **(_later_fields(data, n_cal) if later else {}),
     }
+
+
+def _later_fields(data: Mapping[str, Any], n_cal: int) -> dict[str, Any]:
+    digest = f.text(data, "model_digest")
+    require(len(digest) == 64, "'model_digest' is no SHA-256")
+    overlap = None
+    if data["overlap"] is not None:
+        found = f.mapping(data, "overlap")
+        f.keys(found, "n_rows n_seen n_expected p_value")
+        n_rows = f.integer(found, "n_rows", n_cal, n_cal)
+        n_seen = f.integer(found, "n_seen", 0, n_rows)
+        overlap = Overlap(n_rows, n_seen, f.number(found, "n_expected"), f.number(found, "p_value"))
+    thresholds = tuple(f.floats(data, "thresholds").tolist())
+    return {"thresholds": thresholds, "overlap": overlap, "model_digest": digest}
 
 
 def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
@@ -202,79 +231,6 @@ def _schema_from_json(data: Mapping[str, Any]) -> InputSchema:
     )
 
 
-def _space_to_json(space: StateSpace) -> dict[str, Any]:
-    axes = []
-    for axis in space.axes:
-        axes.append(
-            {
-                "edges": [f.write_float(edge) for edge in axis.edges],
-                "n_states": axis.n_states,
-                "missing_state": axis.missing_state,
-                "zero_state": axis.zero_state,
-                "codes": None if axis.codes is None else axis.codes.tolist(),
-                "code_states": None if axis.code_states is None else axis.code_states.tolist(),
-                "other_state": axis.other_state,
-                "n_known": axis.n_known,
-                "reachable": None if axis.reachable is None else f.write_flags(axis.reachable),
-            }
-        )
-    return {
-        "comparison": space.comparison.name,
-        "category_rule": space.category_rule.name,
-        "snaps_to_zero": space.snaps_to_zero,
-        "axes": axes,
-    }
-
-
-def _space_from_json(data: Mapping[str, Any], schema: InputSchema) -> StateSpace:
-    f.keys(data, "comparison category_rule snaps_to_zero axes")
-    sections = f.sequence(data, "axes", schema.n_features)
-    axes = [_axis_from_json(f.as_mapping(axis)) for axis in sections]
-    return StateSpace(
-        axes=tuple(axes),
-        comparison=f.member(data, "comparison", Comparison),
-        category_rule=f.member(data, "category_rule", CategoryRule),
-        snaps_to_zero=f.flag(data, "snaps_to_zero"),
-        missing_value=schema.missing_value,
-    )
-
-
-def _axis_from_json(data: Mapping[str, Any]) -> Axis:
-    f.keys(
-        data,
-        "edges n_states missing_state zero_state codes code_states other_state n_known reachable",
-    )
-    edges = f.floats(data, "edges", finite=False)
-    require(bool(np.all(np.diff(edges) > 0)), "the edges of a feature do not ascend")
-    # intervals or groups of codes, and at most two special states
-    most = len(edges) + 3 if data["codes"] is None else len(f.integers(data, "codes", 0)) + 2
-    n_states = f.integer(data, "n_states", 1, most)
-    last = n_states - 1
-    missing, zero, other = (
-        f.integer(data, key, -1, last) for key in ("missing_state", "zero_state", "other_state")
-    )
-    codes = code_states = n_known = None
-    if data["codes"] is not None:
-        codes = f.integers(data, "codes", 0)
-        code_states = f.integers(data, "code_states", 0, last)
-        require(len(codes) == len(code_states), "'codes' and 'code_states' differ in length")
-        require(bool(np.all(np.diff(codes) > 0)), "the codes of a feature do not ascend")
-        require(len(edges) == 0 and zero == -1, "a categorical feature has edges")
-        special = {missing, other, *code_states.tolist()} - {-1}
-        require(special == set(range(n_states)), "a state of a feature means nothing")
-    else:
-        require(data["code_states"] is None and other == -1, "a numeric feature has categories")
-        n_intervals = len(edges) + 1
-        special = {s for s in (missing, zero) if s >= n_intervals}
-        expected = set(range(n_intervals, n_states))
-        require(special == expected and n_states >= n_intervals, "a state of a feature is unknown")
-        require(zero == -1 or zero >= n_intervals, "'zero_state' is an interval")
-    if data["n_known"] is not None:
-        n_known = f.integer(data, "n_known", 0)
-    reachable = None if data["reachable"] is None else f.flags(data["reachable"], n_states)
-    return Axis(edges, n_states, missing, zero, codes, code_states, other, n_known, reachable)
-
-
 def _domain_from_json(
     data: Mapping[str, Any], space: StateSpace, score: ScoreTables | None, tau: int | None
 ) -> RegionTables:
@@ -301,73 +257,3 @@ def _domain_from_json(
         clauses.append(tuple(literals))
     in_use = score if tau is not None else None
     return RegionTables(tuple(allowed), tuple(forbidden), tuple(clauses), in_use, tau)
-
-
-def _score_to_json(score: ScoreTables) -> dict[str, Any]:
-    return {
-        "scale": score.scale,
-        "bins": [table.tolist() for table in score.bins],
-        "unary": [cost.tolist() for cost in score.unary],
-        "pairs": [[pair.first, pair.second, pair.cost.tolist()] for pair in score.pairs],
-        "trees": None if score.trees is None else _trees_to_json(score.trees),
-    }
-
-
-def _score_from_json(data: Mapping[str, Any], space: StateSpace) -> ScoreTables:
-    f.keys(data, "scale bins unary pairs trees")
-    bins, unary = (
-        tuple(f.integer_list(entry) for entry in f.sequence(data, key, space.n_features))
-        for key in ("bins", "unary")
-    )
-    pairs = []
-    for entry in f.sequence(data, "pairs"):
-        first, second, rows = f.unpack(entry, 3)
-        first, second = (f.position(j, space.n_features) for j in (first, second))
-        table = [f.integer_list(row) for row in f.unpack(rows, len(unary[first]))]
-        require(all(len(row) == len(unary[second]) for row in table), "a pair table is ragged")
-        pairs.append(PairTable(first, second, np.stack(table)))
-    trees = None
-    if data["trees"] is not None:
-        trees = _trees_from_json(f.mapping(data, "trees"), space)
-    score = ScoreTables(bins, unary, tuple(pairs), trees, f.integer(data, "scale", 1))
-    try:
-        check_tables(score, space)
-    except InvalidInputError as error:
-        raise f.FieldError(str(error).removesuffix(".")) from error
-    return score
-
-
-def _trees_to_json(tree_cost: TreeCost) -> dict[str, Any]:
-    trees = tree_cost.trees
-    is_leaf = trees.leaf_of_node >= 0
-    return {
-        "root": trees.root.tolist(),
-        "feature": np.where(is_leaf, 0, trees.feature).tolist(),
-        "rank": trees.rank.tolist(),
-        "left": np.where(is_leaf, -1, trees.left).tolist(),
-        "right": np.where(is_leaf, -1, trees.right).tolist(),
-        "special_left": f.write_flags(trees.special_left),
-        "cost": tree_cost.cost.tolist(),
-        "of_model": tree_cost.of_model,
-    }
-
-
-def _trees_from_json(data: Mapping[str, Any], space: StateSpace) -> TreeCost:
-    """Rebuild what `routing.route` gave; what follows from the structure is not stored."""
-    f.keys(data, "root feature rank left right special_left cost of_model")
-    root, left, right = (f.integers(data, key, -1) for key in ("root", "left", "right"))
-    n_nodes = len(left)
-    feature = f.integers(data, "feature", 0, space.n_features - 1)
-    rank = f.integers(data, "rank", -1, 2**31 - 1)
-    require(len(right) == len(feature) == len(rank) == n_nodes, "tree arrays differ in length")
-    is_leaf = left < 0
-    f.check_trees(root, left, right)
-    width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
-    n_special = np.where(is_leaf, 0, width[feature])
-    intervals = np.array([axis.n_intervals for axis in space.axes])
-    trees = make_trees(
-        Shape(root, is_leaf, left, right), feature, rank, intervals[feature],
-        np.cumsum(n_special) - n_special,
-        f.flags(data["special_left"], int(n_special.sum()) + 1),
-    )  # fmt: skip
-    return TreeCost(trees, f.integers(data, "cost"), f.flag(data, "of_model"))

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from pine_boost._version import __version__
-from pine_boost.certificate.certificate import Certificate, Status, forest_digest
+from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, read_limited, write_folder
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes

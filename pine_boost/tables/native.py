@@ -24,6 +24,12 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
 
 
+def first_rows(X: Any, n_rows: int) -> Any:
+    """The first rows of any table, at most so many."""
+    length = X.shape[0] if hasattr(X, "shape") else len(X)
+    return take_rows(X, np.arange(min(n_rows, length)))
+
+
 def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
     """The inverse of `to_matrix` for the native library: named columns, categories as such.
 

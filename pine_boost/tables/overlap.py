@@ -1,51 +1,138 @@
-"""Whether rows that should be unseen were seen: evidence, and the warning about it.
+"""Whether rows that should be unseen were seen: how many, and whether chance explains it.
 
-In come two matrices as the trees see them; out goes a HoldoutWarning when one evidently repeats the
-other. No model remembers its training rows, so silence is no proof that rows were held out.
+In come hashes of rows as the trees see them; out goes an Overlap, or a refusal when one table
+evidently repeats the other. No model remembers its training rows: silence proves nothing.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pine_boost.errors import HoldoutWarning
+from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import FloatArray
 
 _LOGGER = logging.getLogger("pine_boost")
+Hashes = npt.NDArray[np.uint64]
+MOST_OVERLAP = 0.01  # share of the held-out rows, beyond what chance explains
+# Rows drawn as the seen ones were are refused by chance in one call of a thousand at most.
+CHANCE = 1e-3
 
 
-def warn_of_overlap(
-    seen: FloatArray,
-    held_out: FloatArray,
-    seen_name: str = "X_fit",
-    name: str = "X_cal",
-    stacklevel: int = 4,
-) -> None:
-    """Warn when held-out rows repeat seen rows more often than the seen rows repeat one another.
+@dataclass(frozen=True)
+class Overlap:
+    """Rows of a held-out table whose every cell equals that of some seen row.
 
-    For exchangeable rows both shares have the same expectation, however coarse the features are.
-    Any repetition is logged.
+    Attributes
+    ----------
+    n_rows : int
+        Of the held-out table.
+    n_seen : int
+        Those that occur in the seen table.
+    n_expected : float
+        As many would do so by chance: the share of the seen rows that occur again among the other
+        seen rows. For exchangeable rows both shares have the same expectation, however coarse the
+        features are, so that a table of few discrete features is not taken for a leak.
+    p_value : float
+        Bound on the probability of so many by chance, had the rows of both been shuffled.
     """
-    both = np.ascontiguousarray(np.vstack([seen, held_out]) + 0.0)
-    both[np.isnan(both)] = np.nan  # one bit pattern
-    rows = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).ravel()
-    _, label = np.unique(rows, return_inverse=True)
-    count_seen = np.bincount(label[: len(seen)], minlength=int(label.max()) + 1)
-    own = float(np.mean(count_seen[label[: len(seen)]] > 1))
-    shared = float(np.mean(count_seen[label[len(seen) :]] > 0))
-    if shared > 0:
-        _LOGGER.info("%.1f %% of the rows of %s also occur in %s", 100 * shared, name, seen_name)
-    excess = shared - own
-    # four standard deviations of a count of chance repetitions: 17 rows where none else repeat
-    by_count = 4 * np.sqrt((shared + own) / min(len(seen), len(held_out)))
-    if excess > min(0.1 + 2 / np.sqrt(len(held_out)), by_count):
-        warnings.warn(
-            f"{shared:.0%} of the rows of {name} also occur in {seen_name} ({own:.0%} would be "
-            "expected): calibrating or selecting on rows that the model or the score has seen "
-            "breaks the guarantee. Use rows that were held out.",
-            HoldoutWarning,
-            stacklevel=stacklevel,
+
+    n_rows: int
+    n_seen: int
+    n_expected: float
+    p_value: float
+
+    @property
+    def share(self) -> float:
+        """Share of the held-out rows that were seen, beyond what is expected; at least 0."""
+        return max(0.0, (self.n_seen - self.n_expected) / self.n_rows)
+
+    @property
+    def is_evident(self) -> bool:
+        """More than 1 % beyond what is expected, and not by chance."""
+        return self.share > MOST_OVERLAP and self.p_value < CHANCE
+
+
+def row_hashes(matrix: FloatArray) -> Hashes:
+    """64 bits per row: equal for rows that the trees cannot tell apart at all.
+
+    Two different rows share theirs with a probability of 2**-64; among ten million rows that
+    happens to any pair in 3 of a million tables, and would raise a count by one.
+    """
+    mixed = np.zeros(len(matrix), dtype=np.uint64)
+    for feature in range(matrix.shape[1]):
+        column = matrix[:, feature] + 0.0  # -0.0 is 0.0
+        column[np.isnan(column)] = np.nan  # one bit pattern
+        mixed = _mix(mixed ^ _mix(column.view(np.uint64) + np.uint64(feature + 1)))
+    return mixed
+
+
+def _mix(bits: Hashes) -> Hashes:
+    """The finaliser of SplitMix64: every bit of the input moves every bit of the output."""
+    with np.errstate(over="ignore"):
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return bits ^ (bits >> np.uint64(31))
+
+
+def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:
+    """Count held-out rows among the seen ones, and what chance would give."""
+    distinct, place = np.unique(np.concatenate([seen, held_out]), return_inverse=True)
+    in_seen = np.bincount(place[: len(seen)], minlength=len(distinct))
+    in_held_out = np.bincount(place[len(seen) :], minlength=len(distinct))
+    n_seen = int(in_held_out[in_seen > 0].sum())
+    expected = in_seen[in_seen > 1].sum() / len(seen) * len(held_out)
+    share = len(held_out) / (len(seen) + len(held_out))
+    repeated, n_groups = np.unique((in_seen + in_held_out), return_counts=True)
+    p_value = _chance(repeated[repeated > 1], n_groups[repeated > 1], n_seen, share)
+    return Overlap(len(held_out), n_seen, float(expected), p_value)
+
+
+def _chance(size: npt.NDArray[Any], n_groups: npt.NDArray[Any], found: int, share: float) -> float:
+    """Bound on the probability of ``found`` or more held-out rows with a seen twin.
+
+    If the rows of both tables were shuffled, a group of ``m`` equal rows would put a
+    Binomial(m, share) number of them among the held-out ones, and these have a seen twin unless
+    the whole group is held out. Chernoff's bound over the groups: equal rows go together, which a
+    test that counts single rows would take for evidence.
+    """
+    from scipy.optimize import minimize_scalar
+
+    def exponent(t: float) -> float:
+        grown = np.log1p(share * np.expm1(t))
+        whole = size * (np.log(share) + t - grown)
+        none = size * (np.log(share) - grown)
+        log_mean = size * grown + np.log1p(np.exp(none) - np.exp(whole))
+        return float((n_groups * log_mean).sum() - t * found)
+
+    if found == 0:
+        return 1.0
+    best = minimize_scalar(exponent, bounds=(0.0, 20.0), method="bounded")
+    return float(np.exp(min(0.0, best.fun)))
+
+
+def check_overlap(
+    overlap: Overlap, seen_name: str, name: str, allow_overlap: bool, stacklevel: int = 2
+) -> None:
+    """Refuse (or, if allowed, warn of) held-out rows that were evidently seen."""
+    if overlap.n_seen:
+        share = overlap.n_seen / overlap.n_rows
+        _LOGGER.info("%.1f %% of the rows of %s also occur in %s", 100 * share, name, seen_name)
+    if not overlap.is_evident:
+        return
+    found = (
+        f"{overlap.n_seen} of the {overlap.n_rows} rows of {name} also occur in {seen_name} "
+        f"({overlap.n_expected:.0f} would be expected by chance): calibrating or selecting on rows "
+        "that the model or the score has seen breaks the guarantee."
+    )
+    if not allow_overlap:
+        raise InvalidInputError(
+            f"{found} Use rows that were held out; allow_overlap=True goes on without the "
+            "guarantee and says so wherever a promise is made."
         )
+    warnings.warn(f"{found} allow_overlap=True was given.", HoldoutWarning, stacklevel=stacklevel)

@@ -15,10 +15,10 @@ from pine_boost.certificate.certificate import (
     FORMAT_VERSION,
     Certificate,
     Status,
-    forest_digest,
     library_versions,
 )
 from pine_boost.errors import CertificateMismatch
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.certificate import Certificate, forest_digest
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.issue import conclude
 from pine_boost.certificate.verification import verify
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.certificate import _LATER, Certificate, forest_digest
+from pine_boost.certificate.certificate import _LATER, Certificate
 from pine_boost.certificate.verification import verify
 from pine_boost.errors import CertificateMismatch, MalformedModelError
+from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult

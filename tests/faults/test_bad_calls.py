@@ -70,6 +70,6 @@ def test_bad_call(world, name, call, error, words):
 
 
 def test_bad_calls_leave_the_model_as_it_was(world):
-    before = pine_boost.certificate.certificate.forest_digest(world.result.original.forest)
+    before = pine_boost.model.digest.forest_digest(world.result.original.forest)
     again = pine_boost.parsers.read_model(world.model).forest
-    assert pine_boost.certificate.certificate.forest_digest(again) == before
+    assert pine_boost.model.digest.forest_digest(again) == before

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, OutputError, Region, prune_booster
-from pine_boost.certificate.certificate import forest_digest
 from pine_boost.files import write_folder
+from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
 
 lightgbm = pytest.importorskip("lightgbm")

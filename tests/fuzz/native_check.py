@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.certificate import forest_digest
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import original_bytes

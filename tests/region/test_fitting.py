@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pine_boost.region import fit_region
+from pine_boost.region import Domain, fit_region
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.scores.fitting import SCORE_NAMES
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
@@ -24,6 +24,9 @@ def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) ->
     assert fitted.region == fit_region(forest, X_fit, X_cal, alpha=0.2, score=score)
 
 
-def test_without_tables_there_are_no_states() -> None:
+def test_without_tables_there_are_possible_inputs_to_begin_with() -> None:
     forest = random_forest(np.random.default_rng(6), 4, 3, 3)
-    assert fit_with_states(forest, alpha=0).fit_states.shape == (0, 3)
+    domain = Domain(never_missing=True, lower={0: 0.0})
+    fitted = fit_with_states(forest, alpha=0, domain=domain)
+    assert len(np.unique(fitted.fit_states, axis=0)) > 10
+    assert fitted.region.tables.contains(fitted.fit_states).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
 from pine_boost.model.forest import Forest
 from pine_boost.model.reference import native_margins
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.conformal import calibrate
+from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.coarse import coarsen
 from pine_boost.region.fast.membership import compile_membership
@@ -133,12 +134,12 @@ def test_indifference_past_alpha_is_refused_with_the_largest_that_fits() -> None
     forest, X = _problem()
     with pytest.raises(RegionError, match=r"largest indifference that fits is 0\.\d+") as caught:
         _fit(forest, X, alpha=0.05, indifference=0.2)
-    largest = float(str(caught.value).split("fits is ")[1].split(" ")[0].rstrip("."))
+    largest = float(str(caught.value).split("fits is ")[1].split(" ")[0].rstrip(".;"))
     assert 0 < largest < 0.2
     assert _fit(forest, X, alpha=0.05, indifference=largest).tau is not None
     with pytest.raises(RegionError):
         _fit(forest, X, alpha=0.05, indifference=largest + 0.01)
-    with pytest.raises(RegionError, match="No indifference above 0 fits"):
+    with pytest.raises(RegionError, match="None above 0 fits: use indifference=0, a larger alpha"):
         _fit(forest, X, alpha=0, indifference=0.05)
     region = _fit(forest, X, alpha=0.3, indifference=0.2)
     with pytest.raises(RegionError):
@@ -182,22 +183,27 @@ def test_too_small_sets_are_refused(n_rows: int) -> None:
         fit_region(forest, X, X[:, :3], alpha=0.1)
 
 
-def test_calibration_on_the_fitted_rows_warns() -> None:
+def test_calibration_on_the_fitted_rows_is_refused() -> None:
     forest, X = _problem()
-    with pytest.warns(UserWarning, match="100% of the rows of X_cal also occur in X_fit"):
+    with pytest.raises(InvalidInputError, match="300 of the 300 rows of X_cal also occur in X_fit"):
         fit_region(forest, X, X[:300], alpha=0.1)
-    with pytest.warns(UserWarning, match="held out"):
+    with pytest.raises(InvalidInputError, match="held out"):
         fit_region(forest, X[:600], X[400:800], alpha=0.1)
+    with pytest.warns(HoldoutWarning, match="allow_overlap=True"):
+        region = fit_region(forest, X, X[:300], alpha=0.1, allow_overlap=True)
+    assert region.overlap is not None
+    assert (region.overlap.n_rows, region.overlap.n_seen) == (300, 300)
+    assert Region.from_json(region.to_json()).overlap == region.overlap
 
 
 @pytest.mark.parametrize(("n_cal", "n_shared"), [(100, 20), (400, 20), (400, 200)])
-def test_a_small_leak_into_the_calibration_rows_warns(n_cal: int, n_shared: int) -> None:
+def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal: int, n_shared: int) -> None:
     """Rows of measured numbers do not repeat by chance; twenty that do were seen before."""
     forest, X = _problem()
     X[:, 0] += np.linspace(0, 1e-6, len(X))  # no two rows are equal
     X[np.isnan(X[:, 0]), 0] = 1.0 + np.arange(np.isnan(X[:, 0]).sum())
     cal = np.concatenate([X[:n_shared], X[500 : 500 + n_cal - n_shared]])
-    with pytest.warns(HoldoutWarning, match=f"{n_shared / n_cal:.0%} of the rows of X_cal"):
+    with pytest.raises(InvalidInputError, match=f"{n_shared} of the {n_cal} rows of X_cal"):
         fit_region(forest, X[:500], cal, alpha=0.1)
 
 
@@ -275,8 +281,6 @@ def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None
     space = _fit(forest, X).space
     score = _fit(forest, X).tables
     domain_tables = compile_domain(domain, space, _fit(forest, X).schema)
-    from dataclasses import replace
-
     tables = replace(domain_tables, score=score.score, tau=score.tau)
     slow = tables.contains(space.states(X))
     compiled = compile_membership(space, tables, tables.score)
@@ -284,6 +288,12 @@ def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None
     coarse_space, coarse_tables, _ = coarsen(space, tables)
     assert np.array_equal(coarse_tables.contains(coarse_space.states(X)), slow)
     assert coarse_space.n_states.sum() < space.n_states.sum()
+
+
+def test_training_rows_as_x_fit_are_named_as_the_cause() -> None:
+    distance_fit, distance_cal = np.linspace(1, 2, 200), np.linspace(0, 2, 200)
+    with pytest.raises(RegionError, match=r"surer of the rows.*unseen rows as X_fit"):
+        require_room(distance_fit, distance_cal, alpha=0.1, indifference=0.05, delta=1.05)
 
 
 def test_explanations_name_the_surprising_part() -> None:

@@ -136,7 +136,7 @@ def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
     """Whoever also writes a new manifest is caught by the certificate."""
     import hashlib
 
-    from pine_boost.certificate.certificate import forest_digest
+    from pine_boost.model.digest import forest_digest
     from pine_boost.parsers import read_model
     from pine_boost.region.storage import canonical
 

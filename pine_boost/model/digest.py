@@ -1,0 +1,41 @@
+"""The identity of a model: one digest over everything that routes an input or adds to a margin.
+
+In comes a Forest; out goes a SHA-256. Knows nothing of files: a live model and its file have one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from pine_boost.model.forest import Forest
+
+_DIGESTED = (
+    "tree_offset", "feature", "threshold", "left", "right", "default_left", "kind", "missing",
+    "set_left", "category_offset", "category", "value", "tree_output", "intercept", "arithmetic",
+    "comparison", "category_rule", "n_outputs", "n_features", "library", "feature_categories",
+)  # fmt: skip
+
+
+def forest_digest(forest: Forest) -> str:
+    """SHA-256 over everything of a Forest that routes an input or adds to a margin.
+
+    Equal for a live model and for its file; one changed leaf, threshold or category changes it.
+    Labels and names are not part of it: a file does not hold what a wrapper adds.
+    """
+    digest = hashlib.sha256()
+    for name in _DIGESTED:
+        value = getattr(forest, name)
+        digest.update(name.encode())
+        if isinstance(value, np.ndarray):
+            digest.update(str((value.dtype.str, value.shape)).encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif name == "arithmetic":
+            digest.update(np.dtype(value).str.encode())
+        elif name == "feature_categories":
+            named = [None if c is None else [str(entry) for entry in c] for c in value]
+            digest.update(repr(named if any(named) else []).encode())
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()

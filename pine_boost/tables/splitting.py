@@ -1,0 +1,50 @@
+"""One table becomes two: rows to fit on and rows to calibrate on.
+
+In come X_fit and no X_cal; out go both, 80/20 and seeded, with a warning that these rows must be
+unseen. Refuses tables too small to split; where nothing is calibrated nothing is split off.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import HoldoutWarning, InvalidInputError
+from pine_boost.model.forest import Forest
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.native import take_rows
+from pine_boost.tables.schema import schema_of
+
+_LOGGER = logging.getLogger("pine_boost")
+_FEWEST_ROWS = 10
+
+
+def split_tables(
+    forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bool = False
+) -> tuple[Any, Any]:
+    """X_fit and X_cal, the second split off the first where it is missing.
+
+    ``is_whole``: every input is asked about (alpha=0), so that there is nothing to calibrate.
+    """
+    if X_cal is not None or is_whole:
+        return X_fit, X_cal
+    n_rows = len(to_matrix(X_fit, schema_of(forest), "X_fit"))
+    if n_rows < _FEWEST_ROWS:
+        raise InvalidInputError(
+            f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a "
+            "calibration set. Pass X_cal."
+        )
+    order = np.random.default_rng(seed).permutation(n_rows)
+    n_fit = int(0.8 * n_rows)
+    _LOGGER.info("no X_cal: %d rows to fit, %d to calibrate", n_fit, n_rows - n_fit)
+    warnings.warn(
+        f"No X_cal was given: X_fit was split into {n_fit} rows to fit the score and "
+        f"{n_rows - n_fit} to calibrate. The guarantee holds only if the model was not trained "
+        "on these rows.",
+        HoldoutWarning,
+        stacklevel=3,
+    )
+    return take_rows(X_fit, np.sort(order[:n_fit])), take_rows(X_fit, np.sort(order[n_fit:]))
