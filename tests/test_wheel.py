@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -29,21 +31,26 @@ for path in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    # build a copy: setuptools writes build/ and egg-info beside the sources
+def clone(tmp_path_factory):
+    """A copy of the sources as a clone has them: setuptools writes build/ and egg-info there."""
+    source = tmp_path_factory.mktemp("clone") / "source"
     tracked = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"],
         capture_output=True, text=True, check=True,
     ).stdout.split("\n")  # fmt: skip
     for name in filter(None, tracked):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_symlink() or (ROOT / name).is_file():
             target = source / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
+            shutil.copyfile(ROOT / name, target, follow_symlinks=False)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(clone, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", folder, source], check=True, capture_output=True)
+    subprocess.run([*pip, "--wheel-dir", folder, clone], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -56,6 +63,25 @@ def test_the_wheel_holds_one_top_level_package(wheel):
     assert "pine_boost/parsers/xgboost/read.py" in names
     assert "pine_boost/exporters/xgboost.py" in names
     assert "pine_boost/py.typed" in names
+
+
+def test_the_clone_imports_whole_beside_an_installed_wheel(clone, wheel, tmp_path):
+    """From the clone's root Python finds the folder pine_boost/ before the installed package."""
+    installed = tmp_path / "installed"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", installed]
+    subprocess.run([*pip, wheel], check=True, capture_output=True)
+    program = (
+        "import pine_boost, pine_boost.parsers, pine_boost.parsers.xgboost.read\n"
+        "print(pine_boost.__file__, pine_boost.parsers.__file__)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for folder, home in ((clone, clone), (tmp_path, installed)):
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert all(Path(path).is_relative_to(home) for path in done.stdout.split())
 
 
 @pytest.mark.slow

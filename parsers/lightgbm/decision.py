@@ -128,8 +128,8 @@ def decide(
             return _half(objective.sigmoid, divisor)
         if values:
             return Decision(())
-        scale = "probability above which the class is 1" if is_probability else "raw score"
-        raise no_class_decision(f"LightGBM objective {name!r}", scale)
+        unit = "probability above which the class is 1" if is_probability else "raw score"
+        raise no_class_decision(f"LightGBM objective {name!r}", unit)
     scale = divisor / objective.sigmoid if is_probability else float(divisor)
     links = [math.log(t / (1 - t)) if is_probability else t for t in thresholds]
     cuts = tuple(scale * link for link in links)

@@ -141,13 +141,7 @@ def _build_forest(
     n_outputs, rounds = document.num_class, document.n_used_rounds
     trees = document.trees[: rounds * n_outputs]
     tree_output = np.tile(np.arange(n_outputs, dtype=np.int32), rounds)
-    with np.errstate(over="ignore"):
-        extremes = [
-            np.array([bound(t.leaf_value) for t in trees]).reshape(rounds, n_outputs).sum(axis=0)
-            for bound in (np.min, np.max)
-        ]
-    if not np.all(np.isfinite(extremes)):
-        raise MalformedModelError("The leaves of the LightGBM text add up beyond float64.")
+    lowest, highest = _extremes(trees, rounds, n_outputs)
     objective = read_objective(document.objective, n_outputs)
     decision = decide(
         objective,
@@ -155,8 +149,8 @@ def _build_forest(
         is_classifier=labels is not None,
         values=values,
         divisor=rounds if document.average_output else 1,
-        lowest=extremes[0],
-        highest=extremes[1],
+        lowest=lowest,
+        highest=highest,
     )
     offset = np.concatenate([[0], np.cumsum([2 * tree.n_leaves - 1 for tree in trees])])
     category_offset, category = _stack_categories(trees)
@@ -200,6 +194,20 @@ def _build_forest(
         feature_categories=_feature_categories(document),
         snaps_to_zero=True,
     )
+
+
+def _extremes(
+    trees: Sequence[TreeBlock], rounds: int, n_outputs: int
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds on the margins of each output over all inputs."""
+    with np.errstate(over="ignore"):
+        lowest, highest = (
+            np.array([bound(t.leaf_value) for t in trees]).reshape(rounds, n_outputs).sum(axis=0)
+            for bound in (np.min, np.max)
+        )
+    if not (np.all(np.isfinite(lowest)) and np.all(np.isfinite(highest))):
+        raise MalformedModelError("The leaves of the LightGBM text add up beyond float64.")
+    return lowest, highest
 
 
 def _stack(trees: Sequence[TreeBlock], of_inner: Any, at_leaves: Any) -> Any:

@@ -126,22 +126,8 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
             "Models with several targets are not supported; train one model per target."
         )
     objective = _check_objective(learner["objective"], n_classes)
-    tree_param = fields.as_section(model["gbtree_model_param"], "gbtree_model_param")
-    fields.check_names(
-        tree_param, "gbtree_model_param",
-        ("num_trees", "num_parallel_tree"), ("size_leaf_vector",),
-    )  # fmt: skip
-    items = fields.as_list(model["trees"], "trees")
-    n_trees = fields.as_integer(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
-    if n_trees != len(items):
-        raise fault("num_trees", f"is {n_trees}, but there are {len(items)} trees")
-    if n_trees == 0:
-        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
-    n_parallel = fields.as_integer(
-        tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER
-    )
-    # 1.7 writes 0 for scalar leaves, 2.x and 3.x do not write it here
-    leaf_size = fields.as_integer(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
+    items, n_parallel, leaf_size = _read_tree_param(model)
+    n_trees = len(items)
     trees = read_trees(items, n_features)
     tree_output = fields.as_integers(model["tree_info"], "tree_info", n_trees)
     if np.any((tree_output < 0) | (tree_output >= max(n_classes, 1))):
@@ -175,6 +161,27 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         ),
         leaf_vector_size=leaf_size,
     )
+
+
+def _read_tree_param(model: dict[str, Any]) -> tuple[list[Any], int, int]:
+    """The trees as they are in the file, the trees per class and round, the size of a leaf."""
+    tree_param = fields.as_section(model["gbtree_model_param"], "gbtree_model_param")
+    fields.check_names(
+        tree_param, "gbtree_model_param",
+        ("num_trees", "num_parallel_tree"), ("size_leaf_vector",),
+    )  # fmt: skip
+    items = fields.as_list(model["trees"], "trees")
+    n_trees = fields.as_integer(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
+    if n_trees != len(items):
+        raise fault("num_trees", f"is {n_trees}, but there are {len(items)} trees")
+    if n_trees == 0:
+        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
+    n_parallel = fields.as_integer(
+        tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER
+    )
+    # 1.7 writes 0 for scalar leaves, 2.x and 3.x do not write it here
+    leaf_size = fields.as_integer(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
+    return items, n_parallel, leaf_size
 
 
 def _read_version(value: Any) -> tuple[int, int, int]:

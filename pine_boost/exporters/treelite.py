@@ -278,7 +278,7 @@ def _routing(forest: Forest) -> tuple[FloatArray, Any]:
     """Thresholds and default sides that make Treelite's plain comparison the native one."""
     thresholds = forest.threshold.copy()
     default_left = forest.default_left.copy()
-    if forest.library == "lightgbm":
+    if forest.snaps_to_zero:
         zero = LIGHTGBM_ZERO
         # |x| <= zero is 0.0 natively: all of it left if 0 <= threshold, all of it right otherwise
         thresholds[(thresholds >= 0) & (thresholds < zero)] = zero

@@ -6,8 +6,6 @@ be pruned occurs, with missing values and categories where it takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,11 +22,13 @@ from pine_boost.search.outcome import OutOfEffort
 from pine_boost.search.run import Run
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
-from tests.support.native_models import MODELS, Table, built
+from tests.support.native_models import MODELS, built
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
+
+from tests.support.large_models import LARGE  # noqa: E402  (needs the libraries)
 
 
 def _game(result: PruneResult) -> Game:
@@ -308,56 +308,6 @@ def _many_points(result: PruneResult, X: np.ndarray, n_points: int) -> np.ndarra
         found.append(rows)
         n_found += len(rows)
     return np.concatenate(found)[:n_points]
-
-
-def _cancer() -> Table:
-    from sklearn.datasets import load_breast_cancer
-
-    X, y = load_breast_cancer(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order, :12], y[order]
-
-
-def _wine() -> Table:
-    from sklearn.datasets import load_wine
-
-    X, y = load_wine(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(X))
-    return X[order], y[order]
-
-
-@dataclass(frozen=True)
-class Large:
-    """A model whose states cannot be listed, and an alpha at which it is really pruned."""
-
-    alpha: float
-    make: Callable[[], Any]
-    table: Callable[[], Table] = _cancer
-    n_fit: int = 300
-
-
-LARGE = {
-    "xgboost": Large(
-        0.1,
-        lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1),
-    ),
-    "xgboost 3 classes": Large(
-        0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100
-    ),
-    "lightgbm": Large(
-        0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)
-    ),
-    "gradient boosting": Large(
-        0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)
-    ),
-    "histogram": Large(
-        0.1,
-        lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64),
-    ),
-    "random forest": Large(0.4, lambda: ensemble.RandomForestClassifier(12, max_depth=2)),
-    "extra trees": Large(0.4, lambda: ensemble.ExtraTreesClassifier(12, max_depth=2)),
-    "ada boost": Large(0.1, lambda: ensemble.AdaBoostClassifier(n_estimators=40)),
-}
 
 
 def _pruned_large(name: str, alpha: float) -> tuple[PruneResult, np.ndarray]:

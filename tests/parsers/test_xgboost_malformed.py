@@ -14,7 +14,8 @@ from tests.support.grids import grid_forest
 pytest.importorskip("xgboost")
 pytest.importorskip("pandas")
 
-from tests.support.malformed_xgboost import healthy_files, malformed_files
+from tests.support.healthy_xgboost import healthy_files
+from tests.support.malformed_xgboost import malformed_files
 
 CASES = malformed_files()
 

@@ -27,44 +27,44 @@ leaves = st.floats(-8, 8, width=32)
 thresholds = st.one_of(st.sampled_from(THRESHOLDS), st.floats(-3, 3, width=32))
 
 
+def _grow(draw):
+    """One tree: a leaf, some leaf split, and so on; columns of the nodes and their sets."""
+    left, feature, condition, default, categorical = [-1], [0], [draw(leaves)], [0], [0]
+    sets = [[]]
+    for _ in range(draw(st.integers(0, 5))):
+        open_leaves = [i for i, child in enumerate(left) if child < 0]
+        node = draw(st.sampled_from(open_leaves))
+        left[node] = len(left)
+        feature[node] = draw(st.integers(0, N_FEATURES - 1))
+        default[node] = draw(st.integers(0, 1))
+        # the last feature is categorical, the others numeric
+        categorical[node] = int(feature[node] == N_FEATURES - 1)
+        if categorical[node]:
+            sets[node] = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=5)))
+        condition[node] = draw(thresholds)
+        for _ in range(2):
+            left.append(-1)
+            feature.append(0)
+            condition.append(draw(leaves))
+            default.append(0)
+            categorical.append(0)
+            sets.append([])
+    return (left, feature, condition, default, categorical), sets
+
+
 @st.composite
-def documents(draw):
-    """A document of one to four random trees, grown by splitting random leaves."""
-    n_outputs = draw(st.sampled_from([1, 3]))
-    n_trees = draw(st.integers(1, 4))
-    tables, sizes, categories = [], [], []
-    for _ in range(n_trees):
-        left, feature, condition, default, categorical = [-1], [0], [draw(leaves)], [0], [0]
-        sets = [[]]
-        for _ in range(draw(st.integers(0, 5))):
-            open_leaves = [i for i, child in enumerate(left) if child < 0]
-            node = draw(st.sampled_from(open_leaves))
-            left[node] = len(left)
-            feature[node] = draw(st.integers(0, N_FEATURES - 1))
-            default[node] = draw(st.integers(0, 1))
-            # the last feature is categorical, the others numeric
-            categorical[node] = int(feature[node] == N_FEATURES - 1)
-            if categorical[node]:
-                sets[node] = sorted(draw(st.sets(st.integers(0, 40), min_size=1, max_size=5)))
-            condition[node] = draw(thresholds)
-            for _ in range(2):
-                left.append(-1)
-                feature.append(0)
-                condition.append(draw(leaves))
-                default.append(0)
-                categorical.append(0)
-                sets.append([])
-        tables.append((left, feature, condition, default, categorical))
-        sizes.append(len(left))
-        categories += sets
+def forests(draw, n_trees):
+    """The trees of a document, grown by splitting random leaves."""
+    grown = [_grow(draw) for _ in range(n_trees)]
+    sizes = [len(table[0]) for table, _ in grown]
+    categories = [codes for _, sets in grown for codes in sets]
     offset = np.concatenate([[0], np.cumsum(sizes)])
     left, feature, condition, default, categorical = (
-        np.concatenate([np.array(table[k]) for table in tables]) for k in range(5)
+        np.concatenate([np.array(table[k]) for table, _ in grown]) for k in range(5)
     )
-    start = np.repeat(offset[:-1], sizes)
-    left = np.where(left < 0, -1, left + start)
+    left = np.where(left < 0, -1, left + np.repeat(offset[:-1], sizes))
     numbers = condition.astype(np.float32)
-    trees = Trees(
+    return Trees(
         offset=offset,
         left=left,
         right=np.where(left < 0, -1, left + 1),
@@ -78,6 +78,14 @@ def documents(draw):
         category_offset=np.concatenate([[0], np.cumsum([len(s) for s in categories])]),
         category=np.array([c for s in categories for c in s], dtype=np.int64),
     )
+
+
+@st.composite
+def documents(draw):
+    """A document of one to four random trees."""
+    n_outputs = draw(st.sampled_from([1, 3]))
+    n_trees = draw(st.integers(1, 4))
+    trees = draw(forests(n_trees))
     output = draw(st.lists(st.integers(0, n_outputs - 1), min_size=n_trees, max_size=n_trees))
     objective = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
     score = draw(st.floats(np.float32(0.01), np.float32(0.99), width=32))

@@ -1,0 +1,130 @@
+"""The table of libraries: what `describe` tells apart, and who else may ask for a library."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.native.predict import load_native, original_bytes
+from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import LIBRARIES, describe, traits_of
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+pandas = pytest.importorskip("pandas")
+
+
+def _frame() -> tuple[Any, np.ndarray]:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 3))
+    codes = random.integers(0, 3, 200)
+    frame = pandas.DataFrame(X, columns=["height", "weight", "age"])
+    frame["town"] = pandas.Categorical.from_codes(codes, categories=["ulm", "bonn", "kiel"])
+    return frame, ((X[:, 0] > 0) ^ (codes == 1)).astype(int)
+
+
+def _fitted(library: str) -> Any:
+    frame, label = _frame()
+    if library == "xgboost":
+        model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1, missing=-1.0)
+        return model.set_params(enable_categorical=True).fit(frame, label)
+    if library == "lightgbm":
+        return lightgbm.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1).fit(frame, label)
+    model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features="from_dtype")
+    return model.fit(frame, label)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_facts_are_canonical_and_whole(library: str) -> None:
+    model = read_model(_fitted(library))
+    facts = describe(model)
+    assert json.loads(json.dumps(facts)) == facts
+    assert list(facts) == sorted(facts)
+    assert facts["features"] == ["height", "weight", "age", "town"]
+    towns = [None, None, None, ["str:ulm", "str:bonn", "str:kiel"]]
+    assert facts["categories"] == (
+        towns if library != "sklearn" else [*towns[:3], ["str:bonn", "str:kiel", "str:ulm"]]
+    )
+    assert facts["classes"] == ["int:0", "int:1"]
+    assert facts["missing"] == ("-1.0" if library == "xgboost" else "nan")
+    assert facts == describe(read_model(_fitted(library)))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_file_says_what_its_live_model_says(library: str) -> None:
+    live = _fitted(library)
+    contents = traits_of(library).save(live)
+    ours, theirs = describe(read_model(contents)), describe(read_model(live))
+    for name in ("classes", "missing", "wrapper"):  # only a wrapper knows its labels
+        ours.pop(name, None), theirs.pop(name, None)
+    assert ours == theirs
+
+
+def test_permuted_names_types_and_objectives_are_other_facts() -> None:
+    contents = traits_of("xgboost").save(_fitted("xgboost"))
+    facts = describe(read_model(contents))
+    for key, value in (
+        ("feature_names", ["weight", "height", "age", "town"]),
+        ("feature_types", ["int", "float", "float", "c"]),
+        ("objective", {"name": "binary:logitraw", "reg_loss_param": {"scale_pos_weight": "1"}}),
+        ("objective", {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "2"}}),
+    ):
+        root = json.loads(contents)
+        root["learner"][key] = value
+        assert describe(read_model(json.dumps(root).encode())) != facts, key
+    text = traits_of("lightgbm").save(_fitted("lightgbm"))
+    facts = describe(read_model(text))
+    changed = text.replace(b"=height weight", b"=weight height", 1)
+    assert describe(read_model(changed)) != facts
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_file_is_recognised_loaded_and_written_again(library: str) -> None:
+    traits = traits_of(library)
+    contents = traits.save(_fitted(library))
+    assert traits.recognises(contents)
+    assert f".{traits.suffix_of(contents)}" in traits.suffixes
+    model = read_model(contents)
+    assert load_native(model) is not None
+    assert describe(read_model(original_bytes(model))) == describe(model)
+    assert sum(traits_of(other).recognises(contents) for other in LIBRARIES) == 1
+
+
+def test_the_file_of_a_wrapper_is_read_like_the_wrapper() -> None:
+    """Its own predict compares the margin of binary:logitraw with 0.5, a Booster's user with 0."""
+    frame, label = _frame()
+    wrapper = xgboost.XGBClassifier(
+        objective="binary:logitraw", n_estimators=3, max_depth=2, n_jobs=1
+    ).fit(frame.iloc[:, :3], label)
+    contents = traits_of("xgboost").save(wrapper)
+    assert read_model(contents).forest.decision == read_model(wrapper).forest.decision
+    again = xgboost.XGBClassifier()
+    again.load_model(bytearray(contents))
+    assert np.array_equal(again.predict(frame.iloc[:, :3]), wrapper.predict(frame.iloc[:, :3]))
+    assert wrapper.get_booster().attr("scikit_learn") is None
+
+
+def test_another_library_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedModelError, match="'catboost' are not supported"):
+        traits_of("catboost")
+
+
+def test_nobody_else_asks_which_library_it_is() -> None:
+    """What differs between libraries is a trait; two rooms keep a table of their own."""
+    package = Path(pine_boost.__file__).parent
+    own_table = {"tables/schema.py"}  # how each library reads tables, see tables/schema.Reader
+    asks = re.compile(r"library\s*(?:==|!=|in\s*\()")
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "parsers" not in path.parts and asks.search(path.read_text())
+    }
+    assert found <= own_table | {"simplification/plan.py", "simplification/simplify.py"}
