@@ -66,7 +66,10 @@ def main(arguments: argparse.Namespace) -> int:
     files = result.files({original: contents})
     folder = output.write_results(arguments, files, [CERTIFICATE])
     if not arguments.no_report:
-        output.write_report(folder / REPORT, lambda: render_report(result, X_test))
+        output.write_report(
+            folder / REPORT, lambda clock: render_report(result, X_test, (), clock),
+            output.seconds_for_report(arguments),
+        )  # fmt: skip
     evaluation = result.evaluate(X_test, y_test)
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.options import require_seconds
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -86,8 +88,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")
 
 
-def search_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `prune_booster` and `sweep`."""
+def search_arguments(arguments: argparse.Namespace, started: float, kept: float) -> dict[str, Any]:
+    """Keyword arguments of `prune_booster` and `sweep`.
+
+    The time limit is that of the whole command: what reading took since ``started`` is spent, and
+    ``kept`` seconds are for the report.
+    """
+    limit = arguments.time_limit
+    require_seconds(limit)
+    if limit is not None:
+        limit = max(limit - kept - (time.monotonic() - started), 0.001 * limit)
     return {
         "score": arguments.score,
         "n_bins": arguments.bins,
@@ -96,7 +106,7 @@ def search_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
         "unit": arguments.unit,
         "threshold": thresholds(arguments),
         "domain": None if arguments.domain is None else read_domain(arguments.domain),
-        "time_limit": arguments.time_limit,
+        "time_limit": limit,
         "n_jobs": arguments.jobs,
         "random_state": arguments.seed,
     }

@@ -7,11 +7,14 @@ written. Refuses to replace what is read, and what is not a result of ours.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import OutputError, PineBoostError
+
+_LONGEST_REPORT = 30.0
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
@@ -69,14 +72,31 @@ def write_results(
         raise OutputError(f"{error} The result was kept in {kept}.") from error
 
 
-def write_report(path: Path, render: Callable[[], str]) -> bool:
-    """Add a report to a result that is on disk already; says why where that fails."""
-    import sys
+def seconds_for_report(arguments: argparse.Namespace) -> float:
+    """What of the time limit is kept for the report; without a limit it may take half a minute."""
+    if arguments.no_report:
+        return 0.0
+    limit = arguments.time_limit
+    return _LONGEST_REPORT if limit is None else min(_LONGEST_REPORT, 0.1 * float(limit))
 
+
+def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bool:
+    """Add a report to a result that is on disk already; says why where that fails.
+
+    ``render`` is given a clock: how long it may take, and whom to tell what it does.
+    """
     from pine_boost.files import clear_errors, write_file
+    from pine_boost.report.clock import Clock
+
+    stream = sys.stderr
+
+    def tell(text: str) -> None:
+        if stream.isatty():
+            print(f"\r{text:<60}", end="", file=stream, flush=True)
 
     try:
-        page = render().encode()
+        page = render(Clock(seconds, tell)).encode()
+        tell("")
         with clear_errors(path):
             write_file(path, page)
     except PineBoostError as error:

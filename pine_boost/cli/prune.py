@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from dataclasses import asdict
 from typing import Any
 
@@ -42,10 +43,12 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.report.report import render_report
     from pine_boost.tables.schema import schema_of
 
+    started = time.monotonic()
     model, parsed = options.read_given_model(arguments)
     output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))
     schema = schema_of(parsed.forest)
-    keywords = options.search_arguments(arguments)
+    report_seconds = output.seconds_for_report(arguments)
+    keywords = options.search_arguments(arguments, started, report_seconds)
     fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
     test = options.read_data(arguments.test, schema, arguments.label)
     progress = Progress(unit=arguments.unit)
@@ -66,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
     evaluation = None if test is None else result.evaluate(test.X, test.y)
     X_test = None if test is None else test.X
     if not arguments.no_report and output.write_report(
-        folder / REPORT, lambda: render_report(result, X_test)
+        folder / REPORT, lambda clock: render_report(result, X_test, (), clock), report_seconds
     ):
         written.append(REPORT)
     if arguments.json:

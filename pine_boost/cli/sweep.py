@@ -7,6 +7,7 @@ trade-off. Refuses what ``prune`` refuses.
 from __future__ import annotations
 
 import argparse
+import time
 from functools import partial
 from typing import Any
 
@@ -45,9 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.sweeping import ALPHAS, sweep
     from pine_boost.tables.schema import schema_of
 
+    started = time.monotonic()
     model, parsed = options.read_given_model(arguments)
     schema = schema_of(parsed.forest)
-    keywords = options.search_arguments(arguments)
+    report_seconds = output.seconds_for_report(arguments)
+    keywords = options.search_arguments(arguments, started, report_seconds)
     alphas = _read_grid(arguments.alphas)
     names = output.result_names(parsed, report=not arguments.no_report)
     output.require_place(
@@ -82,8 +85,9 @@ def main(arguments: argparse.Namespace) -> int:
         X_test = None if test is None else test.X
         for result in swept:
             output.write_report(
-                folder / _place(result) / REPORT, partial(render_report, result, X_test, rows)
-            )
+                folder / _place(result) / REPORT, partial(render_report, result, X_test, rows),
+                report_seconds / len(swept),
+            )  # fmt: skip
     if arguments.json:
         options.print_json({"seconds": swept.seconds, "folder": str(folder), "table": rows})
     else:

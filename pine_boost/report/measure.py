@@ -6,8 +6,10 @@ what is not installed is not measured, and the report says so.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
@@ -80,27 +82,46 @@ def table_bytes(forest: Forest) -> int:
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def measure_speeds(original: Model, pruned: Model, matrix: FloatArray) -> tuple[Speed, ...]:
-    """Native and, if installed, Treelite throughput on these rows, repeated to a batch."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep OpenMP to one thread: it is what is measured, and pools of a busy machine cost time."""
+    if find_spec("threadpoolctl") is None:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        yield
+
+
+def measure_speeds(
+    original: Model, pruned: Model, matrix: FloatArray, deadline: float = math.inf
+) -> tuple[Speed, ...]:
+    """Native and, if installed, Treelite throughput on these rows, repeated to a batch.
+
+    From ``deadline`` (of ``time.monotonic``) on nothing more is repeated or begun.
+    """
     if len(matrix) == 0 or find_spec(original.forest.library) is None:
         return ()
     batch = np.resize(matrix, (_NATIVE_ROWS, matrix.shape[1]))
     runs = [_native_run(model, batch) for model in (original, pruned)]
-    speeds = [Speed(original.forest.library, len(batch), *_rates(runs, len(batch)))]
-    if find_spec("treelite") is not None:
+    speeds = [Speed(original.forest.library, len(batch), *_rates(runs, len(batch), deadline))]
+    if find_spec("treelite") is not None and time.monotonic() < deadline:
         batch = batch[:_TREELITE_ROWS]
         try:
             runs = [_treelite_run(model, batch) for model in (original, pruned)]
         except UnsupportedModelError:
             return tuple(speeds)
-        speeds.append(Speed("Treelite (gtil)", len(batch), *_rates(runs, len(batch))))
+        speeds.append(Speed("Treelite (gtil)", len(batch), *_rates(runs, len(batch), deadline)))
     return tuple(speeds)
 
 
-def _rates(runs: list[Callable[[], Any]], n_rows: int) -> list[float]:
+def _rates(runs: list[Callable[[], Any]], n_rows: int, deadline: float) -> list[float]:
     """Rows per second of each run; in turns, so that a busy machine hits all of them."""
     seconds = [float("inf")] * len(runs)
-    for _ in range(REPEATS):
+    for repeat in range(REPEATS):
+        if repeat and time.monotonic() >= deadline:
+            break
         for index, run in enumerate(runs):
             started = time.perf_counter()
             run()

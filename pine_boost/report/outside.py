@@ -6,6 +6,8 @@ differ, the most plausible first. A search by chance: finding none proves nothin
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ _STARTS = 1500
 _VARIANTS = 8
 _ROWS_PER_ROUND = 4000
 _ROUNDS = 12
+_DESCRIBED = 100
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,12 @@ def find_outside(
     *,
     limit: int = 4,
     seed: int = 0,
+    deadline: float = math.inf,
 ) -> tuple[OutsideInput, ...]:
     """Look for inputs outside the region on which the native classes differ, nearest first.
 
-    Values are taken from the rows of ``matrix`` where one of them has the state in question.
+    Values are taken from the rows of ``matrix`` where one of them has the state in question. From
+    ``deadline`` (of ``time.monotonic``) on what was found is not improved any more.
     """
     if len(states) == 0 or (region.tau is None and region.delta is None):
         return ()
@@ -75,6 +80,8 @@ def find_outside(
     starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
     found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
     for _ in range(_ROUNDS):
+        if time.monotonic() >= deadline:
+            break
         best = look.nearest(found, 8)
         changed = look.differing(_one_change(region, best, random))
         improved = np.unique(np.concatenate([best, changed]), axis=0)
@@ -124,31 +131,31 @@ class _Look:
     def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         """The nearest that differ in what makes them implausible, at most half of them toss-ups."""
         plausible = self.region.tables.contains(states)
-        toss_ups = self.distinct(self.nearest(states[plausible], 100), (limit + 1) // 2)
+        toss_ups = self.distinct(self.nearest(states[plausible], _DESCRIBED), (limit + 1) // 2)
         return toss_ups + self.distinct(
-            self.nearest(states[~plausible], 100), limit - len(toss_ups)
+            self.nearest(states[~plausible], _DESCRIBED), limit - len(toss_ups)
         )
 
     def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         chosen: list[OutsideInput] = []
         seen: set[tuple[str, ...]] = set()
-        for row in states:
+        if len(states) == 0:
+            return ()
+        table = self.table(states)
+        classes = [predict_classes(model, table) for model in (self.original, self.pruned)]
+        for row, before, after in zip(states, *classes, strict=True):
             if len(chosen) == limit:
                 break
-            entry, key = self.words(row[None])
+            entry, key = self.words(row[None], int(before), int(after))
             if key not in seen:
                 seen.add(key)
                 chosen.append(entry)
         return tuple(chosen)
 
-    def words(self, state: States) -> tuple[OutsideInput, tuple[str, ...]]:
+    def words(self, state: States, before: int, after: int) -> tuple[OutsideInput, tuple[str, ...]]:
         table, schema = self.table(state), self.region.schema
         explained = self.region.explain(table, model=self.original.forest)
         values = raw_values(self.matrix(state), schema)[0]
-        before, after = (
-            _class_name(model, int(predict_classes(model, table)[0]))
-            for model in (self.original, self.pruned)
-        )
         # where the score alone would let it in, only the decision keeps it out
         reasons = explained.reasons[:3]
         score, tau = explained.score, explained.tau
@@ -156,8 +163,8 @@ class _Look:
             reasons = tuple(r for r in reasons if np.isinf(r.excess))
         named = [reason.features for reason in explained.reasons if reason.features]
         entry = OutsideInput(
-            before,
-            after,
+            _class_name(self.original, before),
+            _class_name(self.pruned, after),
             explained.score,
             explained.tau,
             1 if self.region.score_tables is None else self.region.score_tables.scale,

@@ -6,12 +6,9 @@ screens, without scripts and without any address to load from. Every text of a u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
-from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import (
     bound_of,
     coverage_of,
@@ -20,41 +17,17 @@ from pine_boost.certificate.claim import (
     proof_of,
     speaks_of_everything,
 )
-from pine_boost.region.region import Coverage
-from pine_boost.report.measure import REPEATS, Size, Speed
+from pine_boost.certificate.next_steps import next_steps
+from pine_boost.report.facts import Facts
+from pine_boost.report.measure import REPEATS, Size
 from pine_boost.report.outside import OutsideInput
-from pine_boost.report.plot import draw_tradeoff
+from pine_boost.report.pictures import (
+    draw_calibration,
+    draw_history,
+    draw_margins,
+    draw_tradeoff,
+)
 from pine_boost.report.style import STYLE
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Everything that the page shows.
-
-    Attributes
-    ----------
-    certificate : Certificate
-    model_kind : str
-    sizes : tuple of Size
-    speeds : tuple of Speed
-        Empty where nothing could be measured.
-    coverage : Coverage or None
-    fidelity : float or None
-        Share of the same rows that keep their class.
-    outside : tuple of OutsideInput or None
-        None: not looked for.
-    curve : sequence of mapping
-        The table of a sweep, empty without one.
-    """
-
-    certificate: Certificate
-    model_kind: str
-    sizes: tuple[Size, ...]
-    speeds: tuple[Speed, ...]
-    coverage: Coverage | None
-    fidelity: float | None
-    outside: tuple[OutsideInput, ...] | None
-    curve: Sequence[Mapping[str, Any]] = ()
 
 
 def render_page(facts: Facts) -> str:
@@ -63,6 +36,7 @@ def render_page(facts: Facts) -> str:
         _promise(facts),
         _sizes(facts),
         _speeds(facts),
+        _margins(facts),
         _tradeoff(facts),
         _coverage(facts),
         _outside(facts),
@@ -100,13 +74,24 @@ def _sizes(facts: Facts) -> str:
         for size in facts.sizes
     )
     bound = escape(bound_of(facts.certificate))
-    return _section("Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>')
+    c = facts.certificate
+    first, *steps = next_steps(c) or ("",)
+    listed = "".join(f"<li>{escape(step)}</li>" for step in steps)
+    advice = f"<p>{escape(first)}</p><ul>{listed}</ul>" if steps else ""
+    picture = draw_history(facts.history, c.units_before, c.lower_bound, c.unit)
+    if picture:
+        picture += (
+            f'<p class="note">{c.unit.capitalize()}s of the best model that was certified, over '
+            "the time of the search; the line is what is proved to be needed.</p>"
+        )
+    return _section(
+        "Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>{picture}{advice}'
+    )
 
 
 def _speeds(facts: Facts) -> str:
     if not facts.speeds:
-        text = "Not measured: the native library or rows to predict were not at hand."
-        return _section("Speed", f'<p class="note">{text}</p>')
+        return _section("Speed", f'<p class="note">{escape(facts.speed_note)}</p>')
     rows = [
         (s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds
     ]
@@ -114,6 +99,19 @@ def _speeds(facts: Facts) -> str:
     note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of {REPEATS}."
     head = ("Engine", "Before", "After", "Ratio")
     return _section("Speed", _table(head, rows) + f'<p class="note">{note}</p>')
+
+
+def _margins(facts: Facts) -> str:
+    found = facts.margins
+    picture = "" if found is None else draw_margins(found.before, found.after, found.inside)
+    if not picture:
+        return ""
+    note = (
+        "Every point is a row: how far the two models are from their decision, in units of their "
+        "own margin (the raw score before sigmoid or softmax). Filled: in the region. In the upper "
+        "left and lower right the class would have changed."
+    )
+    return _section("Margins", picture + f'<p class="note">{note}</p>')
 
 
 def _tradeoff(facts: Facts) -> str:
@@ -138,8 +136,10 @@ def _coverage(facts: Facts) -> str:
         f"<p>{escape(coverage_of(c))} The score ({escape(c.score)}) was fitted on {c.n_fit:,} "
         "rows.</p>"
     )
+    n_outside = c.n_cal - len(facts.scores)
+    picture = draw_calibration(facts.scores, facts.tau, n_outside, facts.score_unit)
     if facts.coverage is None:
-        return _section("Coverage", text)
+        return _section("Coverage", text + picture)
     v = facts.coverage
     text += (
         f"<p><strong>{v.share:.1%}</strong> of {v.n_rows:,} rows given for this report lie in the "
@@ -151,7 +151,7 @@ def _coverage(facts: Facts) -> str:
             f" <strong>{facts.fidelity:.2%}</strong> of all these rows, inside the region or not, "
             "get the same class from both models."
         )
-    return _section("Coverage", text + "</p>")
+    return _section("Coverage", text + "</p>" + picture)
 
 
 def _outside(facts: Facts) -> str:
@@ -164,7 +164,7 @@ def _outside(facts: Facts) -> str:
         text = f"Nowhere: the certificate speaks of every input {permitted}{exception_of(c)}."
         return _section(title, f"<p>{escape(text)}</p>")
     if facts.outside is None:
-        return _section(title, '<p class="note">Not looked for: the original is not at hand.</p>')
+        return _section(title, f'<p class="note">{escape(facts.outside_note)}</p>')
     if not facts.outside:
         text = "None found near the rows of the search. That is no proof that there is none."
         return _section(title, f"<p>{text}</p>")
@@ -172,15 +172,16 @@ def _outside(facts: Facts) -> str:
         "<p>The closest inputs found <em>outside</em> the region on which the two models differ, "
         "most plausible first.</p>"
     )
-    return _section(title, intro + "".join(_outside_input(entry) for entry in facts.outside))
+    shown = "".join(_outside_input(entry, facts.score_unit) for entry in facts.outside)
+    return _section(title, intro + shown)
 
 
-def _outside_input(entry: OutsideInput) -> str:
+def _outside_input(entry: OutsideInput, unit: str) -> str:
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in entry.reasons)
     score = ""
     if entry.score is not None and entry.tau is not None:
         shown, end = entry.score / entry.scale, entry.tau / entry.scale
-        score = f" · score {shown:.2f}, the region ends at {end:.2f}"
+        score = f" · score {shown:.2f} {unit}, the region ends at {end:.2f}"
     values = _table(("Feature", "Value"), entry.values)
     return (
         f'<div class="outside"><p><strong>{escape(entry.before)}</strong> before, '
@@ -201,9 +202,16 @@ def _evidence(facts: Facts) -> str:
     )  # fmt: skip
     details = [
         ("alpha", f"{c.alpha:g}"),
-        ("tau", "infinite" if c.tau is None else str(c.tau)),
+        ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
         ("indifference", f"{c.indifference:g}"),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
+        *(
+            (f"seconds of this report: {part}", f"{spent:.2f}")
+            for part, spent in facts.spent.items()
+        ),
+        ("date", c.date or "not recorded"),
+        ("model file", c.model_name or "a live object"),
+        *((f"rests on, {number}", text) for number, text in enumerate(c.rests_on, 1)),
         ("probability shift, mean", f"{c.probability_shift.get('mean', 0.0):.4f}"),
         ("probability shift, largest", f"{c.probability_shift.get('maximum', 0.0):.4f}"),
         ("original", c.original_digest),

@@ -45,6 +45,11 @@ svg .grid { stroke:var(--line) } svg .curve { fill:none; stroke:var(--accent); s
 svg .dot { fill:var(--accent); stroke:var(--card); stroke-width:2 }
 svg .open { fill:var(--card); stroke:var(--warn); stroke-width:2 }
 svg .chosen { stroke:var(--ink); stroke-width:3 }
+svg .mark { stroke:var(--warn); stroke-width:1.5; stroke-dasharray:5 4 }
+svg .bar-in { fill:var(--accent) } svg .bar-out { fill:var(--warn); opacity:.75 }
+svg .changed { fill:var(--warn); stroke:var(--warn) }
 svg text { fill:var(--soft); font-size:12px } svg .value { fill:var(--ink); font-weight:600 }
-@media print { body { background:#fff } section { break-inside:avoid } }
+@media print { :root { --ground:#fff; --card:#fff; --ink:#000; --soft:#444; --line:#bbb;
+  --accent:#1f6f4a; --pale:#d5e8dc; --warn:#8a5a00; --warn-pale:#f6e7c6 }
+  body { background:#fff; print-color-adjust:exact } section { break-inside:avoid } }
 """

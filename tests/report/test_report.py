@@ -15,7 +15,7 @@ from pine_boost.certificate.claim import headline_of
 from pine_boost.native.predict import predict_classes
 from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
 from pine_boost.report.outside import find_outside
-from pine_boost.report.plot import draw_tradeoff
+from pine_boost.report.pictures import draw_tradeoff
 from pine_boost.report.report import render_folder_report, render_report
 
 datasets = pytest.importorskip("sklearn.datasets")
@@ -94,7 +94,7 @@ def test_says_what_the_certificate_says(parts: Any, swept: Any) -> None:
         assert proof.method in page
     coverage = result.region.coverage(parts[3])
     assert f"<strong>{coverage.share:.1%}</strong> of {len(parts[3])} rows" in page
-    assert page.count("<circle") == 2
+    assert draw_tradeoff(swept.table(), c.alpha, c.unit) in page
     assert 'class="dot chosen"' in page
 
 

@@ -1,0 +1,217 @@
+"""What the report shows, gathered: sizes, speed, coverage, margins, inputs outside the region.
+
+In come a certificate, its region and both models, and perhaps rows; out goes one frozen Facts.
+Measures what it can with what is installed, in the time there is, and writes down what it could
+not and why. Never changes a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
+from pine_boost.native.predict import load_native, predict_classes
+from pine_boost.region.distance import float_margins
+from pine_boost.region.region import Coverage, Region
+from pine_boost.report.clock import Clock
+from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds, one_thread
+from pine_boost.report.outside import OutsideInput, find_outside
+from pine_boost.tables.matrix import to_matrix
+
+_MOST_MARGINS = 2000
+
+
+@dataclass(frozen=True)
+class Margins:
+    """Signed distances from the decision before and after, and whether a row is in the region."""
+
+    before: FloatArray
+    after: FloatArray
+    inside: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that the page shows.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    model_kind : str
+    sizes : tuple of Size
+    speeds : tuple of Speed
+    speed_note : str
+        Why speed was not measured; empty where it was.
+    coverage : Coverage or None
+    fidelity : float or None
+        Share of the same rows that keep their class.
+    outside : tuple of OutsideInput or None
+        None: not looked for, for the reason in ``outside_note``.
+    margins : Margins or None
+    scores : float64
+        Calibration scores in ``score_unit``, as ``tau``.
+    tau : float or None
+    score_unit : str
+    history : sequence of (seconds, units)
+        When which size was certified.
+    curve : sequence of mapping
+        The table of a sweep, empty without one.
+    spent : mapping
+        Seconds of the parts of this report.
+    """
+
+    certificate: Certificate
+    model_kind: str
+    sizes: tuple[Size, ...]
+    speeds: tuple[Speed, ...] = ()
+    speed_note: str = ""
+    coverage: Coverage | None = None
+    fidelity: float | None = None
+    outside: tuple[OutsideInput, ...] | None = None
+    outside_note: str = ""
+    margins: Margins | None = None
+    scores: FloatArray = field(default_factory=lambda: np.zeros(0))
+    tau: float | None = None
+    score_unit: str = ""
+    history: Sequence[tuple[float, int]] = ()
+    curve: Sequence[Mapping[str, Any]] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What a report is about; ``original`` is None where only a folder is at hand."""
+
+    certificate: Certificate
+    region: Region
+    pruned: Model
+    original: Model | None
+    states: npt.NDArray[Any]
+    history: Sequence[tuple[float, int]] = ()
+
+
+def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], clock: Clock) -> Facts:
+    """Measure what can be measured."""
+    known = _known(subject, curve)
+    original, region = subject.original, subject.region
+    if original is None:
+        why = "Not measured: the original is not at hand."
+        return replace(known, speed_note=why, outside_note="Not looked for: the original is not "
+                       "at hand.")  # fmt: skip
+    given = X is not None and len(region.states(X)) > 0
+    matrix = to_matrix(X, region.schema) if given else region.space.representative(subject.states)
+    matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
+    with clock.part("sizes, coverage and margins"):
+        facts = replace(
+            known,
+            sizes=measure_sizes(original, subject.pruned),
+            coverage=region.coverage(X, model=original.forest) if given else None,
+            margins=_margins(subject, original, matrix),
+        )
+    try:
+        with one_thread():
+            facts = _native(replace(subject, original=original), X if given else None, matrix,
+                            facts, clock)  # fmt: skip
+    except ImportError:  # reading and proving need no native library, predicting does
+        why = f"{original.forest.library} is not installed."
+        facts = replace(facts, speed_note=f"Not measured: {why}",
+                        outside_note=f"Not looked for: {why}")  # fmt: skip
+    return replace(facts, spent=dict(clock.spent))
+
+
+def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
+    """What follows from the certificate and the region alone."""
+    c, region = subject.certificate, subject.region
+    scale = 1 if region.score_tables is None else region.score_tables.scale
+    return Facts(
+        certificate=c,
+        model_kind=(subject.original or subject.pruned).kind,
+        sizes=(
+            Size("Trees", c.trees_before, c.trees_after, False),
+            Size("Leaves", c.leaves_before, c.leaves_after, False),
+        ),
+        scores=region.calibration / scale,
+        tau=None if region.tau is None else region.tau / scale,
+        score_unit=score_unit(region),
+        history=tuple(subject.history),
+        curve=curve,
+    )
+
+
+def score_unit(region: Region) -> str:
+    """What a score of 1 means."""
+    return "nats" if region.score_name == "chow-liu" else "points"
+
+
+def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: Clock) -> Facts:
+    """Everything that asks the native libraries."""
+    original, region = subject.original, subject.region
+    assert original is not None
+    # loaded once: a file would be loaded anew for every question
+    before, after = (
+        replace(model, native=load_native(model)) for model in (original, subject.pruned)
+    )
+    if X is not None:
+        with clock.part("fidelity"):
+            same = predict_classes(before, X) == predict_classes(after, X)
+            facts = replace(facts, fidelity=float(np.mean(same)))
+    if subject.certificate.grid < 0:
+        return replace(facts, speed_note="Not measured: the model is the original, unchanged.")
+    if len(matrix) == 0:
+        facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
+    elif clock.left <= 0:
+        facts = replace(facts, speed_note="Not measured: the time for the report was spent.")
+    else:
+        with clock.part("speed"):
+            speeds = measure_speeds(before, after, matrix, clock.share(0.5))
+            facts = replace(facts, speeds=speeds)
+    if clock.left <= 0:
+        return replace(facts, outside_note="Not looked for: the time for the report was spent.")
+    with clock.part("inputs outside the region"):
+        rows = matrix if X is not None else None
+        states = subject.states if len(subject.states) else region.space.states(matrix)
+        found = find_outside(before, after, region, states, rows, deadline=clock.deadline)
+        return replace(facts, outside=found)
+
+
+def _margins(subject: Subject, original: Model, matrix: FloatArray) -> Margins | None:
+    """Signed distances of rows from the decision, by the leaves of both models."""
+    if len(matrix) == 0 or subject.certificate.grid < 0:
+        return None
+    keep = np.linspace(0, len(matrix) - 1, min(len(matrix), _MOST_MARGINS)).astype(int)
+    matrix = matrix[keep]
+    before, after = (_float_margins(model.forest, matrix) for model in (original, subject.pruned))
+    inside = subject.region.tables.contains(subject.region.space.states(matrix))
+    if original.forest.n_outputs == 1:
+        cuts = np.asarray(original.forest.decision.cuts)
+        nearest = np.abs(before - cuts[None, :]).argmin(axis=1)
+        own = np.asarray(subject.pruned.forest.decision.cuts)
+        signed = before[:, 0] - cuts[nearest], after[:, 0] - own[nearest]
+    else:
+        best = before.argmax(axis=1)
+        signed = _lead(before, best), _lead(after, best)
+    if subject.region.delta is not None:
+        inside = inside & (np.abs(signed[0]) >= subject.region.delta)
+    return Margins(signed[0], signed[1], inside)
+
+
+def _float_margins(forest: Forest, matrix: FloatArray) -> FloatArray:
+    space = build_space(forest)
+    return float_margins(forest, route(forest, space), space.states(matrix))
+
+
+def _lead(margins: FloatArray, best: npt.NDArray[np.int64]) -> FloatArray:
+    """How far a class is ahead of its best rival, below 0 where it is behind."""
+    rows = np.arange(len(margins))
+    own = margins[rows, best]
+    rivals = margins.copy()
+    rivals[rows, best] = -np.inf
+    return np.asarray(own - rivals.max(axis=1))

@@ -1,0 +1,162 @@
+"""The pictures say what the numbers say, in colours of the style sheet; a report ends in time."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import PruneResult, prune_booster
+from pine_boost.report.clock import Clock
+from pine_boost.report.facts import Subject, gather
+from pine_boost.report.page import render_page
+from pine_boost.report.pictures import draw_calibration, draw_history, draw_margins
+from pine_boost.report.report import render_report
+from pine_boost.report.style import STYLE
+from pine_boost.report.svg import round_ticks
+
+pytest.importorskip("sklearn")
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.ensemble import GradientBoostingClassifier
+
+
+@pytest.fixture(scope="module")
+def result() -> tuple[PruneResult, Any]:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :6]
+    model = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
+    pruned = prune_booster(model.fit(X[:250], y[:250]), X[:250], X[250:450], alpha=0.3)
+    assert pruned.certificate.grid >= 0
+    return pruned, X[450:]
+
+
+def _subject(result: PruneResult) -> Subject:
+    return Subject(result.certificate, result.region, result.pruned, result.original, result.points)
+
+
+def test_columns_of_the_calibration_end_at_tau_and_count_every_row() -> None:
+    scores = np.array([1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 7.0, 9.0])
+    picture = draw_calibration(scores, 3.0, 2, "nats")
+    assert "tau = 3.00" in picture
+    assert "+ 2 outside whatever their score" in picture
+    inside, outside = picture.count('class="bar-in"'), picture.count('class="bar-out"')
+    assert (inside, outside) == (3, 2)  # 1, 2 and 3 are in, 7 and 9 are not
+    edges = [float(x) + float(w) for x, w in re.findall(
+        r'class="bar-in" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"', picture)]  # fmt: skip
+    mark = float(re.findall(r'class="mark" x1="([0-9.]+)"', picture)[0])
+    assert max(edges) <= mark
+    assert draw_calibration(scores, None, 0, "nats") == ""
+
+
+def test_rows_whose_class_changed_lie_across_the_decision() -> None:
+    before, after = np.array([1.0, -2.0, 0.5]), np.array([0.5, -1.0, -0.25])
+    picture = draw_margins(before, after, np.array([True, True, False]))
+    assert picture.count("<circle") == 3
+    assert picture.count('class="open changed"') == 1
+    assert "0.5 before, -0.25 after" in picture
+
+
+def test_margins_of_the_page_are_those_of_the_models(result: tuple[PruneResult, Any]) -> None:
+    pruned, X = result
+    facts = gather(_subject(pruned), X, (), Clock())
+    assert facts.margins is not None
+    native = pruned.original.native.decision_function(X)
+    assert np.allclose(facts.margins.before, native)
+    assert np.allclose(facts.margins.after, pruned.model.decision_function(X))
+    assert np.array_equal(facts.margins.inside, pruned.region.contains(X))
+    crossed = (facts.margins.before > 0) != (facts.margins.after > 0)
+    assert not (crossed & facts.margins.inside).any()
+
+
+def test_margins_of_several_classes_are_leads_over_the_best_rival() -> None:
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = X[order], y[order]
+    model = GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0)
+    pruned = prune_booster(model.fit(X[:70], y[:70]), X[:70], X[70:130], alpha=0.3)
+    if pruned.certificate.grid < 0:
+        pytest.fail("nothing was pruned; take another model")
+    margins = gather(_subject(pruned), X[130:], (), Clock()).margins
+    assert margins is not None
+    assert (margins.before >= 0).all()
+    changed = model.predict(X[130:]) != pruned.model.predict(X[130:])
+    assert np.array_equal(margins.after < 0, changed)
+
+
+def test_the_history_is_a_stair_down_to_what_was_found() -> None:
+    picture = draw_history([(0.2, 12), (0.5, 9), (2.0, 7)], 20, 6, "round")
+    assert picture.count("<circle") == 3
+    assert "7 rounds after 2.00 s" in picture
+    assert draw_history([(0.2, 12)], 20, 6, "round") == ""
+
+
+def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(
+    result: tuple[PruneResult, Any],
+) -> None:
+    page = render_report(*result)
+    pictures = re.findall(r"<svg.*?</svg>", page, re.S)
+    assert len(pictures) == 2
+    for picture in pictures:
+        assert not re.search(r"#[0-9a-fA-F]{3,6}|rgb\(|style=", picture)
+        for names in re.findall(r'class="([^"]+)"', picture):
+            assert any(f"svg .{name} " in STYLE or name in ("tick", "axis")
+                       for name in names.split()), names  # fmt: skip
+    variables = [set(re.findall(r"(--[a-z-]+):", part)) for part in STYLE.split("@media")]
+    assert variables[0] <= variables[1]  # dark
+    assert variables[0] <= variables[-1]  # print
+
+
+def test_scores_have_one_scale_and_a_unit(result: tuple[PruneResult, Any]) -> None:
+    pruned, _ = result
+    page = render_report(*result)
+    tau = pruned.region.tau / pruned.region.score_tables.scale
+    assert f"{tau:.4f} nats" in page
+    assert f"tau = {tau:.2f}" in page
+    assert f"<td>{pruned.region.tau}</td>" not in page
+
+
+def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResult, Any]) -> None:
+    told: list[str] = []
+    clock = Clock(1e-9, told.append)
+    time.sleep(0.001)
+    page = render_report(*result, (), clock)
+    assert "Not measured: the time for the report was spent." in page
+    assert "Not looked for: the time for the report was spent." in page
+    assert told == ["report: sizes, coverage and margins", "report: fidelity"]
+    assert set(clock.spent) == {"sizes, coverage and margins", "fidelity"}
+    full = Clock()
+    assert "seconds of this report: speed" in render_report(*result, (), full)
+    assert set(full.spent) > {"speed", "inputs outside the region"}
+
+
+def test_a_model_that_stayed_says_why_its_speed_was_not_measured(
+    result: tuple[PruneResult, Any],
+) -> None:
+    pruned, X = result
+    kept = prune_booster(pruned.original.native, X, X[:60] * 1.0001, alpha=0.3, time_limit=1e-9)
+    assert kept.status == "NOT_CERTIFIED"
+    page = render_report(kept, X)
+    assert "Not measured: the model is the original, unchanged." in page
+    assert "Little was removed: The time limit ran out" in page
+    assert "compress_booster(" in page
+
+
+def test_without_an_original_only_what_the_folder_knows_is_shown(
+    result: tuple[PruneResult, Any],
+) -> None:
+    pruned, X = result
+    facts = gather(replace(_subject(pruned), original=None), X, (), Clock())
+    page = render_page(facts)
+    assert page.count("<svg") == 1
+    assert "Not measured: the original is not at hand." in page
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (0, 1e-6), (5, 5)])
+def test_ticks_are_round_and_within(low: float, high: float) -> None:
+    ticks = round_ticks(low, high)
+    assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
+    assert len(ticks) <= 12
