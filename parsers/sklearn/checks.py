@@ -13,7 +13,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
-OLDEST = (1, 5)
+OLDEST = (1, 6)
 
 
 def supported_name(model: Any, accepted: Collection[str]) -> str:
@@ -96,7 +96,7 @@ def _refuse_old_version() -> None:
     import sklearn
 
     # 1.3 keeps counts in tree_.value and normalises them when it predicts, so reweighted leaves
-    # would be lost without a word; 1.5.2 and 1.9 were checked bit for bit
+    # would be lost without a word; 1.6.0 and 1.9 were checked bit for bit
     version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     if version < OLDEST:
         raise UnsupportedModelError(

@@ -256,9 +256,7 @@ def _boosted_decision(
 
 def accepts_missing(model: Any) -> bool:
     """Whether the native predict takes NaN, by the estimator's own tags."""
-    if hasattr(model, "__sklearn_tags__"):
-        return bool(model.__sklearn_tags__().input_tags.allow_nan)
-    return bool(model._get_tags()["allow_nan"])  # scikit-learn 1.5
+    return bool(model.__sklearn_tags__().input_tags.allow_nan)
 
 
 def build_forest(

@@ -156,6 +156,6 @@ def test_isolation_forest_of_another_kind() -> None:
 
 def test_old_scikit_learn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     native = fitted("forest", 2)
-    monkeypatch.setattr("sklearn.__version__", "1.4.2")
-    with pytest.raises(UnsupportedModelError, match=r"1\.4\.2 .* Use scikit-learn 1\.5"):
+    monkeypatch.setattr("sklearn.__version__", "1.5.2")
+    with pytest.raises(UnsupportedModelError, match=r"1\.5\.2 .* Use scikit-learn 1\.6"):
         read_sklearn(native)
