@@ -40,10 +40,12 @@ def gaps(results: Path, trees: list[str], time_limit: float, folder: str | None)
 
 def run_further(cell: Cell) -> list[dict[str, Any]]:
     """The search of one cell with no limit but time."""
+    from pine_boost.budget import Budget, Effort
     from pine_boost.parsers import read_model
-    from pine_boost.proof.problem import build_game
+    from pine_boost.proof.problem import build_problem
     from pine_boost.region.fitting import fit_region
-    from pine_boost.search.algorithm import Effort, search
+    from pine_boost.search.algorithm import search
+    from pine_boost.search.game import SearchOptions
 
     warm_up()
     table = data.load(cell.dataset, cell.folder)
@@ -54,12 +56,11 @@ def run_further(cell: Cell) -> list[dict[str, Any]]:
         forest, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), domain=table.domain(),
         random_state=cell.seed,
     )  # fmt: skip
-    game = build_game(forest, region.space, region.tables)
+    problem = build_problem(forest, region.space, region.tables)
     effort = Effort(exact_rounds=10**6, exact_programs=10**9, master_effort=60.0)
     started = time.perf_counter()
-    found = search(
-        game, region.states(parts.X_fit), time_limit=cell.time_limit, seed=cell.seed, effort=effort
-    )
+    budget = Budget.of(cell.time_limit, effort)
+    found = search(problem, region.states(parts.X_fit), budget, SearchOptions(seed=cell.seed))
     return [
         {
             **dict(zip(KEY_COLUMNS, cell.key, strict=True)),

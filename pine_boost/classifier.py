@@ -25,12 +25,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from pine_boost.budget import Step
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import predict_classes
 from pine_boost.options import Options, require_share
 from pine_boost.prune import prune_booster
 from pine_boost.region.domain import Domain
-from pine_boost.search.algorithm import Step
 
 
 class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types

@@ -6,22 +6,21 @@ calibrate the region, search, export, certify. A model that was not proved is ne
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pine_boost.budget import Budget, Step
 from pine_boost.certificate.issue import conclude, named, native_rows, replay
 from pine_boost.native.child_process import read_and_try
-from pine_boost.native.replay import Referee
 from pine_boost.options import Options
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.cpsat.solving import finishing
-from pine_boost.proof.problem import build_game
+from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.algorithm import Effort, Step
-from pine_boost.search.stages import search_inwards
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.larger_regions import search_inwards
 from pine_boost.tables.splitting import split_tables
 
 
@@ -114,7 +113,7 @@ def prune_booster(
         alpha, score, n_bins, indifference, objective, unit, threshold, domain, time_limit, n_jobs,
         random_state, callback,
     )  # fmt: skip
-    started = time.monotonic()
+    budget = Budget.of(time_limit, callback=callback)
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     is_whole = alpha == 0 and indifference == 0
@@ -123,19 +122,12 @@ def prune_booster(
     )
     fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
     region = fitted.region
-    game = build_game(
-        parsed.forest, region.space, region.tables, unit=unit, delta=region.delta or 0.0
-    )
-    remaining = None if time_limit is None else time_limit - (time.monotonic() - started)
-    found = search_inwards(
-        game, fitted.fit_states, objective=objective, time_limit=remaining,
-        n_jobs=options.n_workers,
-        seed=random_state, effort=Effort(), callback=callback,
-        referee=Referee(parsed, region, game),
-    )  # fmt: skip
+    problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
+    how = SearchOptions(objective, unit, options.n_workers, random_state)
+    found = search_inwards(problem, fitted.fit_states, budget, how)
     with finishing():  # Ctrl-C ends the search, not what makes its result
-        result = conclude(parsed, region, game, found, objective=objective, unit=unit)
+        result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
-            replay(result, game, native_rows(parsed, region, game, X_fit))
+            replay(result, problem, native_rows(parsed, region, problem, X_fit))
     whole: PruneResult = outer.rewrap(named(result, outer.inner, options), X_fit)
     return whole

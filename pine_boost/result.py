@@ -27,7 +27,7 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Coverage, Region
 from pine_boost.region.storage import canonical
-from pine_boost.search.algorithm import SearchResult
+from pine_boost.search.found import Found
 from pine_boost.tables.matrix import to_matrix
 
 
@@ -83,7 +83,7 @@ class PruneResult:
         Weight of every tree relative to the original, 0 for dropped trees.
     original, pruned : Model
         Both models as parsed.
-    search : SearchResult
+    search : Found
     points : int32 (n_points, n_features)
         States of the rows that the search went through: X_fit and the boundary.
     """
@@ -94,7 +94,7 @@ class PruneResult:
     weights: FloatArray
     original: Model
     pruned: Model
-    search: SearchResult
+    search: Found
     points: npt.NDArray[np.int32]
 
     @classmethod
@@ -138,7 +138,7 @@ class PruneResult:
             weights=weights,
             original=cast(Model, Absent(remedy)) if before is None else before,
             pruned=pruned,
-            search=cast(SearchResult, Absent("A folder does not hold the search.")),
+            search=cast(Found, Absent("A folder does not hold the search.")),
             points=np.zeros((0, parts.region.space.n_features), np.int32),
         )
 

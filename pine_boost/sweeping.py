@@ -7,12 +7,12 @@ per alpha. `sweep_order` says in which order they are searched and what one leav
 from __future__ import annotations
 
 import html
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pine_boost.budget import Budget, Step
 from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.native.child_process import read_and_try
@@ -23,7 +23,8 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.algorithm import SearchResult, Step
+from pine_boost.search.found import Found
+from pine_boost.search.game import SearchOptions
 from pine_boost.sweep_order import SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
@@ -196,7 +197,7 @@ random_state
     >>> swept[0.4].pruning_rate >= swept[0.1].pruning_rate
     True
     """
-    started = time.monotonic()
+    budget = Budget.of(time_limit)
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
         max(grid), score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
@@ -212,27 +213,24 @@ random_state
     largest = fitted.region
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
-    plan = SweepPlan(
-        parsed, largest, fitted.fit_states, grid, objective=objective, unit=unit,
-        time_limit=time_limit, n_jobs=options.n_workers, seed=random_state, callback=callback,
-        started=started,
-    )  # fmt: skip
+    how = SearchOptions(objective, unit, options.n_workers, random_state)
+    plan = SweepPlan(parsed.forest, largest, fitted.fit_states, grid, how, budget, callback)
     results: list[PruneResult] = []
-    before: SearchResult | None = None
+    before: Found | None = None
     rows: NativeRows | None = None
-    for region, game, found in search_alphas(plan):
+    for region, problem, found in search_alphas(plan):
         same = results[-1] if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
             result = conclude(
-                parsed, region, game, found, objective=objective, unit=unit, same=same
+                parsed, region, problem, found, objective=objective, unit=unit, same=same
             )
             if same is None and result.search.pruned is not None:
-                rows = rows or native_rows(parsed, region, game, X_fit)
-                replay(result, game, rows)
+                rows = rows or native_rows(parsed, region, problem, X_fit)
+                replay(result, problem, rows)
         results.append(named(result, outer.inner, options))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
-    return SweepResult(whole, time.monotonic() - started)
+    return SweepResult(whole, budget.elapsed)
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:

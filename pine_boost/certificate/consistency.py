@@ -17,10 +17,10 @@ from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.certificate.tree_matching import Correspondence
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest, SplitKind, tree_units
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof.problem import Game
+from pine_boost.proof.problem import Problem
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
@@ -115,7 +115,7 @@ def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
 
 
 def require_consistent(
-    game: Game, matched: Correspondence | None, certificate: Certificate
+    problem: Problem, matched: Correspondence | None, certificate: Certificate
 ) -> None:
     """Recompute the counts, weights and proofs that a certificate states.
 
@@ -123,10 +123,11 @@ def require_consistent(
     must at least be possible. ``matched`` is None where the original was kept.
     """
     kept = np.array(certificate.kept, dtype=np.int64)
-    n_leaves = np.diff(game.trees.leaf_offset)
+    units = tree_units(problem.forest, certificate.unit)
+    n_leaves = np.diff(problem.trees.leaf_offset)
     found = {
-        "units_before": game.n_units,
-        "units_kept": len(np.unique(game.unit[kept])),
+        "units_before": int(units.max()) + 1,
+        "units_kept": len(np.unique(units[kept])),
         "leaves_after": int(n_leaves[kept].sum()),
     }
     for name, value in found.items():
@@ -148,8 +149,8 @@ def require_consistent(
             f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
         )
     if matched is not None:
-        _require_weights(game.forest, matched, certificate)
-        _require_proofs(game, certificate)
+        _require_weights(problem.forest, matched, certificate)
+        _require_proofs(problem, certificate)
     elif any(weight != 1 for weight in certificate.weights) or certificate.proofs:
         raise CertificateMismatch(
             "The original was kept, but the certificate names other weights or proofs."
@@ -172,8 +173,8 @@ def _require_weights(forest: Forest, matched: Correspondence, certificate: Certi
             )
 
 
-def _require_proofs(game: Game, certificate: Certificate) -> None:
-    methods: dict[str, set[str]] = {question.name: set() for question in game.questions}
+def _require_proofs(problem: Problem, certificate: Certificate) -> None:
+    methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
     for proof in certificate.proofs:
         if proof.question not in methods or proof.answer != "PROVED":
             raise CertificateMismatch(

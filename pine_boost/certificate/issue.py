@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import StopReason
 from pine_boost.certificate.certificate import (
     Certificate,
     QuestionProof,
@@ -24,19 +25,18 @@ from pine_boost.certificate.certificate import (
 from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
-from pine_boost.model import exact
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Forest, IntArray, Model
+from pine_boost.model.forest import IntArray, Model, tree_units
 from pine_boost.native.predict import original_bytes, predict_classes
-from pine_boost.native.replay import Referee
+from pine_boost.native.replay import replay_points
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
-from pine_boost.proof.problem import Game, settled
+from pine_boost.proof.problem import Problem
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.algorithm import SearchResult
-from pine_boost.search.grid import probability_shift
-from pine_boost.tables.native import as_table, first_rows
+from pine_boost.search.found import Found
+from pine_boost.search.probabilities import probability_shift
+from pine_boost.tables.native import first_rows
 
 _REPLAYED_ROWS = 20_000
 
@@ -44,8 +44,8 @@ _REPLAYED_ROWS = 20_000
 def conclude(
     parsed: Model,
     region: Region,
-    game: Game,
-    found: SearchResult,
+    problem: Problem,
+    found: Found,
     *,
     objective: str,
     unit: str,
@@ -65,11 +65,11 @@ def conclude(
             pruned_model = read_model(native, threshold=thresholds)
         except PineBoostError as error:  # this library cannot hold these weights exactly
             refusal = f"The pruned model cannot be written exactly: {error}"
-            found = replace(found, pruned=None, proofs=(), n_kept=game.n_units, stopped="refused")
+            found = _without_model(found, parsed, unit)
             native = parsed.native
     if found.pruned is None and native is None:
         native = original_bytes(parsed)
-    certificate = _certificate(parsed, pruned_model, region, game, found, objective, unit)
+    certificate = _certificate(parsed, pruned_model, region, problem, found, objective, unit)
     if refusal:
         certificate = replace(certificate, reason=refusal)
     weights = np.ones(parsed.forest.n_trees) if found.pruned is None else found.pruned.weights
@@ -85,27 +85,33 @@ def conclude(
     )
 
 
+def _without_model(found: Found, parsed: Model, unit: str) -> Found:
+    """What was found, without the model that its library cannot hold."""
+    n_units = int(tree_units(parsed.forest, unit).max()) + 1
+    return replace(found, pruned=None, proofs=(), n_kept=n_units, stopped=StopReason.REFUSED)
+
+
 def _certificate(
     parsed: Model,
     pruned_model: Model,
     region: Region,
-    game: Game,
-    found: SearchResult,
+    problem: Problem,
+    found: Found,
     objective: str,
     unit: str,
 ) -> Certificate:
     forest = parsed.forest
     is_pruned = found.pruned is not None
-    proved = is_pruned or found.stopped in ("optimal", "effort")
+    proved = is_pruned or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
     status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
     exists = found.undecided if is_pruned else None
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
     shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
     if found.pruned is not None and found.reference is not None:
-        shift = asdict(probability_shift(game, found.pruned, found.reference))
-    undecided = game.undecided if is_pruned else 0.0
-    leaves_after = int(np.diff(game.trees.leaf_offset)[kept].sum())
+        shift = asdict(probability_shift(problem, found.pruned, found.reference))
+    undecided = problem.undecided if is_pruned else 0.0
+    leaves_after = int(np.diff(problem.trees.leaf_offset)[kept].sum())
     certificate = Certificate(
         status=status.value,
         claim="",
@@ -122,7 +128,7 @@ def _certificate(
         delta=region.delta,
         narrowed=region.is_narrowed(),
         undecided=undecided,
-        native_band=min(undecided, native_band(forest)),
+        native_band=problem.native_band if is_pruned else 0.0,
         undecided_exists=exists,
         grid=found.pruned.grid if found.pruned is not None else -1,
         trees_before=forest.n_trees,
@@ -131,10 +137,10 @@ def _certificate(
         leaves_after=leaves_after,
         unit=unit,
         objective=objective,
-        units_before=game.n_units,
+        units_before=int(tree_units(forest, unit).max()) + 1,
         units_kept=found.n_kept,
         lower_bound=found.lower_bound,
-        optimal=found.stopped == "optimal",
+        optimal=found.stopped is StopReason.OPTIMAL,
         kept=tuple(int(tree) for tree in kept),
         weights=tuple(float(weight) for weight in weights),
         thresholds=forest.decision.thresholds,
@@ -160,21 +166,16 @@ def named(result: PruneResult, model: Any, options: Options) -> PruneResult:
     return replace(result, certificate=certificate)
 
 
-def native_band(forest: Forest) -> float:
-    """How far rounding of the library's own sum can move the original's side of a decision."""
-    return float(exact.summation_band(forest)) * (1 if forest.n_outputs == 1 else 2)
-
-
-def _reason(found: SearchResult, proved: bool) -> str:
+def _reason(found: Found, proved: bool) -> str:
     if found.pruned is not None:
         return ""
     if not proved:
         why = {
-            "time": "The time limit ran out",
-            "interrupted": "The search was interrupted",
-            "memory": "The memory ran out",
+            StopReason.TIME: "The time limit ran out",
+            StopReason.INTERRUPTED: "The search was interrupted",
+            StopReason.MEMORY: "The memory ran out",
         }
-        return f"{why.get(found.stopped, found.stopped)} before a smaller model was proved."
+        return f"{why.get(found.stopped, str(found.stopped))} before a smaller model was proved."
     return "No smaller model that keeps every decision was found; the original is returned."
 
 
@@ -187,15 +188,15 @@ class NativeRows:
     classes: IntArray | None
 
 
-def native_rows(parsed: Model, region: Region, game: Game, X_fit: Any) -> NativeRows:
+def native_rows(parsed: Model, region: Region, problem: Problem, X_fit: Any) -> NativeRows:
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
     if X_fit is None:  # every input was asked about, without a table
         return NativeRows(None, np.zeros(0, dtype=bool), None)
     table = first_rows(X_fit, _REPLAYED_ROWS)
-    return NativeRows(table, settled(game, region.states(table)), _classes(parsed, table))
+    return NativeRows(table, problem.settled(region.states(table)), _classes(parsed, table))
 
 
-def replay(result: PruneResult, game: Game, rows: NativeRows) -> None:
+def replay(result: PruneResult, problem: Problem, rows: NativeRows) -> None:
     """Compare the two native models on rows of X_fit and on the hardest points of the search.
 
     On the points margins are compared with the integers of the proof too. A difference would be
@@ -205,16 +206,9 @@ def replay(result: PruneResult, game: Game, rows: NativeRows) -> None:
     if pruned is None:
         return
     _compare(result, rows, "a row of X_fit")
-    points = result.points[:_REPLAYED_ROWS]
-    matrix = game.space.representative(points)
-    usable = ~np.isinf(matrix).any(axis=1)
-    matrix, points = matrix[usable], points[usable]
-    if len(points):
-        table = as_table(matrix, result.region.schema)
-        before = _classes(result.original, table)
-        _compare(result, NativeRows(table, settled(game, points), before), "a point of the search")
-        referee = Referee(result.original, result.region, game)
-        referee.check(pruned, result.pruned, table, game.trees.leaves(points))
+    models = (result.original, result.pruned)
+    schema = result.region.schema
+    replay_points(problem, schema, models, pruned, result.points[:_REPLAYED_ROWS])
 
 
 def _classes(model: Model, table: Any) -> IntArray | None:

@@ -14,9 +14,8 @@ import numpy as np
 
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind, Tie, spread
-from pine_boost.proof.problem import Game, Question
-from pine_boost.search.grid import needed_sides
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.proof.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,37 +89,27 @@ def correspond(original: Forest, smaller: Forest, kept: Sequence[int], grid: int
     return Correspondence(pruned, _deviation(smaller, value_int, intercept_int, grid))
 
 
-def require_decisive(game: Game, smaller: Forest, matched: Correspondence) -> None:
+def require_decisive(problem: Problem, smaller: Forest, matched: Correspondence) -> None:
     """Check that the pruned model's native decision follows from the integer sides to be proved.
 
     A side of ``needed`` units lies at ``needed / 2**grid``, give or take the deviation; that must
     be beyond the native cut and its guard, or exactly on a cut whose ties fall to this side.
     """
-    needed = needed_sides(game, matched.pruned.grid)
+    needed = problem.needed_sides(matched.pruned.grid)
     unit = Fraction(1, 2**matched.pruned.grid)
     decision = smaller.decision
     guard = Fraction(decision.guard) + matched.deviation * (1 if smaller.n_outputs == 1 else 2)
-    if len(decision.cuts) != len(game.forest.decision.cuts):
+    if len(decision.cuts) != len(problem.forest.decision.cuts):
         raise CertificateMismatch("The pruned model decides at other cuts than the original.")
-    for question in game.questions:
-        cut = Fraction(0)
-        if smaller.n_outputs == 1:
-            cut = question.sign * Fraction(decision.cuts[question.cut])
-        distance = int(needed[question.index]) * unit - cut
-        if distance > guard or (distance == guard == 0 and _wins_tie(smaller, question)):
+    for question in problem.questions:
+        distance = int(needed[question.index]) * unit - question.cut_side(decision)
+        if distance > guard or (distance == guard == 0 and question.wins_tie(decision)):
             continue
         raise CertificateMismatch(
             f"{question.name}: one step of the grid 2**-{matched.pruned.grid} is smaller than what "
             "the native decision of the pruned model can tell apart; this certificate cannot be "
             "verified."
         )
-
-
-def _wins_tie(forest: Forest, question: Question) -> bool:
-    lowest = forest.decision.tie is Tie.LOWEST
-    if forest.n_outputs == 1:
-        return (question.sign < 0) == lowest
-    return (question.plus < question.minus) == lowest
 
 
 def _require_same_reading(original: Forest, smaller: Forest) -> None:

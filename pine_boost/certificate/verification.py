@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.certificate import Certificate, QuestionProof
 from pine_boost.certificate.claim import rests_on
 from pine_boost.certificate.consistency import require_belonging, require_consistent
@@ -22,16 +23,17 @@ from pine_boost.certificate.interchange import as_region_reads, require_intercha
 from pine_boost.certificate.recalibration import recalibrate
 from pine_boost.certificate.tree_matching import correspond, require_decisive
 from pine_boost.errors import CertificateMismatch
-from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
+from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.options import require_seconds, worker_count
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes.jobs import prove_in_boxes
-from pine_boost.proof.boxes.search import counterexamples
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import Setting
 from pine_boost.proof.enclosures import Enclosure, enclosures
-from pine_boost.proof.problem import Game, build_game, margins_int, pruned_leaves_int
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.undecided import find_undecided
+from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
-from pine_boost.search.oracle import Answer, Oracle, Proof, Setting
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = (
@@ -39,6 +41,7 @@ THIRD = (
     Setting("cp-sat-verify-no-lp", random_seed=104729),
 )
 _MAX_BOXES = 20_000_000
+_TO_THE_END = Effort(proof_effort=1e9)
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
 _UNSEALED = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
@@ -185,7 +188,7 @@ def verify(
     started = time.monotonic()
     require_seconds(time_limit)
     n_workers = worker_count(n_jobs)
-    deadline = float("inf") if time_limit is None else started + time_limit
+    budget = Budget.of(time_limit, _TO_THE_END)
     # what is proved is what the fingerprint covers, not what a live object may hold besides
     region = (
         Region.from_json(region.to_json()) if isinstance(region, Region) else Region.load(region)
@@ -202,9 +205,11 @@ def verify(
     before, after = (as_region_reads(model, region) for model in (before, after))
     require_belonging(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
-    game = build_game(
-        before.forest, region.space, region.tables, unit=certificate.unit, delta=region.delta or 0.0
-    )
+    parts = (before.forest, region.space, region.tables)
+    problem = build_problem(*parts, delta=region.delta or 0.0)
+    if certificate.undecided > problem.undecided > 0:  # an earlier version left out more
+        wider = certificate.undecided
+        problem = build_problem(*parts, delta=region.delta or 0.0, undecided=wider)
     remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
     if certificate.version < 3:
         remarks += (_EARLIER,)
@@ -214,20 +219,20 @@ def verify(
         refitted, remarks = anew.refitted, remarks + anew.remarks
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
     if certificate.grid < 0:
-        return _identical(game, certificate, remarks, started)
+        return _identical(problem, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
-    require_decisive(game, after.forest, matched)
-    outer = enclosures(game)
-    remarks += _check_undecided(game, outer, certificate)
-    proofs = _prove(game, outer, matched.pruned, deadline, n_workers)
-    verdict = _conclude(game, matched.pruned, before, after, proofs, remarks, started)
+    require_decisive(problem, after.forest, matched)
+    outer = enclosures(problem)
+    remarks += _check_undecided(problem, outer, certificate)
+    proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
+    verdict = _conclude(problem, matched.pruned, before, after, proofs, remarks, started)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
-        require_consistent(game, matched, certificate)
+        require_consistent(problem, matched, certificate)
     return verdict
 
 
 def _identical(
-    game: Game, certificate: Certificate, remarks: tuple[str, ...], started: float
+    problem: Problem, certificate: Certificate, remarks: tuple[str, ...], started: float
 ) -> Verification:
     if certificate.original_digest != certificate.pruned_digest:
         raise CertificateMismatch(
@@ -237,23 +242,23 @@ def _identical(
         raise CertificateMismatch(
             "The certificate says that the original was kept, but not all of its trees."
         )
-    require_consistent(game, None, certificate)
+    require_consistent(problem, None, certificate)
     remarks += ("Both models are the same; there is nothing to prove.",)
     return Verification(True, True, None, (), 1.0, remarks, time.monotonic() - started)
 
 
 def _check_undecided(
-    game: Game, outer: list[Enclosure], certificate: Certificate
+    problem: Problem, outer: list[Enclosure], certificate: Certificate
 ) -> tuple[str, ...]:
-    if certificate.undecided != game.undecided:
+    if certificate.undecided != problem.undecided:
         raise CertificateMismatch(
             f"The certificate leaves out inputs within {certificate.undecided!r} of the decision; "
-            f"for these models it must be {game.undecided!r}."
+            f"for these models it must be {problem.undecided!r}."
         )
-    if game.undecided == 0:
+    if problem.undecided == 0:
         return ()
-    nowhere = any(find_undecided(stage.game) is False for stage in outer)
-    exists = False if nowhere else find_undecided(game)
+    nowhere = any(find_undecided(stage.problem) is False for stage in outer)
+    exists = False if nowhere else find_undecided(problem)
     if certificate.undecided_exists is False and exists is True:
         raise CertificateMismatch(
             "The certificate says that no input of the region lies within the rounding band, but "
@@ -264,37 +269,32 @@ def _check_undecided(
     if exists is False:
         return ("No input of the region lies within the original's rounding band.",)
     return (
-        f"Inputs within {game.undecided:.3g} of the decision are not part of the claim: there "
+        f"Inputs within {problem.undecided:.3g} of the decision are not part of the claim: there "
         "rounding decides the original's class.",
     )
 
 
 def _prove(
-    game: Game, outer: list[Enclosure], pruned: PrunedForest, deadline: float, n_jobs: int
+    problem: Problem, outer: list[Enclosure], pruned: PrunedForest, budget: Budget, n_jobs: int
 ) -> list[Proof]:
     """On larger regions first, where they are easier; what holds there holds on this one."""
     for stage in outer:
-        now = time.monotonic()
-        share = now + min(_STAGE_SECONDS, (deadline - now) / 4)
-        proofs = _prove_on(stage.game, pruned, share, n_jobs)
+        share = budget.share(0.25).within(_STAGE_SECONDS)
+        proofs = _prove_on(stage.problem, pruned, share, n_jobs)
         if all(proof.answer is Answer.PROVED for proof in proofs):
             return [replace(proof, method=f"{proof.method} ({stage.name})") for proof in proofs]
-    return _prove_on(game, pruned, deadline, n_jobs)
+    return _prove_on(problem, pruned, budget, n_jobs)
 
 
-def _prove_on(game: Game, pruned: PrunedForest, deadline: float, n_jobs: int) -> list[Proof]:
+def _prove_on(problem: Problem, pruned: PrunedForest, budget: Budget, n_jobs: int) -> list[Proof]:
     """Every question by boxes in half of the time, and by CP-SAT in what is left."""
-    now = time.monotonic()
-    half = now + (deadline - now) / 2
-    proofs = prove_in_boxes(game, pruned, _MAX_BOXES, half, n_jobs)
-    if time.monotonic() >= deadline:
-        return proofs + [Proof(q, THIRD[0].name, Answer.UNKNOWN, 0.0) for q in game.questions]
-    oracle = Oracle(game, n_jobs)
-    return proofs + oracle.prove(pruned, list(game.questions), THIRD, deadline)
+    proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(0.5), n_jobs)
+    prover = Prover(problem, n_jobs)
+    return proofs + prover.prove(pruned, list(problem.questions), THIRD, budget)
 
 
 def _conclude(
-    game: Game,
+    problem: Problem,
     pruned: PrunedForest,
     before: Model,
     after: Model,
@@ -302,14 +302,14 @@ def _conclude(
     remarks: tuple[str, ...],
     started: float,
 ) -> Verification:
-    answers: dict[int, list[Answer]] = {question.index: [] for question in game.questions}
+    answers: dict[int, list[Answer]] = {question.index: [] for question in problem.questions}
     counterexample = None
     for proof in proofs:
         answer = proof.answer
         if proof.states is not None:
             states = proof.states[None]
-            if counterexamples(game, pruned, proof.question, states)[0]:
-                found = _replay(game, pruned, before, after, proof)
+            if problem.lost(pruned, states)[0, proof.question.index]:
+                found = _replay(problem, pruned, before, after, proof)
                 if found.original_class == found.pruned_class:
                     remarks += (
                         f"{proof.question.name}: the pruned model is closer to its decision than "
@@ -321,7 +321,7 @@ def _conclude(
                 answer = Answer.UNKNOWN
                 remarks += (f"{proof.method} named a point that is no counterexample.",)
         answers[proof.question.index].append(answer)
-    for question in game.questions:
+    for question in problem.questions:
         own = answers[question.index]
         if Answer.PROVED in own and Answer.FOUND in own:
             remarks += (f"{question.name}: one method proved what the other refuted.",)
@@ -336,7 +336,7 @@ def _conclude(
 
 
 def _replay(
-    game: Game, pruned: PrunedForest, before: Model, after: Model, proof: Proof
+    problem: Problem, pruned: PrunedForest, before: Model, after: Model, proof: Proof
 ) -> Counterexample:
     """Both classes at the found point: natively where the libraries are, else by exact sums.
 
@@ -345,25 +345,16 @@ def _replay(
     from pine_boost.native.child_process import predict_in_child
 
     assert proof.states is not None
-    row = game.space.representative(proof.states[None])
+    row = problem.space.representative(proof.states[None])
     try:
         classes: Sequence[int] = [int(predict_in_child(model, row)[0]) for model in (before, after)]
         native = True
     except ImportError:
-        leaves = game.trees.leaves(proof.states[None])
+        leaves = problem.trees.leaves(proof.states[None])
         sums = [
-            np.ldexp(game.original_margins_int(leaves).astype(np.float64), -game.scale),
-            np.ldexp(
-                (margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int)
-                .astype(np.float64), -pruned.grid,
-            ),
-        ]  # fmt: skip
-        classes = [_class_of(game.forest, margins[0]) for margins in sums]
+            np.ldexp(problem.original_margins_int(leaves).astype(np.float64), -problem.scale),
+            np.ldexp(problem.pruned_margins_int(pruned, leaves).astype(np.float64), -pruned.grid),
+        ]
+        classes = [int(problem.forest.decision.classes(margins)[0]) for margins in sums]
         native = False
     return Counterexample(proof.question.name, row[0], classes[0], classes[1], native)
-
-
-def _class_of(forest: Forest, margins: FloatArray) -> int:
-    if forest.n_outputs == 1:
-        return int(sum(margins[0] > cut for cut in forest.decision.cuts))
-    return int(np.argmax(margins))

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from pine_boost.search.algorithm import Step
+from pine_boost.budget import Step
 
 _WIDTH = 20
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
@@ -31,9 +31,9 @@ class Progress:
 
     def __call__(self, step: Step) -> None:
         """Tell of one step."""
-        self._units = max(self._units, step.trees)
+        self._units = max(self._units, step.units)
         now = time.monotonic()
-        state = (self._label, step.trees, step.lower_bound)
+        state = (self._label, step.units, step.lower_bound)
         if self.is_terminal:
             if state != self._last or now - self._drawn > 0.1:
                 self._draw(step)
@@ -55,13 +55,13 @@ class Progress:
 
     def _line(self, step: Step) -> str:
         return (
-            f"{self._label}{self._units} -> {step.trees} {self.unit}s, at least "
+            f"{self._label}{self._units} -> {step.units} {step.unit}s, at least "
             f"{step.lower_bound}, {step.phase}, {step.rows} rows, {step.seconds:.1f} s"
         )
 
     def _draw(self, step: Step) -> None:
         # full when the best model meets the lower bound: then nothing is left to find
-        open_share = (step.trees - step.lower_bound) / max(self._units - 1, 1)
+        open_share = (step.units - step.lower_bound) / max(self._units - 1, 1)
         done = round(_WIDTH * (1 - open_share))
         text = f"[{'#' * done}{'.' * (_WIDTH - done)}] {self._line(step)}"
         padding = " " * max(self._width - len(text), 0)

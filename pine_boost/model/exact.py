@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
 UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}
@@ -20,6 +20,13 @@ PRECISION: dict[type, int] = {np.float32: 24, np.float64: 53}
 # or-tools#5293: CP-SAT 9.15 can give a wrong INFEASIBLE when the terms of a linear row pass 2**31.
 # Every row we give it keeps sum(|coefficient|) + |bound| below this.
 ROW_LIMIT = 2**31 - 1
+# Integer margins of the original stay below this: with multipliers of up to 2**11 (boxes weigh
+# rows by 256 times at most 2**3) every product and sum of them stays below 2**62 in int64.
+SUM_LIMIT = 2**50
+# Rows of int64 are only added up where the sum of their largest entries stays below this.
+WORD_LIMIT = 2**62
+# Boxes tabulate sums in int32, shifted until all entries together stay below this: none wraps.
+TABLE_LIMIT = 2**30
 
 # XGBoost's label is float32 sigmoid(margin) > 0.5, true iff margin > 0x1.8p-24 (measured by
 # bisection over float32 bit patterns, facts 0.5). The cut of binary:logistic.
@@ -38,6 +45,31 @@ SCORE_SCALE = 10_000
 # A pruned margin stays at least one grid unit off every cut, and 2**-MAX_GRID exceeds every cut
 # and guard above, so a positive integer margin is class 1 natively and a negative one class 0.
 MAX_GRID: dict[type, int] = {np.float32: 20, np.float64: 40}
+
+# The search's linear program, which only proposes. Columns are scaled to max |entry| = 1. A game
+# worth less than this has no weights that survive rounding to the float32 grid of 24 bits, so the
+# set of trees counts as too small (and is never called so in a proof: `proof.bound` decides that).
+SMALLEST_VALUE = 1e-7
+# A dual gain (p A)_m below this, or a row violated by less, is noise of the linear program.
+PROGRAM_NOISE = 1e-9
+# Points nearer to the cut than NARROW times the median count as narrow; their rows are scaled up by
+# at most 1 / NARROWEST, more would be noise of the linear program.
+NARROW = 0.01
+NARROWEST = 1e-4
+# Weights nearer than this to whole ratios are taken for them; every row is checked again.
+RATIO_NOISE = 1e-6
+# Multipliers of a cut are rounded to integers of this many bits: with at most 2**12 rows the sum
+# of their errors, half a unit each, is below 2**-20 of the largest, far below CUT_SLACK.
+MULTIPLIER_BITS = 32
+# The slack that excluded columns are given where they can have it, so that rounding the
+# multipliers does not make their entries positive. A proposal: exact integers decide.
+CUT_SLACK = 1e-3
+# Bits of the largest multiplier that a certificate writes down; a cut that needs more is left out.
+LONGEST_MULTIPLIER = 2000
+
+# CP-SAT's bound on a sum of Booleans is a whole number given as a float: this much below it is
+# still that number (the float errs by far less for sums below 2**20).
+WHOLE_NUMBER_NOISE = 1e-6
 
 
 def probability_guard(probability: float, float_type: type[np.float32] | type[np.float64]) -> float:
@@ -131,6 +163,28 @@ def _largest_leaf(forest: Forest) -> np.ndarray:
     magnitude = np.abs(forest.leaf_vectors())
     magnitude[forest.kind != SplitKind.LEAF] = 0
     return np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0)
+
+
+def original_scale(forest: Forest, leaf_value: FloatArray) -> tuple[int, bool]:
+    """Exponent s by which the original's leaves become integers, and whether that is exact.
+
+    Two inequalities: the largest margin times 2**s stays below `SUM_LIMIT`; and a solver row over
+    all leaves can be written in two parts, ``v = high * 2**k + low``, where the low parts
+    (n_leaves * 2**k) and the high parts (sum of all |v| / 2**k) each stay below a quarter of
+    `ROW_LIMIT`. The smallest s that makes all leaves integers is taken where that fits.
+    """
+    n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
+    cut = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
+    constant = float(np.abs(forest.intercept).max())
+    row_sum = n_sums * float(np.abs(leaf_value).sum(axis=0).max() + constant) + cut
+    total = n_sums * (float(_largest_leaf(forest).sum(axis=0).max()) + constant) + cut
+    low_bits = integer_scale(float(len(leaf_value) + 1), ROW_LIMIT // 8)
+    largest = min(integer_scale(row_sum) + max(low_bits, 0), integer_scale(total, SUM_LIMIT))
+    leaves = forest.value[forest.kind == SplitKind.LEAF]
+    needed = dyadic_exponent(np.concatenate([leaves.ravel(), forest.intercept]))
+    if needed is not None and needed <= largest:
+        return needed, True
+    return largest, False
 
 
 def integer_scale(row_sum: float, limit: int = ROW_LIMIT // 4) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.errors import InvalidInputError
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
@@ -82,6 +84,26 @@ class Decision:
     tie: Tie = Tie.LOWEST
     guard: float = 0.0
     thresholds: tuple[float, ...] = ()
+
+    def classes(self, margins: npt.NDArray[Any]) -> IntArray:
+        """Class index (or score band) of real margins, ties included; the last axis is outputs."""
+        if self.cuts:
+            side = "left" if self.tie is Tie.LOWEST else "right"
+            return np.searchsorted(np.array(self.cuts), margins[..., 0], side=side).astype(np.int64)
+        if self.tie is Tie.LOWEST:
+            return np.asarray(np.argmax(margins, axis=-1))
+        return np.asarray(margins.shape[-1] - 1 - np.argmax(margins[..., ::-1], axis=-1))
+
+    def distance(self, margins: npt.NDArray[Any]) -> FloatArray:
+        """How far real margins are from the nearest cut, or the two best classes apart."""
+        if self.cuts:
+            return np.asarray(np.min([np.abs(margins[..., 0] - cut) for cut in self.cuts], axis=0))
+        best = np.partition(margins, -2, axis=-1)
+        return np.asarray(best[..., -1] - best[..., -2], dtype=np.float64)
+
+    def wins_tie(self, above: int, below: int) -> bool:
+        """Whether class (or side) ``above`` wins when it is level with ``below``."""
+        return above < below if self.tie is Tie.LOWEST else above > below
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,6 +319,14 @@ class Model:
     kind: str
     native: Any
     document: Any = field(default=None, repr=False)
+
+
+def tree_units(forest: Forest, unit: str) -> IntArray:
+    """The unit of each tree, counted from 0: its boosting round, or the tree itself."""
+    if unit not in ("round", "tree"):
+        raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.")
+    units = forest.tree_round if unit == "round" else np.arange(forest.n_trees)
+    return np.unique(units, return_inverse=True)[1].astype(np.int64)
 
 
 def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,8 +1,8 @@
-"""The same game on larger regions, over fewer states.
+"""The same problem on larger regions, over fewer states.
 
-In comes a game whose score is hard to prove with; out go games on regions that contain it, from the
-largest inwards. A model that keeps every decision there keeps them here; the points of one are
-translated to the states of the other.
+In comes a problem whose score is hard to prove with; out go problems on regions that contain it,
+from the largest inwards. A model that keeps every decision there keeps them here; the points of
+one are translated to the states of the other.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import leaf_masks, route
-from pine_boost.proof.problem import Game
+from pine_boost.proof.problem import Problem
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.fast.coarse import coarsen
 
 
 @dataclass(frozen=True, eq=False)
 class Enclosure:
-    """A game on a larger region.
+    """A problem on a larger region.
 
     Attributes
     ----------
     name : str
         What the region is, in a few words.
-    game : Game
+    problem : Problem
     kept : tuple of int64 (n_states of the feature in the larger region,)
-        The first of the inner game's states that each state stands for.
+        The first of the inner problem's states that each state stands for.
     """
 
     name: str
-    game: Game
+    problem: Problem
     kept: tuple[IntArray, ...]
 
     def outward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """State rows of the inner game as rows of this one."""
+        """State rows of the inner problem as rows of this one."""
         columns = [
             np.searchsorted(kept, states[:, feature], side="right") - 1
             for feature, kept in enumerate(self.kept)
@@ -46,18 +46,18 @@ class Enclosure:
         return np.stack(columns, axis=1).astype(np.int32)
 
     def inward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """One state row of the inner game for each row of this one."""
+        """One state row of the inner problem for each row of this one."""
         columns = [kept[states[:, feature]] for feature, kept in enumerate(self.kept)]
         return np.stack(columns, axis=1).astype(np.int32)
 
 
-def enclosures(game: Game) -> list[Enclosure]:
+def enclosures(problem: Problem) -> list[Enclosure]:
     """Games on larger regions, from the largest inwards; none where the score is easy."""
     found = []
-    for name, tables in enclosing(game.region):
-        space, region, kept = coarsen(game.space, tables, game.trees)
-        trees = route(game.forest, space)
+    for name, tables in enclosing(problem.region):
+        space, region, kept = coarsen(problem.space, tables, problem.trees)
+        trees = route(problem.forest, space)
         masks = leaf_masks(trees, space)
-        larger = replace(game, space=space, region=region, trees=trees, masks=masks)
+        larger = replace(problem, space=space, region=region, trees=trees, masks=masks)
         found.append(Enclosure(name, larger, kept))
     return found

@@ -1,8 +1,8 @@
-"""The game between points and trees, in integers.
+"""The problem in integers: which side of which cut must be kept, on which points.
 
 In come a Forest, its state space and a region; out go the questions that a proof must answer and
 integer margins of any state row. Floats enter once, when the original's leaves are scaled, and
-the error of that is added to the band.
+the error of that is added to the band. Knows nothing of units, weights or how a model was found.
 """
 
 from __future__ import annotations
@@ -10,45 +10,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model import exact
-from pine_boost.model.forest import (
-    FloatArray,
-    Forest,
-    IntArray,
-    PrunedForest,
-    SplitKind,
-    Tie,
-    spread,
-)
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, spread
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.states import StateSpace
+from pine_boost.proof.band import Band
+from pine_boost.proof.question import Question, questions_of
 from pine_boost.region.score_tables import RegionTables
 
-
-@dataclass(frozen=True)
-class Question:
-    """One side that the pruned model must keep: ``plus`` over ``minus``, or a side of a cut.
-
-    With several outputs: the original decides class ``plus``, the pruned model must score it above
-    ``minus``. With one output: ``sign`` = +1 asks about inputs above ``cut``, -1 below.
-    """
-
-    index: int
-    name: str
-    plus: int
-    minus: int
-    sign: int
-    cut: int
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
-    """Everything about the original model that the search needs, on integers.
+class Problem:
+    """Everything about the original model that a proof needs, on integers.
 
     Attributes
     ----------
@@ -61,15 +42,14 @@ class Game:
     scale : int
     questions : tuple of Question
     least : int64 (n_questions,)
-        The original decides a question's side for certain iff ``side_int >= least``.
-    undecided : float
-        Inputs whose exact margin is closer than this to a cut (or whose two best classes are
-        closer) are not part of the claim; 0 when every input is decided.
+        The original decides a question's side for certain iff its side is ``>= least``.
+    native_band : float
+        Part of ``undecided`` that the library's own rounding makes: its sum, sigmoid or softmax.
+    solver_band : float
+        Part of ``undecided`` that the rounding of leaves to integers makes here.
     strict : bool (n_questions,)
         Whether the pruned model must stay strictly off the cut (False: it wins ties natively and
         the original's arithmetic is exact, so a tie is a faithful answer).
-    unit : int64 (n_trees,)
-        Column of the game that each tree belongs to (a round or the tree itself).
     delta : float
         Indifference: inputs nearer to the cut than this are not part of the region; 0: none.
     """
@@ -85,53 +65,124 @@ class Game:
     scale: int
     questions: tuple[Question, ...]
     least: IntArray
-    undecided: float
-    strict: npt.NDArray[np.bool_]
-    unit: IntArray
+    native_band: float
+    solver_band: float
+    strict: BoolArray
     delta: float = 0.0
 
     @property
-    def n_units(self) -> int:
-        """Number of columns that cost something."""
-        return int(self.unit.max()) + 1
+    def undecided(self) -> float:
+        """Inputs nearer to a cut (or two best classes) than this are not part of the claim."""
+        return self.native_band + self.solver_band
 
-    def side_int(self, margins_int: IntArray, question: Question) -> IntArray:
-        """How far integer margins of the original lie on the question's side of zero or the cut."""
+    @property
+    def has_score_trees(self) -> bool:
+        """Whether the score has trees of its own: they make proofs hard."""
+        score = self.region.score
+        return score is not None and score.trees is not None and not score.trees.of_model
+
+    def rivals(self, question: Question) -> list[Question]:
+        """The questions that an input must all belong to, to belong to this one; itself first."""
+        if question.cut >= 0:
+            return [question]
+        own = [q for q in self.questions if q.plus == question.plus and q is not question]
+        return [question, *own]
+
+    def sides(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Margins (n_points, n_outputs) as seen by every question, (n_points, n_questions)."""
+        return np.stack([question.side(margins) for question in self.questions], axis=-1)
+
+    def sides_asked(self, margins: IntArray, asked: IntArray) -> IntArray:
+        """Margins (n_rows, n_changes, n_outputs) as each row's own question sees them."""
         if self.forest.n_outputs == 1:
-            return question.sign * margins_int[:, 0]
-        return margins_int[:, question.plus] - margins_int[:, question.minus]
+            sign = np.array([question.sign for question in self.questions])
+            return np.asarray(sign[asked, None] * margins[..., 0])
+        pair = self._pairs[asked, None]
+        own, rival = np.moveaxis(np.take_along_axis(margins, pair, axis=-1), -1, 0)
+        return np.asarray(own - rival)
+
+    def decides_asked(self, original: IntArray, asked: IntArray) -> BoolArray:
+        """Whether the original certainly answers each row's own question, (n_rows, n_changes)."""
+        if self.forest.n_outputs == 1:
+            return np.asarray(self.sides_asked(original, asked) >= self.least[asked, None])
+        plus = self._pairs[asked, 0]
+        own = np.take_along_axis(original, plus[:, None, None], axis=-1)
+        return np.asarray((own - original >= self._least_over[plus, None]).all(axis=-1))
+
+    @cached_property
+    def _pairs(self) -> IntArray:
+        """``plus`` and ``minus`` of every question."""
+        return np.array([[question.plus, question.minus] for question in self.questions])
+
+    @cached_property
+    def _least_over(self) -> IntArray:
+        """``least`` by class and rival; a class never has to beat itself."""
+        n_outputs = self.forest.n_outputs
+        least = np.full((n_outputs, n_outputs), -exact.WORD_LIMIT)
+        least[self._pairs[:, 0], self._pairs[:, 1]] = self.least
+        return least
 
     def original_margins_int(self, leaves: npt.NDArray[Any]) -> IntArray:
         """Integer margins of the original, (n_rows, n_outputs)."""
-        return margins_int(self.original_int, leaves) + self.intercept_int
+        return _sums(self.original_int, leaves) + self.intercept_int
 
-    def decided(self, original: IntArray) -> npt.NDArray[np.bool_]:
+    def pruned_leaves_int(self, pruned: PrunedForest) -> IntArray:
+        """Leaf values of a pruned model in its grid units, (n_leaves, n_outputs)."""
+        return np.asarray(spread(self.forest, pruned.value_int)[self.leaf_node])
+
+    def pruned_margins_int(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> IntArray:
+        """Margins of a pruned model in its grid units: exactly what its library computes."""
+        return _sums(self.pruned_leaves_int(pruned), leaves) + pruned.intercept_int
+
+    def needed_sides(self, grid: int) -> IntArray:
+        """The smallest side in grid units with which a pruned model answers each question right."""
+        cuts, off = required_int(self.forest, grid)
+        needed = []
+        for question in self.questions:
+            distance = off if self.strict[question.index] else 0
+            cut = question.sign * int(cuts[question.cut]) if question.cut >= 0 else 0
+            needed.append(cut + distance)
+        return np.array(needed, dtype=np.int64)
+
+    def decided(self, original: IntArray) -> BoolArray:
         """Which questions each point belongs to: (n_points, n_questions).
 
         With several outputs a point belongs to the pairs of its class only if that class beats
         every rival for certain.
         """
-        holds = np.stack(
-            [self.side_int(original, q) >= self.least[q.index] for q in self.questions], axis=1
-        )
+        holds = np.asarray(self.sides(original) >= self.least)
         if self.forest.n_outputs > 1:
             for plus in range(self.forest.n_outputs):
                 own = [q.index for q in self.questions if q.plus == plus]
                 holds[:, own] &= holds[:, own].all(axis=1, keepdims=True)
         return holds
 
+    def falls_short(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> BoolArray:
+        """Where a pruned model is not on the needed side, (n_points, n_questions)."""
+        sides = self.sides(self.pruned_margins_int(pruned, leaves))
+        return np.asarray(sides < self.needed_sides(pruned.grid))
 
-def settled(game: Game, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Whether the original's class (and band) of each state row is certain."""
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
-    if game.forest.n_outputs > 1:
-        return np.asarray(decided.any(axis=1))
-    cuts = range(len(game.forest.decision.cuts))
-    sides = [[q.index for q in game.questions if q.cut == cut] for cut in cuts]
-    return np.asarray(np.all([decided[:, own].any(axis=1) for own in sides], axis=0))
+    def lost(self, pruned: PrunedForest, states: npt.NDArray[Any]) -> BoolArray:
+        """The exact test for counterexamples, (n_points, n_questions).
+
+        True where the point lies in the region, the original decides the question's side, and the
+        pruned model does not.
+        """
+        leaves = self.trees.leaves(states)
+        broken = self.decided(self.original_margins_int(leaves)) & self.falls_short(pruned, leaves)
+        return np.asarray(broken & self.region.contains(states)[:, None])
+
+    def settled(self, states: npt.NDArray[Any]) -> BoolArray:
+        """Whether the original's class (and band) of each state row is certain."""
+        decided = self.decided(self.original_margins_int(self.trees.leaves(states)))
+        if self.forest.n_outputs > 1:
+            return np.asarray(decided.any(axis=1))
+        cuts = range(len(self.forest.decision.cuts))
+        sides = [[q.index for q in self.questions if q.cut == cut] for cut in cuts]
+        return np.asarray(np.all([decided[:, own].any(axis=1) for own in sides], axis=0))
 
 
-def margins_int(leaf_int: IntArray, leaves: npt.NDArray[Any]) -> IntArray:
+def _sums(leaf_int: IntArray, leaves: npt.NDArray[Any]) -> IntArray:
     """Sum integer leaf values over trees, (n_rows, n_outputs)."""
     total = np.zeros((len(leaves), leaf_int.shape[1]), dtype=np.int64)
     for tree in range(leaves.shape[1]):
@@ -139,60 +190,54 @@ def margins_int(leaf_int: IntArray, leaves: npt.NDArray[Any]) -> IntArray:
     return total
 
 
-def build_game(
+def build_problem(
     forest: Forest,
     space: StateSpace,
     region: RegionTables,
     *,
-    unit: str = "round",
     delta: float = 0.0,
-) -> Game:
+    undecided: float = 0.0,
+) -> Problem:
     """Scale the original to integers and state the questions.
 
     Parameters
     ----------
     forest, space, region
-    unit : {"round", "tree"}
-        What one weight belongs to.
     delta : float
         Indifference: only inputs at least this far from the cut belong to the region.
+    undecided : float
+        Leave out a wider band than needed: that of a certificate of an earlier version.
     """
     trees = route(forest, space)
     leaf_node = np.argsort(np.where(trees.leaf_of_node < 0, trees.n_leaves, trees.leaf_of_node))
     leaf_node = leaf_node[: trees.n_leaves]
     value = forest.leaf_vectors()[leaf_node]
-    is_exact, scale = _original_scale(forest, value)
-    original_int = np.rint(np.ldexp(value, scale)).astype(np.int64)
-    intercept_int = np.rint(np.ldexp(forest.intercept, scale)).astype(np.int64)
-    questions = _questions(forest)
-    # |2**scale * exact sum - integer sum| <= half a unit per tree and for the intercept
-    rounding = Fraction(0) if is_exact else Fraction(forest.n_trees + 1, 2)
-    least, undecided = _least_sides(forest, questions, scale, is_exact, rounding, delta)
-    if unit not in ("round", "tree"):
-        raise ValueError(f"unit={unit!r}: accepted are 'round' and 'tree'.")
-    units = forest.tree_round if unit == "round" else np.arange(forest.n_trees)
-    return Game(
+    scale, is_whole = exact.original_scale(forest, value)
+    guard = forest.decision.guard
+    unguarded = guard < 2.0**-scale and not forest.decision.thresholds
+    is_exact = is_whole and unguarded and exact.is_exact(forest)
+    questions = questions_of(forest)
+    band = Band.of(forest, scale, is_whole, is_exact, delta)
+    least = [band.least(forest.decision, question, undecided) for question in questions]
+    strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
+    native, solver = band.parts(undecided)
+    return Problem(
         forest=forest,
         space=space,
         trees=trees,
         masks=leaf_masks(trees, space),
         region=region,
         leaf_node=leaf_node,
-        original_int=original_int,
-        intercept_int=intercept_int,
+        original_int=np.rint(np.ldexp(value, scale)).astype(np.int64),
+        intercept_int=np.rint(np.ldexp(forest.intercept, scale)).astype(np.int64),
         scale=scale,
         questions=questions,
-        least=least,
-        undecided=undecided,
-        strict=np.array([not is_exact or not _wins_ties(forest, q) for q in questions]),
-        unit=np.unique(units, return_inverse=True)[1].astype(np.int64),
+        least=np.array(least, dtype=np.int64),
+        native_band=native,
+        solver_band=solver,
+        strict=np.array(strict),
         delta=delta,
     )
-
-
-def pruned_leaves_int(game: Game, pruned: PrunedForest) -> IntArray:
-    """Leaf values of the pruned model in grid units over the outputs, (n_leaves, n_outputs)."""
-    return spread(game.forest, pruned.value_int)[game.leaf_node]
 
 
 def required_int(forest: Forest, grid: int) -> tuple[IntArray, int]:
@@ -207,87 +252,3 @@ def required_int(forest: Forest, grid: int) -> tuple[IntArray, int]:
     if guard < Fraction(1, 2) and not forest.decision.thresholds:
         return cuts_int, 1
     return cuts_int, math.ceil(guard + Fraction(1, 2)) + 1
-
-
-def _original_scale(forest: Forest, value: FloatArray) -> tuple[bool, int]:
-    """Exponent by which the original's leaves become integers; exactly where that fits."""
-    row_sum = float(np.abs(value).sum(axis=0).max() + np.abs(forest.intercept).max())
-    if forest.n_outputs > 1:
-        row_sum *= 2
-    # the cut stands on the other side of the row: a bound counts towards the solver's safe range
-    row_sum += max((abs(cut) for cut in forest.decision.cuts), default=0.0)
-    largest = exact.integer_scale(row_sum)
-    leaves = forest.value[forest.kind == SplitKind.LEAF]
-    numbers = np.concatenate([leaves.ravel(), forest.intercept])
-    needed = exact.dyadic_exponent(numbers)
-    unguarded = forest.decision.guard < 2.0 ** -(needed or 0) and not forest.decision.thresholds
-    if exact.is_exact(forest) and needed is not None and needed <= largest and unguarded:
-        return True, needed
-    return False, largest
-
-
-def _questions(forest: Forest) -> tuple[Question, ...]:
-    questions: list[Question] = []
-    if forest.n_outputs == 1:
-        named = forest.decision.thresholds
-        for cut in range(len(forest.decision.cuts)):
-            for sign in (1, -1):
-                if named:
-                    name = f"{'above' if sign > 0 else 'below'} {named[cut]:g}"
-                else:
-                    ordered = forest.classes[::-1] if sign > 0 else forest.classes
-                    name = f"class {ordered[0]} over {ordered[1]}"
-                questions.append(Question(len(questions), name, 0, 0, sign, cut))
-        return tuple(questions)
-    for plus in range(forest.n_outputs):
-        for minus in range(forest.n_outputs):
-            if plus != minus:
-                name = f"class {forest.classes[plus]} over {forest.classes[minus]}"
-                questions.append(Question(len(questions), name, plus, minus, 1, -1))
-    return tuple(questions)
-
-
-def _wins_ties(forest: Forest, question: Question) -> bool:
-    lowest = forest.decision.tie is Tie.LOWEST
-    if forest.n_outputs == 1:
-        return question.sign < 0 if lowest else question.sign > 0
-    return question.plus < question.minus if lowest else question.plus > question.minus
-
-
-def _least_sides(
-    forest: Forest,
-    questions: tuple[Question, ...],
-    scale: int,
-    is_exact: bool,
-    rounding: Fraction,
-    delta: float,
-) -> tuple[IntArray, float]:
-    """Smallest integer side that is decided for certain, per question, and the band it leaves.
-
-    The native margin differs from the exact sum by at most `exact.summation_band`, the integers
-    from 2**scale times the exact sum by ``rounding``. Beyond both, and the guard of the decision,
-    the original's class is certain. A region with indifference starts at ``delta`` instead; there
-    everything whose native or real margin might be at delta or beyond is asked about, so both
-    roundings are subtracted.
-    """
-    n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
-    unit = Fraction(2) ** scale
-    summation = n_sums * Fraction(exact.summation_band(forest))
-    band = Fraction(0) if is_exact else summation + Fraction(forest.decision.guard)
-    needed = band * unit + n_sums * rounding
-    inside = (Fraction(delta) - summation) * unit - n_sums * rounding - 1
-    least = []
-    for question in questions:
-        cut = Fraction(0)
-        if forest.n_outputs == 1:
-            cut = question.sign * Fraction(forest.decision.cuts[question.cut]) * unit
-        if is_exact and delta == 0:
-            # decided iff cut < side, or cut <= side for the one that wins ties
-            wins = _wins_ties(forest, question)
-            least.append(math.ceil(cut) if wins else math.floor(cut) + 1)
-        else:
-            least.append(math.floor(cut + max(needed, inside)) + 1)
-    undecided = 0.0
-    if not is_exact and inside < needed:
-        undecided = float((needed + n_sums * rounding + 1) / unit)
-    return np.array(least, dtype=np.int64), undecided

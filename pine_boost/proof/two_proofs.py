@@ -1,51 +1,60 @@
-"""The two opinions on a candidate: every question answered, then answered again another way.
+"""The two proofs of a candidate: every question answered, then answered again another way.
 
-In come the Oracle, a pruned model and the effort; out go proofs, or counterexamples that a method
-found. Nothing is kept here and no row is added: what follows from an answer is the run's business.
+In come a Prover, a pruned model and a budget; out go proofs, or counterexamples that a method
+found. Nothing is kept here; what follows from an answer is the caller's business.
 """
 
 from __future__ import annotations
 
+from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
-from pine_boost.search.oracle import Answer, Oracle, Proof
-from pine_boost.search.outcome import Effort
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.verdict import Answer, Proof
 
 _LARGEST_TABLE = 10**8  # leaves times states, in bytes: boxes of more would take seconds to set up
 _MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, boxes do not
 
 
-def first_opinion(
-    oracle: Oracle, pruned: PrunedForest, effort: Effort, deadline: float
-) -> list[Proof]:
+def first_settings(problem: Problem) -> tuple[Setting, ...]:
+    """CP-SAT's settings in the first proof, those that answer sooner first."""
+    return (FIRST_LP, FIRST) if problem.has_score_trees else (FIRST, FIRST_LP)
+
+
+def second_settings(problem: Problem) -> tuple[Setting, ...]:
+    """Other settings, for the second proof."""
+    return (SECOND_LP, SECOND) if problem.has_score_trees else (SECOND, SECOND_LP)
+
+
+def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
     """CP-SAT on every question; boxes before it where they find sooner what CP-SAT would."""
-    if oracle.has_score_trees:
-        found = [p for p in _boxes(oracle, pruned, effort, deadline) if p.states is not None]
+    problem = prover.problem
+    if problem.has_score_trees:
+        found = [p for p in _boxes(problem, pruned, budget) if p.states is not None]
         if found:
             return found
-    questions = list(oracle.game.questions)
-    return oracle.prove(pruned, questions, oracle.first, deadline, effort.proof_effort)
+    return prover.prove(pruned, list(problem.questions), first_settings(problem), budget)
 
 
-def second_opinion(
-    oracle: Oracle, pruned: PrunedForest, effort: Effort, deadline: float
-) -> list[Proof]:
+def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
     """Boxes where a short run of them is enough, else CP-SAT in its other settings."""
-    boxes = _boxes(oracle, pruned, effort, deadline)
+    problem = prover.problem
+    boxes = _boxes(problem, pruned, budget)
     answers = [proof for proof in boxes if proof.answer is not Answer.UNKNOWN]
     answered = {proof.question for proof in answers}
-    open_questions = [q for q in oracle.game.questions if q not in answered]
-    second = oracle.prove(pruned, open_questions, oracle.second, deadline, effort.proof_effort)
-    return answers + second
+    open_questions = [q for q in problem.questions if q not in answered]
+    return answers + prover.prove(pruned, open_questions, second_settings(problem), budget)
 
 
-def _boxes(oracle: Oracle, pruned: PrunedForest, effort: Effort, deadline: float) -> list[Proof]:
+def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
     """What a short run of boxes says of every question; nothing where the effort allows none."""
-    game = oracle.game
-    most = effort.box_limit * (_MORE_BOXES if oracle.has_score_trees else 1)
-    if game.trees.n_leaves * int(game.space.n_states.sum()) > _LARGEST_TABLE:
+    most = budget.effort.box_limit * (_MORE_BOXES if problem.has_score_trees else 1)
+    if problem.trees.n_leaves * int(problem.space.n_states.sum()) > _LARGEST_TABLE:
         most = 0
     return [
-        prove_boxes(game, pruned, question, max_boxes=most, deadline=deadline)
-        for question in (game.questions if most else ())
+        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget)
+        for question in (problem.questions if most else ())
+        if not budget.is_over
     ]

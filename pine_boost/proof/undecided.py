@@ -1,80 +1,88 @@
 """Whether the region holds an input on which the original itself is undecided.
 
-In comes a game; out goes True, False (proved: then the claim has no exception) or None. The band
-is a few float roundings wide, so usually there is none.
+In comes a problem; out goes True, False (proved: then the claim has no exception) or None. The
+band is a few float roundings wide, so usually there is none.
 """
 
 from __future__ import annotations
 
-import math
-import time
-from typing import Any
-
 from ortools.sat.python import cp_model
 
+from pine_boost.budget import Budget
+from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.encoding import Encoding, encode_region
+from pine_boost.proof.cpsat.rows import add_at_least, add_at_most
+from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
 from pine_boost.proof.cpsat.solving import solve
-from pine_boost.proof.problem import Game, Question
-from pine_boost.search.oracle import margin_row, side_of, side_values
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.question import Question
+from pine_boost.proof.verdict import Answer
 
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
+_MOMENT = 0.2  # seconds that are left for a question after the deadline
+_SETTING = Setting("cp-sat-undecided")
 
 
 def find_undecided(
-    game: Game, encoding: Encoding | None = None, deadline: float = math.inf
+    problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None
 ) -> bool | None:
     """Search the region for an input inside the original's rounding band, with little effort.
 
-    ``encoding`` saves building it anew; ``deadline`` is in terms of ``time.monotonic``, a moment
-    per question is left after it.
+    ``encoding`` saves building it anew. A point found is checked on exact integers.
     """
-    if game.undecided == 0:
+    budget = budget or Budget()
+    if problem.undecided == 0:
         return False
     if encoding is None:
-        encoding = encode_region(game.space, game.region, game.trees, game.masks)
+        if budget.is_over:
+            return None
+        encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks)
     if not encoding.feasible:
         return False
     unsettled = False
-    for question in game.questions:
-        if game.forest.n_outputs == 1:
-            if question.sign < 0:
-                continue
-        elif question.plus > question.minus:
-            continue
-        model = encoding.model.clone()
-        _add_band(model, encoding, game, question)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.linearization_level = 0
-        solver.parameters.max_deterministic_time = _EFFORT
-        solver.parameters.max_time_in_seconds = min(max(deadline - time.monotonic(), 0.2), 1e8)
-        status = solve(solver, model)
-        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    for question in problem.questions:
+        if question.sign < 0 or question.plus > question.minus:
+            continue  # its mirror asks the same
+        answer = _ask(problem, encoding, question, budget)
+        if answer is Answer.FOUND:
             return True
-        unsettled |= status != cp_model.INFEASIBLE
+        unsettled |= answer is Answer.UNKNOWN
+        if unsettled and budget.is_over:
+            return None
     return None if unsettled else False
 
 
-def _add_band(model: cp_model.CpModel, encoding: Encoding, game: Game, question: Question) -> None:
+def _ask(problem: Problem, encoding: Encoding, question: Question, budget: Budget) -> Answer:
+    """Rounded outward first; where only the rounding admits the point, exactly."""
+    for exactly in (False, True):
+        model = encoding.model.clone()
+        _add_band(model, encoding, problem, question, exactly)
+        allowed = budget if budget.remaining > _MOMENT else Budget.of(_MOMENT)
+        solver = configured(_SETTING, allowed, _EFFORT)
+        answer = answer_of(solve(solver, model))
+        if answer is not Answer.FOUND:
+            return answer
+        if not problem.settled(encoding.states_of(solver)[None])[0]:
+            return Answer.FOUND
+    return Answer.UNKNOWN
+
+
+def _add_band(
+    model: cp_model.CpModel, encoding: Encoding, problem: Problem, question: Question, exactly: bool
+) -> None:
     """Neither side of the question is certain; with several outputs, between the two best."""
-    n_outputs = game.forest.n_outputs
-    mirror = next(q for q in game.questions if _is_mirror(q, question, n_outputs))
-    side = _side(encoding, game, question)
-    model.add(side <= int(game.least[question.index]) - 1)
-    model.add(side >= -(int(game.least[mirror.index]) - 1))
-    if n_outputs > 1:
-        for rival in game.questions:
-            if rival.plus == question.plus and rival.minus != question.minus:
-                model.add(_side(encoding, game, rival) >= 1 - int(game.least[rival.index]))
 
+    def row(of: Question) -> tuple[IntArray, int]:
+        return of.side(problem.original_int), of.side_of(problem.intercept_int)
 
-def _is_mirror(other: Question, question: Question, n_outputs: int) -> bool:
-    if n_outputs == 1:
-        return other.cut == question.cut and other.sign == -question.sign
-    return other.plus == question.minus and other.minus == question.plus
-
-
-def _side(encoding: Encoding, game: Game, question: Question) -> Any:
-    n_outputs = game.forest.n_outputs
-    row = margin_row(encoding, side_values(question, game.original_int, n_outputs))
-    return row + side_of(question, game.intercept_int, n_outputs)
+    mirror = next(q for q in problem.questions if q.is_mirror(question))
+    values, offset = row(question)
+    most = int(problem.least[question.index]) - 1 - offset
+    least = 1 - int(problem.least[mirror.index]) - offset
+    add_at_most(model, encoding, values, most, exactly=exactly)
+    add_at_least(model, encoding, values, least, exactly=exactly)
+    for rival in problem.rivals(question)[1:]:
+        if rival.minus != question.minus:
+            values, offset = row(rival)
+            least = 1 - int(problem.least[rival.index]) - offset
+            add_at_least(model, encoding, values, least, exactly=exactly)

@@ -1,1 +1,1 @@
-"""The search: game, Oracle and Pruner."""
+"""The search: proposes smaller models and is never believed; `proof` decides."""

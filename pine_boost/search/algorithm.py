@@ -1,147 +1,265 @@
 """Algorithm 1: Pruner and Oracle in turns, anytime.
 
-In come a game and the fit rows; out goes the smallest certified model found, with a lower bound.
-Whenever it stops, it holds a model that was proved twice, at worst the original itself.
+In come a problem, the states of X_fit and a budget; out goes the smallest certified model found,
+with a proved lower bound. Whenever it stops, it holds a model that was proved twice, at worst the
+original itself.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.proof.problem import Game
-from pine_boost.search.fewest import search_fewest
-from pine_boost.search.nearby import stay_near
-from pine_boost.search.outcome import (
-    Effort,
-    Judge,
-    Memory,
-    OutOfEffort,
-    OutOfTime,
-    SearchResult,
-    Step,
+from pine_boost.budget import Budget, OutOfEffort, OutOfTime, StopReason
+from pine_boost.errors import PineBoostError
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.bound import fewest_units
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.undecided import find_undecided
+from pine_boost.search.found import Found, WarmStart
+from pine_boost.search.game import ExcludedError, Game, SearchOptions, build_game
+from pine_boost.search.linear_program import UnsolvedProgramError
+from pine_boost.search.lower_bound import prove_bound
+from pine_boost.search.nearby import near_models
+from pine_boost.search.oracle import Verdict
+from pine_boost.search.rows import States
+from pine_boost.search.strategies import (
+    Outcome,
+    Proposal,
+    eliminations,
+    fewest,
+    first_answers,
+    is_optimal,
+    lightest,
 )
-from pine_boost.search.run import Run
-from pine_boost.search.weights import UnsolvedProgramError
 
-__all__ = ["Effort", "Memory", "Run", "SearchResult", "Step", "explore", "finish", "search"]
-
-_SECONDS_AFTER_CTRL_C = 2.0
+_SECONDS_AFTER_CTRL_C = 1.5
+_BOUND_AFTER_STOP = 0.5  # seconds for the bound of a search that was stopped
 
 
-def search(game: Game, fit_states: npt.NDArray[Any], **options: Any) -> SearchResult:
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known before a search begins.
+
+    Attributes
+    ----------
+    start : WarmStart or None
+        What a search of the same model on a smaller region left.
+    larger : Found or None
+        The result of a larger region, whose model holds here too.
+    points : States or None
+        State rows to begin with; those in the region become rows.
+    is_hopeless : bool
+        No proof will end here: ask no Oracle, find only the bound of the rows.
+    """
+
+    start: WarmStart | None = None
+    larger: Found | None = None
+    points: States | None = None
+    is_hopeless: bool = False
+
+
+@dataclass(eq=False)
+class Explored:
+    """A game that was played to its end, before its second proofs."""
+
+    game: Game
+    stopped: StopReason = StopReason.EFFORT
+    gave_up: bool = False
+    seconds: float = 0.0
+
+    def start(self) -> WarmStart:
+        """What the search of a larger region may begin with."""
+        game = self.game
+        best = game.best
+        cuts = dict(game.pruner.cuts)
+        return WarmStart(game.rows, cuts, best.bound, best.believed_bound, best.support)
+
+
+def search(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    budget: Budget | None = None,
+    options: SearchOptions | None = None,
+    known: Known | None = None,
+) -> Found:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Ctrl-C and the time limit return the best certified model, at worst the original itself.
-    ``options`` are those of `explore`.
     """
-    return finish(explore(game, fit_states, **options))
+    budget = budget or Budget.of()
+    return finish(explore(problem, fit_states, budget, options, known), budget)
 
 
 def explore(
-    game: Game,
+    problem: Problem,
     fit_states: npt.NDArray[Any],
-    *,
-    objective: str = "l0",
-    time_limit: float | None = None,
-    n_jobs: int = 1,
-    seed: int = 0,
-    effort: Effort | None = None,
-    callback: Callable[[Step], None] | None = None,
-    memory: Memory | None = None,
-    referee: Judge | None = None,
-    larger: SearchResult | None = None,
-    points: npt.NDArray[Any] | None = None,
-    bound_only: bool = False,
-) -> Run:
-    """Search for the smallest model until it is settled; what it finds is proved once.
+    budget: Budget,
+    options: SearchOptions | None = None,
+    known: Known | None = None,
+) -> Explored:
+    """Play the game until it is settled; what it finds is proved once.
 
-    Reads like algorithm 1 of the paper: rows from X_fit, then Pruner and Oracle in turns. A fast
-    answer by backward elimination comes first, the exact search (minimum hitting set over cuts)
-    uses the effort that is left. A run that takes long asks for second opinions by itself.
-    ``memory`` continues from a search of the same model on a smaller region (larger alpha).
-    ``referee`` is shown every candidate with the points that a proof named against it, and raises
-    where they are none (`native.replay`). ``larger`` is the result of a larger region, whose
-    model holds here; ``points`` are state rows to begin with, those in the region become rows;
-    ``bound_only`` asks no Oracle and leaves only the bound of the rows.
+    Reads like algorithm 1 of the paper. A search that takes long asks for second proofs by itself.
     """
-    run = Run(
-        game, fit_states, time_limit, n_jobs, seed, effort or Effort(), callback, memory, referee
-    )
-    if larger is not None:
-        run.adopt(larger)
-    with _stopping(run):
-        start = None if memory is None else memory.support
-        run.add_fit_rows()
-        if points is not None:
-            run.pool.add(points[game.region.contains(points)])
-        if start is not None:
-            run.stands(start)
-        elif larger is None or not run.is_optimal():
-            if objective == "l0" and not bound_only:
-                stay_near(run)
-            run.walk()
-        if bound_only:
-            run.pruner.eliminate()
-            run.is_optimal()
-        elif objective == "l1":
-            run.certify(lambda: run.pruner.lightest())
-        elif not run.is_settled():
-            while run.ascend() and run.in_a_hurry():
-                pass
-            if not run.is_optimal():
-                # the cuts of an earlier search guide the exact one better than other orders do
-                for order in range(run.effort.n_eliminations if start is None else 0):
-                    run.certify(partial(run.pruner.eliminate, order or None))
-                search_fewest(run)
-    with _stopping(run):
-        run.bound()
-    run.points = run.pool.states
-    run.seconds = time.monotonic() - run.started
-    return run
+    known = known or Known()
+    game = build_game(problem, fit_states, budget, options or SearchOptions(), known.start)
+    explored = Explored(game)
+    if known.larger is not None:
+        game.best.adopt(known.larger.best, known.larger.undecided)
+    with _keeping_the_best(explored, budget):
+        for proposal in proposals(game, known):
+            while (pruned := weigh(game, proposal)) is not None:
+                started = time.monotonic()
+                verdict = ask(game, pruned, proposal)
+                if verdict is None:
+                    break
+                if verdict.is_proved:
+                    game.best.accept(pruned, verdict.proofs)
+                    proposal.outcome = Outcome.PROVED
+                    break
+                if game.learn(pruned, verdict) == 0:
+                    raise PineBoostError(
+                        "Internal error: a proof ended with a point that the rows exclude. Please "
+                        "report this."
+                    )
+                if proposal.briefly and verdict.by_proof and game.in_a_hurry(since=started):
+                    break
+            if proposal.outcome is Outcome.PROVED and proposal.model is None and game.is_late():
+                game.prove_twice()
+    with _keeping_the_best(explored, budget):
+        _prove_bound(explored)
+    explored.seconds = time.monotonic() - budget.started
+    return explored
 
 
-def finish(
-    run: Run, *, deadline: float | None = None, larger: SearchResult | None = None
-) -> SearchResult:
-    """The second opinion on what was explored, and the result.
+def proposals(game: Game, known: Known) -> Iterator[Proposal]:
+    """What to try, in order: fast answers first, then the exact search for the fewest."""
+    objective, start = game.options.objective, known.start
+    if start is None:
+        game.rows.add(game.rows.fit.nearest())
+    if known.points is not None:
+        game.rows.add(known.points[game.problem.region.contains(known.points)])
+    if start is not None:
+        yield Proposal(start.support)
+    elif known.larger is None or not is_optimal(game):
+        if objective == "l0" and not known.is_hopeless:
+            yield from near_models(game)
+        game.walk()
+    if known.is_hopeless:
+        game.pruner.eliminate()
+        is_optimal(game)
+    elif objective == "l1":
+        yield from lightest(game)
+    elif not game.best.is_settled:
+        yield from first_answers(game)
+        if not is_optimal(game):
+            # the cuts of an earlier search guide the exact one better than other orders do
+            if start is None:
+                yield from eliminations(game)
+            yield from fewest(game)
+
+
+def weigh(game: Game, proposal: Proposal) -> PrunedForest | None:
+    """A model on the grid that keeps all rows with the proposed units; None where there is none."""
+    game.budget.check()
+    if proposal.model is not None:
+        return proposal.model
+    proposal.outcome = Outcome.GIVEN_UP
+    try:
+        pruned = game.write(proposal.support)
+    except ExcludedError:
+        proposal.outcome = Outcome.EXCLUDED
+        return None
+    if pruned is None:
+        proposal.outcome = Outcome.UNWRITABLE
+    return pruned
+
+
+def ask(game: Game, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
+    """The Oracle's verdict; None where a model near the original is not proved by that alone."""
+    if proposal.model is not None:
+        return game.oracle.prove_near(pruned, proposal.budget or game.budget)
+    game.tell("climb")
+    against = game.oracle.glance(pruned, game.rows, game.budget)
+    if len(against):
+        return Verdict((), against)
+    game.tell("prove")
+    return game.oracle.prove(pruned, game.budget)
+
+
+def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> Found:
+    """The second proof of what was explored, and the result.
 
     ``larger`` is the result for a larger region (a smaller alpha): what was proved there holds
-    here, and where this run found nothing smaller, that model is the answer. After Ctrl-C, be
+    here, and where this search found nothing smaller, that model is the answer. After Ctrl-C, be
     it now or before, only a moment is left; another one ends that too.
     """
     started = time.monotonic()
-    if deadline is not None:
-        run.deadline = deadline
+    game = explored.game
+    best = game.best
     if larger is not None:
-        run.adopt(larger)
+        best.adopt(larger.best, larger.undecided)
     for _ in range(2):
-        if run.stopped == "interrupted":
-            run.deadline = min(run.deadline, time.monotonic() + _SECONDS_AFTER_CTRL_C)
-        with _stopping(run):
-            run.confirm()
-            run.look_for_undecided()
+        if explored.stopped is StopReason.INTERRUPTED:
+            budget = budget.within(_SECONDS_AFTER_CTRL_C)
+        with _keeping_the_best(explored, budget):
+            game.prove_twice(budget)
+            if best.best.pruned is not None and best.undecided is None:
+                encoding = game.oracle.prover.known_encoding
+                best.undecided = find_undecided(game.problem, encoding, budget)
             break
-    run.seconds += time.monotonic() - started
-    return run.result()
+    n_kept = best.best.n_kept
+    is_fewest = n_kept <= best.lower_bound
+    return Found(
+        pruned=best.best.pruned,
+        proofs=best.best.proofs,
+        n_kept=n_kept,
+        lower_bound=min(best.lower_bound, n_kept),
+        rounds=game.oracle.n_asked,
+        rows=len(game.rows),
+        stopped=StopReason.OPTIMAL if is_fewest else explored.stopped,
+        undecided=best.undecided,
+        seconds=explored.seconds + time.monotonic() - started,
+        history=tuple(best.history),
+        bound=best.bound,
+        reference=game.rows.fit.reference,
+        points=game.rows.states,
+        gave_up=explored.gave_up,
+    )
+
+
+def _prove_bound(explored: Explored) -> None:
+    """The lower bound in exact integers; a search that was stopped spends little on it."""
+    game = explored.game
+    best, cuts = game.best, game.pruner.cuts
+    budget = game.budget
+    if explored.stopped is not StopReason.EFFORT:
+        budget = Budget.of(_BOUND_AFTER_STOP, game.effort)
+    target = best.smallest.n_kept
+    if not best.is_settled:
+        target = min(target, fewest_units(list(cuts), game.columns.n_units, budget))
+    best.bound = prove_bound(game.rows, cuts, target, best.bound, budget)
+    best.note(2 if not best.waiting else 1)
 
 
 @contextmanager
-def _stopping(run: Run) -> Iterator[None]:
-    """Whatever ends a part of the run, the best certified model stays."""
+def _keeping_the_best(explored: Explored, budget: Budget) -> Iterator[None]:
+    """Whatever ends a part of the search, the best certified model stays."""
     try:
         yield
     except (OutOfTime, OutOfEffort, UnsolvedProgramError) as reason:
-        if isinstance(reason, OutOfTime) or time.monotonic() >= run.deadline:
-            run.stopped = "time" if run.stopped == "effort" else run.stopped
+        if isinstance(reason, OutOfTime) or budget.is_over:
+            if explored.stopped is StopReason.EFFORT:
+                explored.stopped = StopReason.TIME
         else:
-            run.gave_up = True
+            explored.gave_up = True
     except KeyboardInterrupt:
-        run.stopped = "interrupted"
+        explored.stopped = StopReason.INTERRUPTED
     except MemoryError:
-        run.stopped = "memory"
+        explored.stopped = StopReason.MEMORY

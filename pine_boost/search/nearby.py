@@ -1,28 +1,24 @@
 """Models near the original: light trees go, the others keep their weight, toss-ups leave the room.
 
-In comes a run whose region leaves out what the original decides by less than delta; it is left
-with a certified model where trees can go that add up to less than that. Such a model is proved
-over the trees that went, however large the original is: a first answer where the game of all
-trees has none. Without indifference there is no room, and nothing happens.
+In comes a game whose region leaves out what the original decides by less than delta; out go ready
+models without trees that add up to less than that. Such a model is proved over the trees that
+went, however large the original is: a first answer where the game of all trees has none. Without
+indifference there is no room, and nothing is proposed.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.proof.problem import Question
-from pine_boost.search.grid import to_grid
-from pine_boost.search.rows import n_free_columns
-from pine_boost.search.weights import Weights
-
-if TYPE_CHECKING:
-    from pine_boost.search.run import Run
+from pine_boost.search.game import Game
+from pine_boost.search.linear_program import Weights
+from pine_boost.search.rounding import to_grid
+from pine_boost.search.strategies import Outcome, Proposal
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
 _SHARE = 0.25  # of the time that is left; the rest belongs to the game of all trees
@@ -32,14 +28,14 @@ _LARGEST = 5 * 10**6  # leaves times features: in more, which leaves the region 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What the columns can add on the inputs that count, in units of margins.
+    """What the units can add on the inputs that count, in units of margins.
 
     Attributes
     ----------
-    highest : float64 (n_columns, n_questions)
-        The most that a column adds to a question's side.
-    middle : float64 (n_columns, n_outputs)
-        The constant that stands best for a column; 0 where a model carries no constants.
+    highest : float64 (n_units, n_questions)
+        The most that a unit adds to a question's side.
+    middle : float64 (n_units, n_outputs)
+        The constant that stands best for a unit; 0 where a model carries no constants.
     room : float64 (n_questions,)
         How far the original is beyond its cut at least.
     """
@@ -48,107 +44,92 @@ class Ranges:
     middle: FloatArray
     room: FloatArray
 
+    def excess(self, game: Game) -> FloatArray:
+        """How much of each question's room a unit takes up when a constant stands for it."""
+        return np.asarray(self.highest - game.problem.sides(self.middle))
 
-def stay_near(run: Run) -> None:
-    """Drop the columns that matter least, as many as can be proved to change nothing.
+
+def near_models(game: Game) -> Iterator[Proposal]:
+    """Drop the units that matter least, as many as can be proved to change nothing.
 
     Begins with as many as their ranges alone allow, and closes in on the largest number.
     """
-    game = run.game
-    if game.delta == 0 or run.smallest.pruned is not None:
+    if game.problem.delta == 0 or game.best.smallest.pruned is not None:
         return
-    run.tell("near")
-    now = time.monotonic()
-    deadline = now + (_SHARE if run.is_limited else 1.0) * (run.deadline - now)
-    ranges = column_ranges(run)
-    excess = _excess(run, ranges)
+    game.tell("near")
+    n_units = game.columns.n_units
+    whole = game.budget
+    effort = replace(game.effort, proof_effort=_EFFORT)
+    budget = (whole.share(_SHARE) if whole.is_limited else whole).with_effort(effort)
+    ranges = unit_ranges(game)
+    excess = ranges.excess(game)
     order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
     fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
-    proved, refused = 0, game.n_units
-    n_dropped = game.n_units - 1 if fits.all() else max(1, int(np.argmin(fits)))
+    proved, refused = 0, n_units
+    n_dropped = n_units - 1 if fits.all() else max(1, int(np.argmin(fits)))
     for _ in range(_TRIALS):
-        if refused - proved <= 1 or time.monotonic() >= deadline:
+        if refused - proved <= 1 or budget.is_over:
             break
-        pruned = _without(run, order[:n_dropped], ranges.middle)
-        if pruned is not None and _stands(run, pruned, deadline):
+        model = _without(game, order[:n_dropped], ranges.middle)
+        outcome = Outcome.UNWRITABLE
+        if model is not None:
+            proposal = Proposal(game.columns.kept_units(model), model=model, budget=budget)
+            yield proposal
+            outcome = proposal.outcome
+        if outcome is Outcome.PROVED:
             proved = n_dropped
             n_dropped += max(1, n_dropped // 3)
         else:
             refused = n_dropped
             n_dropped = (proved + refused) // 2
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)
-    if run.is_limited:  # whoever stops it from now on has this; larger ones follow where it is hard
-        run.confirm(replace(run.effort, proof_effort=2 * _EFFORT))
+    if whole.is_limited:  # whoever stops it from now on has this
+        game.prove_twice(whole.with_effort(replace(game.effort, proof_effort=2 * _EFFORT)))
 
 
-def column_ranges(run: Run) -> Ranges:
+def unit_ranges(game: Game) -> Ranges:
     """Ranges over the leaves that the region, or a fit row beside it, can reach."""
-    game, pool = run.game, run.pool
-    reached = np.ones(game.trees.n_leaves, dtype=bool)
-    if game.trees.n_leaves * game.space.n_features <= _LARGEST:
-        reached = cheapest_leaves(game.region, game.trees, game.masks, game.region.allowed)
-        reached[np.unique(run.fit_rows.reference.leaves)] = True
-    starts = game.trees.leaf_offset[:-1]
+    problem, columns = game.problem, game.columns
+    trees = problem.trees
+    reached = np.ones(trees.n_leaves, dtype=bool)
+    if trees.n_leaves * problem.space.n_features <= _LARGEST:
+        reached = cheapest_leaves(problem.region, trees, problem.masks, problem.region.allowed)
+        reached[np.unique(game.rows.fit.reference.leaves)] = True
+    starts = trees.leaf_offset[:-1]
 
     def largest(value: FloatArray) -> FloatArray:
         of_trees = np.maximum.reduceat(np.where(reached, value, -np.inf), starts)
         finite = np.where(np.isfinite(of_trees), of_trees, 0.0)
-        return np.bincount(game.unit, finite).astype(np.float64)
+        return np.bincount(columns.tree_unit, finite).astype(np.float64)
 
-    columns = pool.column_value
-    middle = np.zeros((game.n_units, game.forest.n_outputs))
-    if n_free_columns(game):
-        for output in range(game.forest.n_outputs):
-            value = columns[:, output]
+    middle = np.zeros((columns.n_units, problem.forest.n_outputs))
+    if columns.n_free:
+        for output in range(problem.forest.n_outputs):
+            value = columns.value[:, output]
             middle[:, output] = (largest(value) - largest(-value)) / 2
-    sides = [_side(columns, question) for question in game.questions]
-    cuts = np.zeros(len(game.questions))
-    if game.forest.n_outputs == 1:
-        cuts[:] = [q.sign * game.forest.decision.cuts[q.cut] for q in game.questions]
-    room = np.ldexp(game.least.astype(np.float64), -game.scale) - cuts
-    return Ranges(np.stack([largest(side) for side in sides], axis=1), middle, room)
+    highest = [largest(question.side(columns.value)) for question in problem.questions]
+    cuts = [float(question.cut_side(problem.forest.decision)) for question in problem.questions]
+    room = np.ldexp(problem.least.astype(np.float64), -problem.scale) - cuts
+    return Ranges(np.stack(highest, axis=1), middle, room)
 
 
-def _excess(run: Run, ranges: Ranges) -> FloatArray:
-    """How much of each question's room a column takes up when a constant stands for it."""
-    middle = [_side(ranges.middle, question) for question in run.game.questions]
-    return np.asarray(ranges.highest - np.stack(middle, axis=1))
-
-
-def _side(values: FloatArray, question: Question) -> FloatArray:
-    """Values per output as a question sees them."""
-    if values.shape[1] == 1:
-        return question.sign * values[:, 0]
-    return np.asarray(values[:, question.plus] - values[:, question.minus])
-
-
-def _without(run: Run, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:
-    """The original without some columns, a constant in their place; None where a row is lost."""
-    game, pool = run.game, run.pool
-    forest = game.forest
-    weights = pool.column_scale.copy()
+def _without(game: Game, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:
+    """The original without some units, a constant in their place; None where a row is lost."""
+    problem, columns = game.problem, game.columns
+    forest = problem.forest
+    weights = columns.scale.copy()
     weights[dropped] = 0.0
     constant = forest.intercept + middle[dropped].sum(axis=0)
     if forest.value.shape[1] == 1:
         constant += np.bincount(forest.tree_output, forest.tree_bias, forest.n_outputs)
-    free = np.zeros(n_free_columns(game))
+    free = np.zeros(columns.n_free)
     free[: len(constant)] = constant[: len(free)]
     if forest.n_outputs == 1 and len(free):
         cuts = forest.decision.cuts
         free[0] -= cuts[0]
         free[1:] = cuts[-1] - cuts[0]
-    pruned = to_grid(
-        game, Weights(weights, free, 1.0), pool.column_scale, run.fit_rows.reference, scale=1.0
-    )
-    if pruned is None or pool.loses(pruned) or len(run.fit_rows.lost_by(game, pruned)):
+    solution = Weights(weights, free, 1.0)
+    pruned = to_grid(problem, columns, solution, game.rows.fit.reference, scale=1.0)
+    if pruned is None or game.rows.loses(pruned) or len(game.rows.fit.lost_by(problem, pruned)):
         return None
     return pruned
-
-
-def _stands(run: Run, pruned: PrunedForest, deadline: float) -> bool:
-    questions = list(run.game.questions)
-    proofs = run.oracle.prove_near(pruned, questions, run.oracle.first, deadline, _EFFORT)
-    if len(proofs) < len(questions):
-        return False
-    run.hold(pruned, tuple(proofs))
-    return True

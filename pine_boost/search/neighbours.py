@@ -7,17 +7,18 @@ masks is shared by the states of the changed one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks
 from pine_boost.model.states import StateSpace
-from pine_boost.proof.problem import Game
+from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
 _CELLS = 3_000_000  # rows x states x trees of one feature held at once
@@ -96,37 +97,42 @@ class Neighbours:
 
 
 class Neighbourhood:
-    """Evaluates one-feature changes for a game; holds the prepared masks."""
+    """Evaluates one-feature changes for a problem; holds the prepared masks."""
 
-    def __init__(self, game: Game) -> None:
-        self.game = game
-        self.model_trees = mask_trees(game.trees, game.space, game.masks)
-        score = game.region.score
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model_trees = mask_trees(problem.trees, problem.space, problem.masks)
+        score = problem.region.score
         self.score_trees: MaskedTrees | None = None
         if score is not None and score.trees is not None and not score.trees.of_model:
-            self.score_trees = mask_trees(score.trees.trees, game.space)
-        self.varying = [j for j in range(game.space.n_features) if game.region.allowed[j].sum() > 1]
-        self.before_feature: Callable[[], None] = _go_on  # a run checks its time here
-        self.batch = max(1, _CELLS // max(1, int(game.space.n_states.max()) * game.trees.n_trees))
+            self.score_trees = mask_trees(score.trees.trees, problem.space)
+        self.varying = [
+            j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1
+        ]
+        self.batch = max(
+            1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees)
+        )
 
     def of(
-        self, states: npt.NDArray[Any], pruned_int: IntArray | None = None
+        self, states: npt.NDArray[Any], budget: Budget, pruned_int: IntArray | None = None
     ) -> Iterator[Neighbours]:
         """Yield the neighbours of all rows, feature by feature (rows at most ``batch``)."""
-        game = self.game
-        leaves = game.trees.leaves(states)
+        problem = self.problem
+        leaves = problem.trees.leaves(states)
         others = self.model_trees.without(states)
-        tables = [game.original_int] if pruned_int is None else [game.original_int, pruned_int]
+        tables = (
+            [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
+        )
         stacked = np.concatenate(tables, axis=1)
-        tree_cost = game.region.score.trees if game.region.score is not None else None
+        tree_cost = problem.region.score.trees if problem.region.score is not None else None
         if tree_cost is not None and tree_cost.of_model:
             stacked = np.concatenate([stacked, tree_cost.cost[:, None]], axis=1)
         current = stacked[leaves]  # (n_rows, n_trees, n_columns)
         total = current.sum(axis=1)
-        score_parts = _ScoreParts(game.region, self.score_trees, states)
-        n_outputs = game.forest.n_outputs
+        score_parts = _ScoreParts(problem.region, self.score_trees, states)
+        n_outputs = problem.forest.n_outputs
         for feature in self.varying:
-            self.before_feature()
+            budget.check()
             users = self.model_trees.users[feature]
             kept = total - current[:, users].sum(axis=1)
             changed = self.model_trees.changed_leaves(others, feature)
@@ -134,14 +140,10 @@ class Neighbourhood:
             model_cost = sums[:, :, -1] if stacked.shape[1] > n_outputs * len(tables) else None
             yield Neighbours(
                 feature=feature,
-                original=sums[:, :, :n_outputs] + game.intercept_int,
+                original=sums[:, :, :n_outputs] + problem.intercept_int,
                 pruned=None if pruned_int is None else sums[:, :, n_outputs : 2 * n_outputs],
                 inside=score_parts.inside(feature, model_cost),
             )
-
-
-def _go_on() -> None:
-    pass
 
 
 def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:

@@ -1,4 +1,4 @@
-"""The rows of the game: points of the region that the pruned model must keep.
+"""The rows of the game: points that the pruned model must keep.
 
 In come state rows; out go deduplicated points with their leaves, and the row of the linear
 program for every question a point belongs to. Nothing is ever removed.
@@ -6,60 +6,98 @@ program for every question a point belongs to. Nothing is ever removed.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.proof.problem import Game, Question, margins_int, pruned_leaves_int
-from pine_boost.search.grid import needed_sides
-from pine_boost.search.weights import WeightProgram
+from pine_boost.proof.problem import BoolArray, Problem
+from pine_boost.proof.question import Question
+from pine_boost.search.columns import Columns
+from pine_boost.search.linear_program import build_program
+from pine_boost.search.probabilities import Reference, build_reference
 
-# Points nearer to the cut than this share of the median count as narrow; their rows are scaled up
-# by at most the inverse of the other number, more would be noise of the linear program.
-_NARROW = 0.01
-_NARROWEST = 1e-4
+States = npt.NDArray[np.int32]
+_MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
+_MOST_PER_ROUND = 500
 
 
-class RowPool:
+@dataclass(frozen=True, eq=False)
+class FitRows:
+    """The distinct state rows of X_fit, and what the original says on them."""
+
+    states: States
+    reference: Reference
+
+    def nearest(self) -> States:
+        """Rows to begin with, those near the boundary first; the others join when lost."""
+        distance = np.abs(self.reference.margins).min(axis=1)
+        return self.states[np.argsort(distance, kind="stable")[:_MOST_AT_ONCE]]
+
+    def lost_by(self, problem: Problem, pruned: PrunedForest) -> States:
+        """Some rows that the pruned model loses, where not all were rows at once."""
+        if len(self.states) <= _MOST_AT_ONCE:
+            return self.states[:0]
+        leaves = self.reference.leaves
+        decided = problem.decided(problem.original_margins_int(leaves))
+        lost = (decided & problem.falls_short(pruned, leaves)).any(axis=1)
+        return self.states[np.flatnonzero(lost)[:_MOST_PER_ROUND]]
+
+
+def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any]) -> FitRows:
+    """Distinct state rows and the original's margins; only features with states are compared."""
+    used = np.flatnonzero(problem.space.n_states > 1)
+    compact = states[:, used].astype(np.min_scalar_type(int(problem.space.n_states.max())))
+    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
+    distinct = states[first].astype(np.int32)
+    return FitRows(distinct, build_reference(problem, problem.trees.leaves(distinct), counts))
+
+
+class Rows:
     """Points known to matter, and the linear program they make.
 
     Attributes
     ----------
+    fit : FitRows
     states : int32 (n_points, n_features)
     leaves : int32 (n_points, n_trees)
     decided : bool (n_points, n_questions)
         The questions each point belongs to.
     inside : bool (n_points,)
         Whether the point lies in the region (rows of X_fit are kept even outside it).
-    program : WeightProgram
+    program : LinearProgram
         One row for every (point, question) pair.
+    point_of, question_of : int64 (n_rows,)
+        Point and question of each row of the program.
     """
 
-    def __init__(self, game: Game) -> None:
-        self.game = game
-        self.states: npt.NDArray[np.int32] = np.zeros((0, game.space.n_features), np.int32)
-        self.leaves: npt.NDArray[np.int32] = np.zeros((0, game.trees.n_trees), np.int32)
-        self.original: IntArray = np.zeros((0, game.forest.n_outputs), np.int64)
-        self.decided: npt.NDArray[np.bool_] = np.zeros((0, len(game.questions)), dtype=bool)
-        self.inside: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
-        self.column_value, self.column_scale = _column_values(game)
-        self.unit_matrix = np.zeros((game.trees.n_trees, game.n_units))
-        self.unit_matrix[np.arange(game.trees.n_trees), game.unit] = 1.0
-        self.program = WeightProgram(game.n_units, n_free_columns(game))
+    def __init__(self, problem: Problem, columns: Columns, fit: FitRows) -> None:
+        self.problem, self.columns, self.fit = problem, columns, fit
+        self.states: States = np.zeros((0, problem.space.n_features), np.int32)
+        self.leaves: npt.NDArray[np.int32] = np.zeros((0, problem.trees.n_trees), np.int32)
+        self.decided: BoolArray = np.zeros((0, len(problem.questions)), dtype=bool)
+        self.inside: BoolArray = np.zeros(0, dtype=bool)
+        self.program = build_program(columns)
+        self.point_of: IntArray = np.zeros(0, dtype=np.int64)
+        self.question_of: IntArray = np.zeros(0, dtype=np.int64)
         self._seen: set[bytes] = set()
         self._typical: float | None = None
 
     def __len__(self) -> int:
         return len(self.states)
 
-    def move_to(self, game: Game) -> None:
-        """Go on with a larger region of the same model: all rows stay, membership is renewed."""
-        if game.forest is not self.game.forest or not np.array_equal(game.least, self.game.least):
-            raise ValueError("Rows can only be reused for another region of the same model.")
-        self.game = game
-        self.inside = game.region.contains(self.states)
+    def on(self, problem: Problem) -> Rows:
+        """The same rows for a larger region of the same model, in an object of their own."""
+        other = copy.copy(self)
+        other.problem = problem
+        other.inside = problem.region.contains(self.states)
+        other.program = self.program.copy()
+        other._seen = set(self._seen)
+        return other
 
     def add(self, states: npt.NDArray[Any]) -> int:
         """Add the points that are new and decided; returns how many those were."""
@@ -73,26 +111,32 @@ class RowPool:
         if not fresh:
             return 0
         states = states[fresh]
-        leaves = self.game.trees.leaves(states)
-        original = self.game.original_margins_int(leaves)
-        decided = self.game.decided(original)
+        leaves = self.problem.trees.leaves(states)
+        original = self.problem.original_margins_int(leaves)
+        decided = self.problem.decided(original)
         useful = decided.any(axis=1)
         states, leaves, original = states[useful], leaves[useful], original[useful]
         decided = decided[useful]
+        first = len(self.states)
         self.states = np.concatenate([self.states, states])
         self.leaves = np.concatenate([self.leaves, leaves])
-        self.original = np.concatenate([self.original, original])
         self.decided = np.concatenate([self.decided, decided])
-        self.inside = np.concatenate([self.inside, self.game.region.contains(states)])
-        for question in self.game.questions:
-            mine = decided[:, question.index]
-            if mine.any():
-                rows, free_rows = self._rows(leaves[mine], question)
-                width = self._width(original[mine], question)[:, None]
-                self.program.add_rows(
-                    rows / width, free_rows / width, self.game.strict[question.index], 1 / width
-                )
+        self.inside = np.concatenate([self.inside, self.problem.region.contains(states)])
+        for question in self.problem.questions:
+            mine = np.flatnonzero(decided[:, question.index])
+            if len(mine):
+                self._add_rows(leaves[mine], original[mine], question)
+                self.point_of = np.concatenate([self.point_of, first + mine])
+                own = np.full(len(mine), question.index)
+                self.question_of = np.concatenate([self.question_of, own])
         return len(states)
+
+    def _add_rows(self, leaves: npt.NDArray[Any], original: IntArray, question: Question) -> None:
+        rows = self.columns.rows(leaves, question)
+        free = np.tile(self.columns.free[question.index], (len(leaves), 1))
+        width = self._width(original, question)[:, None]
+        strict = self.problem.strict[question.index]
+        self.program.add_rows(rows / width, free / width, strict, 1 / width)
 
     def _width(self, original: IntArray, question: Question) -> FloatArray:
         """How wide a margin to ask for: in proportion to the original's, where that is small.
@@ -101,70 +145,12 @@ class RowPool:
         width for all, such points alone would make the value of the game vanish, and a set of
         trees that wins would count as lost.
         """
-        side = self.game.side_int(original, question).astype(np.float64)
-        if self.game.forest.n_outputs == 1:
-            cut = self.game.forest.decision.cuts[question.cut] * 2.0**self.game.scale
-            side = side - question.sign * cut
-        side = np.abs(side)
+        cut = float(question.cut_side(self.problem.forest.decision)) * 2.0**self.problem.scale
+        side = np.abs(question.side(original).astype(np.float64) - cut)
         if self._typical is None:
             self._typical = max(float(np.median(side)), 1.0)
-        return np.clip(side / (_NARROW * self._typical), _NARROWEST, 1.0)
-
-    def _rows(
-        self, leaves: npt.NDArray[np.int32], question: Question
-    ) -> tuple[FloatArray, FloatArray]:
-        if self.game.forest.n_outputs == 1:
-            value = question.sign * self.column_value[:, 0]
-        else:
-            value = self.column_value[:, question.plus] - self.column_value[:, question.minus]
-        rows = (value[leaves] @ self.unit_matrix) / self.column_scale
-        free = np.tile(free_columns(self.game, question), (len(leaves), 1))
-        return rows, free
+        return np.clip(side / (exact.NARROW * self._typical), exact.NARROWEST, 1.0)
 
     def loses(self, pruned: PrunedForest) -> bool:
         """Whether a model on the grid loses a question that a point belongs to."""
-        leaf_int = pruned_leaves_int(self.game, pruned)
-        sides = pruned_sides(self.game, margins_int(leaf_int, self.leaves) + pruned.intercept_int)
-        return bool((self.decided & (sides < needed_sides(self.game, pruned.grid))).any())
-
-
-def pruned_sides(game: Game, margins: IntArray) -> IntArray:
-    """Margins of the pruned model as seen by every question, (n_points, n_questions)."""
-    return np.stack([game.side_int(margins, question) for question in game.questions], axis=1)
-
-
-def n_free_columns(game: Game) -> int:
-    """Columns that cost nothing: a constant per output, and the scale when several cuts fix it."""
-    if not game.forest.free_intercept:
-        return 0
-    if game.forest.n_outputs > 1:
-        return game.forest.n_outputs
-    return 1 if len(game.forest.decision.cuts) == 1 else 2
-
-
-def free_columns(game: Game, question: Question) -> FloatArray:
-    """The free part of a row: ``+-1`` on the intercepts, and minus the distance of the cuts."""
-    free = np.zeros(n_free_columns(game))
-    if not game.forest.free_intercept:
-        return free
-    if game.forest.n_outputs > 1:
-        free[question.plus], free[question.minus] = 1.0, -1.0
-        return free
-    free[0] = question.sign
-    cuts = game.forest.decision.cuts
-    if len(cuts) > 1:
-        free[1] = -question.sign * (cuts[question.cut] - cuts[0]) / (cuts[-1] - cuts[0])
-    return free
-
-
-def _column_values(game: Game) -> tuple[FloatArray, FloatArray]:
-    """Leaf values without the bias of their trees, and the largest entry of every column."""
-    bias = game.forest.tree_bias[game.trees.leaf_tree]
-    value = game.forest.leaf_vectors()[game.leaf_node].copy()
-    if game.forest.value.shape[1] == 1:
-        output = game.forest.tree_output[game.trees.leaf_tree]
-        value[np.arange(len(value)), output] -= bias
-    largest = np.maximum.reduceat(np.abs(value).max(axis=1), game.trees.leaf_offset[:-1])
-    scale = np.zeros(game.n_units)
-    np.maximum.at(scale, game.unit, largest)
-    return value, np.where(scale > 0, scale, 1.0)
+        return bool((self.decided & self.problem.falls_short(pruned, self.leaves)).any())

@@ -6,7 +6,7 @@ import numpy as np
 
 from pine_boost.model.forest import Forest, SplitKind
 from pine_boost.native.predict import predict_classes
-from pine_boost.proof.problem import build_game, settled
+from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
 from tests.support.grids import feature_edges
 
@@ -32,8 +32,8 @@ def count_breaks(result: PruneResult, rows: np.ndarray) -> tuple[int, int]:
     region, forest = result.region, result.original.forest
     inside = region.contains(rows, model=forest)
     rows = rows[inside]
-    game = build_game(forest, region.space, region.tables, delta=region.delta or 0.0)
-    certain = settled(game, region.states(rows))
+    problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)
+    certain = problem.settled(region.states(rows))
     if region.delta is not None:
         certain[:] = True
     rows = rows[certain]

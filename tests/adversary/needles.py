@@ -15,7 +15,7 @@ from pine_boost.model.forest import Comparison, Forest, IntArray, PrunedForest, 
 from pine_boost.model.reference import _goes_left
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof.problem import Game, build_game
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.leaf_support import fit_leaf_support
@@ -184,8 +184,8 @@ def case_of(forest: Forest, rng: np.random.Generator, score_name: str | None = N
         else:
             score = fit_leaf_support(space.states(X), route(forest, space), space)
         tables = replace(tables, score=score, tau=int(total_score(score, rows).max()))
-    game = build_game(forest, space, tables, unit="tree")
-    return Case(game, rows, walk(forest, space, rows), in_region(tables, rows))
+    problem = build_problem(forest, space, tables, unit="tree")
+    return Case(problem, rows, walk(forest, space, rows), in_region(tables, rows))
 
 
 def walk(forest: Forest, space: StateSpace, rows: IntArray) -> IntArray:
@@ -216,6 +216,6 @@ def walk(forest: Forest, space: StateSpace, rows: IntArray) -> IntArray:
 
 def with_tau(case: Case, tau: int) -> Case:
     """The same case with another threshold of its score."""
-    tables = replace(case.game.region, tau=tau)
-    game: Game = replace(case.game, region=tables)
-    return Case(game, case.rows, case.nodes, in_region(tables, case.rows))
+    tables = replace(case.problem.region, tau=tau)
+    problem: Problem = replace(case.problem, region=tables)
+    return Case(problem, case.rows, case.nodes, in_region(tables, case.rows))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pine_boost.model.forest import Comparison, Forest, IntArray, Model, PrunedForest, SplitKind
-from pine_boost.proof.problem import build_game
+from pine_boost.proof.problem import build_problem
 from tests.adversary.natives import native_model
 from tests.adversary.needles import (
     BASE_GRID,
@@ -82,7 +82,7 @@ def _corners(manner: Manner, rng: np.random.Generator) -> Iterator[Triple]:
     """tau lies at the cheapest input that is wrong: one unit less and nothing is wrong."""
     score_name = str(rng.choice(["chow-liu", "leaf-support"]))
     model, case, trees = _needled(str(rng.choice(PATHS[:2])), manner, rng, score_name)
-    score = case.game.region.score
+    score = case.problem.region.score
     assert score is not None
     for number, tree in enumerate(trees):
         pruned = on_grid(model.forest, dropped=tree)
@@ -194,28 +194,28 @@ def _at_band(
     for path in _distant(base):
         forest = add_needle(forest, path, 1.0)
     sketch = case_of(forest, rng)
-    game = sketch.game
+    problem = sketch.problem
     leaves = [needle_leaf(forest, base.n_trees + number) for number in range(len(signs))]
     value = forest.value.copy()
     value[leaves, 0] = 0.1 * signs
     for _ in range(10):
         value[leaves, 0] = [_native(base, float(entry)) for entry in value[leaves, 0]]
         forest = replace(forest, value=value.copy())
-        game = build_game(forest, game.space, game.region, unit="tree")
-        units = np.rint(np.ldexp(forest.value, game.scale)).astype(np.int64)[:, 0]
+        problem = build_problem(forest, problem.space, problem.region, unit="tree")
+        units = np.rint(np.ldexp(forest.value, problem.scale)).astype(np.int64)[:, 0]
         margins = units[sketch.nodes].sum(axis=1)
         settled = True
         for leaf, sign in zip(leaves, signs, strict=True):
             best = int((sign * margins[(sketch.nodes == leaf).any(axis=1)]).max())
-            question = next(q for q in game.questions if q.sign == sign)
+            question = next(q for q in problem.questions if q.sign == sign)
             # steps of the library's float type, where they are coarser than the integers
             spacing = np.spacing(base.arithmetic(abs(forest.value[leaf, 0])))
-            step = max(1, int(np.ldexp(float(spacing), game.scale)))
-            over = best - int(game.least[question.index])
+            step = max(1, int(np.ldexp(float(spacing), problem.scale)))
+            over = best - int(problem.least[question.index])
             if not (0 <= over < step if outside else -step <= over < 0):
                 settled = False
                 aim = over - (step - 1) // 2 if outside else over + 1 + (step - 1) // 2
-                value[leaf, 0] -= sign * np.ldexp(float(aim), -game.scale)
+                value[leaf, 0] -= sign * np.ldexp(float(aim), -problem.scale)
         if settled:
             model = native_model(forest, manner, _category(manner))
             return model, case_of(model.forest, rng)

@@ -6,27 +6,20 @@ enumeration, and the native libraries must give the two models different classes
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.verification import THIRD
 from pine_boost.exporters import export
 from pine_boost.model.forest import PrunedForest
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.boxes.search import prove_boxes
-from pine_boost.search.oracle import (
-    FIRST,
-    FIRST_LP,
-    SECOND,
-    SECOND_LP,
-    Answer,
-    Oracle,
-    Proof,
-    Setting,
-)
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.verdict import Answer, Proof
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
 from tests.support.forests import MANNERS, Manner
@@ -58,25 +51,25 @@ def one_thread() -> Iterator[None]:
 
 
 def _proofs(
-    case: Case, pruned: PrunedForest, oracle: Oracle, wanted: np.ndarray, methods: Methods
+    case: Case, pruned: PrunedForest, prover: Prover, wanted: np.ndarray, methods: Methods
 ) -> Iterator[Proof]:
     """Answers of some methods to some questions."""
-    end = time.monotonic() + 600
-    questions = [q for q in case.game.questions if wanted[q.index]]
+    budget = Budget.of(600, Effort(proof_effort=1e9))
+    questions = [q for q in case.problem.questions if wanted[q.index]]
     for setting in methods:
         if setting is not None:
-            yield from oracle.prove(pruned, questions, setting, end)
+            yield from prover.prove(pruned, questions, (setting,), budget)
             continue
         for question in questions:
-            yield prove_boxes(case.game, pruned, question, max_boxes=10**6, deadline=end)
+            yield prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=budget)
 
 
-def _refute(triple: Triple, oracle: Oracle, methods: Methods) -> np.ndarray:
+def _refute(triple: Triple, prover: Prover, methods: Methods) -> np.ndarray:
     """Every method refutes each broken question; returns the states that they name."""
     case, pruned = triple.case, triple.pruned
     broken = broken_rows(case, pruned)
     named = []
-    for proof in _proofs(case, pruned, oracle, broken.any(axis=0), methods):
+    for proof in _proofs(case, pruned, prover, broken.any(axis=0), methods):
         assert proof.answer is Answer.FOUND, f"{proof.method} certified a broken model"
         assert proof.states is not None
         row = int(np.flatnonzero((case.rows == proof.states).all(axis=1))[0])
@@ -88,8 +81,8 @@ def _refute(triple: Triple, oracle: Oracle, methods: Methods) -> np.ndarray:
 def _require_proved(case: Case, pruned: PrunedForest, methods: Methods) -> None:
     """The nearly equal model that nothing refutes is proved by every method."""
     assert not broken_rows(case, pruned).any()
-    every = np.ones(len(case.game.questions), dtype=bool)
-    for proof in _proofs(case, pruned, Oracle(case.game), every, methods):
+    every = np.ones(len(case.problem.questions), dtype=bool)
+    for proof in _proofs(case, pruned, Prover(case.problem), every, methods):
         assert proof.answer is Answer.PROVED
 
 
@@ -99,15 +92,15 @@ def _attack(
     """Numbers of triples refuted, natively too, and of twins proved."""
     n_refuted = n_twins = 0
     for seed in range(first_seed, first_seed + n_triples):
-        oracle: Oracle | None = None
+        prover: Prover | None = None
         for triple in plant(kind, manner, seed):
             if n_refuted == n_triples:
                 return n_refuted, n_twins
             # fast: one method for each triple in turn, so that each sees more than 600
             methods = EVERY if thorough else EVERY[n_refuted % len(EVERY) :][:1]
-            if oracle is None or oracle.game is not triple.case.game:
-                oracle = Oracle(triple.case.game)
-            _require_native_difference(triple, _refute(triple, oracle, methods))
+            if prover is None or prover.problem is not triple.case.problem:
+                prover = Prover(triple.case.problem)
+            _require_native_difference(triple, _refute(triple, prover, methods))
             n_refuted += 1
             if triple.twin is not None:
                 _require_proved(*triple.twin, methods)
@@ -117,7 +110,7 @@ def _attack(
 
 def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
     """The libraries themselves give the two models different classes at the inputs named."""
-    rows = triple.case.game.space.representative(np.unique(named, axis=0))
+    rows = triple.case.problem.space.representative(np.unique(named, axis=0))
     before = triple.model.native or original_bytes(triple.model)
     after = export(triple.model, triple.pruned)
     n_classes = len(triple.model.forest.classes)

@@ -15,7 +15,7 @@ from pine_boost.exporters import export
 from pine_boost.model.forest import spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.parsers import read_model
-from pine_boost.proof.problem import build_game
+from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
 from tests.support.grids import grid_forest, integer_margins
 from tests.support.verifying import MAKERS, fitted, pruned_model
@@ -79,7 +79,7 @@ def test_leaves_off_the_grid_are_not_decisive(booster: tuple[Any, PruneResult]) 
     _, result = booster
     forest = result.original.forest
     smaller = replace(forest, value=forest.value / 3)
-    game = build_game(forest, result.region.space, result.region.tables)
+    problem = build_problem(forest, result.region.space, result.region.tables)
     matched = correspond(forest, smaller, range(forest.n_trees), 4)
     with pytest.raises(CertificateMismatch, match="smaller than what the native decision"):
-        require_decisive(game, smaller, matched)
+        require_decisive(problem, smaller, matched)

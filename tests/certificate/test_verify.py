@@ -21,10 +21,10 @@ from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.boxes import jobs as box_jobs
-from pine_boost.proof.problem import build_game
+from pine_boost.proof.problem import build_problem
+from pine_boost.proof.verdict import Answer
 from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
-from pine_boost.search.oracle import Answer
 from tests.support.verifying import MAKERS, breast_or_iris, pruned_model
 
 
@@ -75,9 +75,9 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     n = len(X) // 2
     region = fit_region(forest, X[:20], X[n:], alpha=0.2, score="isolation-forest")
     assert region.space.n_states.sum() > 2 * build_space(forest).n_states.sum()
-    game = build_game(forest, region.space, region.tables)
+    problem = build_problem(forest, region.space, region.tables)
     moved = conclude(
-        result.original, region, game, result.search, objective="l0", unit="round"
+        result.original, region, problem, result.search, objective="l0", unit="round"
     ).certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True

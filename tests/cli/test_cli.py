@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pine_boost.budget import Step
 from pine_boost.cli import COMMANDS, main
 from pine_boost.cli.options import read_domain
 from pine_boost.cli.progress import Progress
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.region import Region
-from pine_boost.search.algorithm import Step
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -382,8 +382,12 @@ class _Terminal(io.StringIO):
 
 
 def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
-    steps = [Step(1, "rows", 10, 1, 50, 0.1), Step(2, "climb", 10, 1, 60, 0.2),
-             Step(3, "certified", 4, 1, 70, 0.3), Step(4, "exact", 4, 4, 80, 0.4)]  # fmt: skip
+    steps = [
+        Step(1, "rows", 30, 50, 0.1, "round", 10, 10, 1),
+        Step(2, "climb", 30, 60, 0.2, "round", 10, 10, 1),
+        Step(3, "certified", 12, 70, 0.3, "round", 4, 4, 1),
+        Step(4, "exact", 12, 80, 0.4, "round", 4, 4, 4),
+    ]
     terminal, log = _Terminal(), io.StringIO()
     for stream in (terminal, log):
         progress = Progress(stream)

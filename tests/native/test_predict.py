@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster
+from pine_boost.budget import OutOfEffort
 from pine_boost.errors import PineBoostError
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.native.replay import original_band
-from pine_boost.proof.problem import Game, build_game, settled
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.result import PruneResult
-from pine_boost.search.grid import needed_sides
-from pine_boost.search.outcome import OutOfEffort
-from pine_boost.search.run import Run
+from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
 from tests.support.native_models import MODELS, built
@@ -31,9 +30,9 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 from tests.support.large_models import LARGE  # noqa: E402  (needs the libraries)
 
 
-def _game(result: PruneResult) -> Game:
+def _game(result: PruneResult) -> Problem:
     region = result.region
-    return build_game(
+    return build_problem(
         result.original.forest, region.space, region.tables, delta=region.delta or 0.0
     )
 
@@ -41,7 +40,7 @@ def _game(result: PruneResult) -> Game:
 def _same_classes(result: PruneResult, X: np.ndarray) -> int:
     """Native classes agree on every settled row in the region; returns how many those are."""
     states = result.region.space.states(X)
-    inside = result.region.tables.contains(states) & settled(_game(result), states)
+    inside = result.region.tables.contains(states) & _game(result).settled(states)
     before = predict_classes(result.original, X[inside])
     after = predict_classes(result.pruned, X[inside])
     assert np.array_equal(before, after)
@@ -89,15 +88,15 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
 
 def _check_original_margins(result: PruneResult, X: np.ndarray) -> None:
     """The native margins of the original stay within the band that the proof leaves for them."""
-    game = _game(result)
+    problem = _game(result)
     states = result.region.space.states(X)
-    integers = game.original_margins_int(game.trees.leaves(states)).astype(np.float64)
+    integers = problem.original_margins_int(problem.trees.leaves(states)).astype(np.float64)
     predicted = predict_margins(result.original, X)
     assert predicted is not None
     native, blur = predicted
-    distance = np.abs(native - np.ldexp(integers, -game.scale)).max()
-    assert distance <= original_band(game) + blur
-    assert game.undecided == 0 or original_band(game) + blur <= game.undecided
+    distance = np.abs(native - np.ldexp(integers, -problem.scale)).max()
+    assert distance <= original_band(problem) + blur
+    assert problem.undecided == 0 or original_band(problem) + blur <= problem.undecided
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.6])
@@ -110,7 +109,7 @@ def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
     states = all_states(space)
     states = states[result.region.tables.contains(states)]
     rows = space.representative(states)
-    n_settled = int(settled(_game(result), states).sum())
+    n_settled = int(_game(result).settled(states).sum())
     assert n_settled >= min(len(states), 10)
     assert _same_classes(result, rows) == n_settled
     edges = edge_rows(result.original.forest, X, infinite=False)
@@ -124,7 +123,7 @@ def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
         _check_margins(result, edges)
     # rows of X_fit keep their class even outside the region
     fit_states = space.states(X[:200])
-    certain = settled(_game(result), fit_states)
+    certain = _game(result).settled(fit_states)
     before = predict_classes(result.original, X[:200][certain])
     assert np.array_equal(before, predict_classes(result.pruned, X[:200][certain]))
 
@@ -157,13 +156,13 @@ def test_edges_of_an_isolation_forest(name: str) -> None:
 def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Light trees gone, the others as they were: thresholds, beside them, NaN, unseen categories.
 
-    The game of all trees is stopped, so that this is the answer wherever there is room for it.
+    The problem of all trees is stopped, so that this is the answer wherever there is room for it.
     """
 
-    def no_answer(run: Run) -> bool:
+    def no_answer(game: object) -> list[object]:
         raise OutOfEffort
 
-    monkeypatch.setattr(Run, "ascend", no_answer)
+    monkeypatch.setattr(algorithm, "first_answers", no_answer)
     model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=0.7, indifference=0.5)
     assert result.status == "CERTIFIED"
@@ -224,7 +223,7 @@ def _check_bands(name: str, quantiles: tuple[float, ...], alpha: float) -> None:
     space = result.region.space
     states = all_states(space)
     states = states[result.region.tables.contains(states)]
-    states = states[settled(_game(result), states)]
+    states = states[_game(result).settled(states)]
     rows = space.representative(states)
     # not through pine_boost's own thresholding: the plain probabilities of both models
     before, after = (
@@ -277,13 +276,13 @@ def test_needed_distance_is_kept_natively() -> None:
     result = prune_booster(model, X[:200], X[200:], alpha=0.2, threshold=0.3)
     pruned = result.search.pruned
     assert pruned is not None
-    game = _game(result)
+    problem = _game(result)
     states = result.region.space.states(X)
-    states = states[result.region.tables.contains(states) & settled(game, states)]
+    states = states[result.region.tables.contains(states) & problem.settled(states)]
     integers = integer_margins(pruned, result.region.space.representative(states))
-    needed = needed_sides(game, pruned.grid)
-    sides = np.stack([game.side_int(integers, question) for question in game.questions], axis=1)
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
+    needed = problem.needed_sides(pruned.grid)
+    sides = np.stack([question.side(integers) for question in problem.questions], axis=1)
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
     assert np.all(sides[decided] >= np.broadcast_to(needed, sides.shape)[decided])
 
 

@@ -16,12 +16,13 @@ import pytest
 
 from pine_boost.model.forest import Decision, PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
-from pine_boost.proof.problem import Game, Question, build_game
-from pine_boost.search.algorithm import search
-from pine_boost.search.grid import needed_sides
-from pine_boost.search.oracle import Answer, Oracle, Setting
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.question import Question
+from pine_boost.proof.verdict import Answer
 from tests.support.bruteforce import (
-    Problem,
+    Small,
     decide,
     exact_margins,
     keeps_all,
@@ -41,13 +42,13 @@ CUTS = (-0.8, 0.1, 0.9)
 class Canary:
     """A candidate that exactly one state row of the region speaks against."""
 
-    game: Game
+    problem: Problem
     pruned: PrunedForest
     state: np.ndarray
     lost: tuple[Question, ...]
 
 
-def _three_classes(seed: int) -> Problem:
+def _three_classes(seed: int) -> Small:
     votes = seed % 3 == 2
     return small_problem(
         seed, MANNERS[seed % 4], n_outputs=3, votes=votes, n_trees=6 if votes else 9,
@@ -56,64 +57,64 @@ def _three_classes(seed: int) -> Problem:
     )  # fmt: skip
 
 
-def _bands(seed: int) -> Problem:
-    problem = small_problem(
+def _bands(seed: int) -> Small:
+    small = small_problem(
         seed, MANNERS[seed % 4], score=SCORES[seed // 4 % 3], with_domain=seed % 5 == 0,
         leaf_grid=None,
     )  # fmt: skip
     thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in CUTS)
-    decision = Decision(CUTS, problem.game.forest.decision.tie, 1e-5, thresholds)
-    forest = replace(problem.game.forest, decision=decision)
-    return replace(problem, game=build_game(forest, problem.game.space, problem.game.region))
+    decision = Decision(CUTS, small.problem.forest.decision.tie, 1e-5, thresholds)
+    forest = replace(small.problem.forest, decision=decision)
+    return replace(small, problem=build_problem(forest, small.problem.space, small.problem.region))
 
 
-def _candidate(game: Game, seed: int) -> PrunedForest:
+def _candidate(problem: Problem, seed: int) -> PrunedForest:
     rng = np.random.default_rng(seed)
-    weights = rng.uniform(0.9, 1.1, game.forest.n_trees)
+    weights = rng.uniform(0.9, 1.1, problem.forest.n_trees)
     if seed % 2:
         weights[rng.integers(len(weights))] = 0.0
-    return grid_forest(game.forest, weights, grid=12)
+    return grid_forest(problem.forest, weights, grid=12)
 
 
-def _plant(problem: Problem, pruned: PrunedForest) -> Canary | None:
+def _plant(small: Small, pruned: PrunedForest) -> Canary | None:
     """End the region exactly at the most plausible input that the candidate loses."""
-    game = problem.game
-    states = problem.everything[game.region.permits(problem.everything)]
-    reachable = [axis.reachable[states[:, j]] for j, axis in enumerate(game.space.axes)]
+    problem = small.problem
+    states = small.everything[problem.region.permits(small.everything)]
+    reachable = [axis.reachable[states[:, j]] for j, axis in enumerate(problem.space.axes)]
     states = states[np.all(reachable, axis=0)]
-    X = game.space.representative(states)
+    X = problem.space.representative(states)
     margins = integer_margins(pruned, X)
-    sides = np.stack([game.side_int(margins, question) for question in game.questions], axis=1)
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
-    lost = decided & (sides < needed_sides(game, pruned.grid))
+    sides = np.stack([question.side(margins) for question in problem.questions], axis=1)
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
+    lost = decided & (sides < problem.needed_sides(pruned.grid))
     bad = np.flatnonzero(lost.any(axis=1))
-    if len(bad) == 0 or game.region.score is None:
+    if len(bad) == 0 or problem.region.score is None:
         return None
-    scores = game.region.score.score(states[bad])
+    scores = problem.region.score.score(states[bad])
     if np.count_nonzero(scores == scores.min()) > 1:
         return None
     chosen = bad[int(np.argmin(scores))]
-    region = replace(game.region, tau=int(scores.min()))
+    region = replace(problem.region, tau=int(scores.min()))
     # no matter of distances: the two models really decide differently there, by exact fractions
     before, after = (
-        decide(game.forest, exact_margins(game.forest, X[chosen : chosen + 1], model))[0]
+        decide(problem.forest, exact_margins(problem.forest, X[chosen : chosen + 1], model))[0]
         for model in (None, pruned)
     )
     if before == after:
         return None
-    questions = tuple(game.questions[index] for index in np.flatnonzero(lost[chosen]))
-    return Canary(replace(game, region=region), pruned, states[chosen], questions)
+    questions = tuple(problem.questions[index] for index in np.flatnonzero(lost[chosen]))
+    return Canary(replace(problem, region=region), pruned, states[chosen], questions)
 
 
-def _collect(make: Callable[[int], Problem], wanted: int, n_seeds: int) -> dict[str, Canary]:
+def _collect(make: Callable[[int], Small], wanted: int, n_seeds: int) -> dict[str, Canary]:
     """One canary for each question by name, and the first ones with NaN and with a category."""
     found: dict[str, Canary] = {}
     for seed in range(n_seeds):
-        problem = make(seed)
-        canary = _plant(problem, _candidate(problem.game, seed))
+        small = make(seed)
+        canary = _plant(small, _candidate(small.problem, seed))
         if canary is None:
             continue
-        row = canary.game.space.representative(canary.state[None])[0]
+        row = canary.problem.space.representative(canary.state[None])[0]
         for question in canary.lost:
             found.setdefault(question.name, canary)
         if np.isnan(row).any():
@@ -136,17 +137,17 @@ def test_there_is_a_canary_for_every_question() -> None:
     pairs = {f"class {a} over {b}" for a in range(3) for b in range(3) if a != b}
     assert set(_canaries("classes")) == pairs | {"missing", "category"}
     bands = _canaries("bands")
-    game = bands["missing"].game
-    assert set(bands) == {question.name for question in game.questions} | {"missing", "category"}
-    assert len(game.questions) == 6
+    problem = bands["missing"].problem
+    assert set(bands) == {question.name for question in problem.questions} | {"missing", "category"}
+    assert len(problem.questions) == 6
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
 def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: Setting) -> None:
     for name, canary in _canaries(kind).items():
-        oracle = Oracle(canary.game)
-        proofs = oracle.prove(canary.pruned, list(canary.game.questions), setting, FOREVER)
+        oracle = Prover(canary.problem)
+        proofs = oracle.prove(canary.pruned, list(canary.problem.questions), (setting,), FOREVER)
         for proof in proofs:
             if proof.question in canary.lost:
                 assert proof.answer is Answer.FOUND, (name, proof.question.name)
@@ -159,9 +160,9 @@ def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: Setting) -
 @pytest.mark.parametrize("kind", ["classes", "bands"])
 def test_boxes_do_not_miss_a_canary(kind: str) -> None:
     for name, canary in _canaries(kind).items():
-        for question in canary.game.questions:
+        for question in canary.problem.questions:
             proof = prove_boxes(
-                canary.game, canary.pruned, question, max_boxes=10**6, deadline=FOREVER
+                canary.problem, canary.pruned, question, max_boxes=10**6, budget=FOREVER
             )
             expected = Answer.FOUND if question in canary.lost else Answer.PROVED
             assert proof.answer is expected, (name, question.name)
@@ -173,39 +174,41 @@ def test_boxes_do_not_miss_a_canary(kind: str) -> None:
 def test_one_unit_of_the_score_less_and_nothing_is_left(kind: str) -> None:
     """The canary is the only reason: the next smaller region is proved by every method."""
     for canary in _canaries(kind).values():
-        assert canary.game.region.tau is not None
-        region = replace(canary.game.region, tau=canary.game.region.tau - 1)
-        game = replace(canary.game, region=region)
-        proofs = Oracle(game).prove(canary.pruned, list(game.questions), SETTINGS[0], FOREVER)
+        assert canary.problem.region.tau is not None
+        region = replace(canary.problem.region, tau=canary.problem.region.tau - 1)
+        problem = replace(canary.problem, region=region)
+        proofs = Prover(problem).prove(
+            canary.pruned, list(problem.questions), (SETTINGS[0],), FOREVER
+        )
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
 @cache
-def _last_inputs(kind: str) -> list[tuple[Problem, int]]:
+def _last_inputs(kind: str) -> list[tuple[Small, int]]:
     """Games that need more columns as soon as tau takes in one more input."""
-    found: list[tuple[Problem, int]] = []
+    found: list[tuple[Small, int]] = []
     for seed in range(60):
         if kind == "classes":
-            problem = small_problem(
+            small = small_problem(
                 seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, leaf_grid=None, n_fit=3
             )
         else:
-            problem = _bands(seed)
-        game = problem.game
-        assert game.region.score is not None
-        scores = game.region.score.score(problem.everything)
+            small = _bands(seed)
+        problem = small.problem
+        assert problem.region.score is not None
+        scores = problem.region.score.score(small.everything)
         values, counts = np.unique(
-            scores[game.region.permits(problem.everything)], return_counts=True
+            scores[problem.region.permits(small.everything)], return_counts=True
         )
         before = None
         for tau, count in zip(values[:12].tolist(), counts.tolist(), strict=False):
-            region = replace(game.region, tau=int(tau))
-            inside = region.contains(problem.everything)
-            current = replace(problem, game=replace(game, region=region), inside=inside)
-            states = np.concatenate([problem.everything[inside], problem.fit_states[:3]])
-            size = minimum_columns(current.game, np.unique(states, axis=0))
+            region = replace(problem.region, tau=int(tau))
+            inside = region.contains(small.everything)
+            current = replace(small, problem=replace(problem, region=region), inside=inside)
+            states = np.concatenate([small.everything[inside], small.fit_states[:3]])
+            size = minimum_columns(current, np.unique(states, axis=0))
             if before is not None and size is not None and count == 1 and size > before:
-                found.append((replace(current, fit_states=problem.fit_states[:3]), size))
+                found.append((replace(current, fit_states=small.fit_states[:3]), size))
                 break
             before = size
         if len(found) == 3:
@@ -221,8 +224,8 @@ def test_no_search_certifies_without_the_last_input(
     """Walks and climbs are switched off, so that only the solver can see the last input."""
     only_the_solver(monkeypatch, setting)
     assert len(_last_inputs(kind)) == 3
-    for problem, size in _last_inputs(kind):
-        result = search(problem.game, problem.fit_states)
+    for small, size in _last_inputs(kind):
+        result = small.search()
         assert result.n_kept >= size
         if result.pruned is not None:
-            assert keeps_all(problem, result.pruned)
+            assert keeps_all(small, result.pruned)

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pine_boost.budget import Budget, Effort, OutOfEffort
+from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.enclosures import enclosures
 from pine_boost.region import enclosing as module
 from pine_boost.region.enclosing import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
-from pine_boost.search.outcome import Effort
-from pine_boost.search.stages import search_inwards
-from tests.support.bruteforce import Problem, all_rows, check_result, minimum_columns, small_problem
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.larger_regions import search_inwards
+from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, random_forest, random_rows
 
 pytest.importorskip("sklearn")
@@ -25,7 +27,7 @@ def _shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DEPTHS", (1, 2))
 
 
-def _problem(seed: int, **options: object) -> Problem:
+def _problem(seed: int, **options: object) -> Small:
     return small_problem(
         seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options
     )  # type: ignore[arg-type]
@@ -34,83 +36,83 @@ def _problem(seed: int, **options: object) -> Problem:
 @pytest.mark.parametrize("seed", range(8))
 def test_cut_trees_never_cost_more(seed: int) -> None:
     """Exactly the least of the leaves below: a cut may neither exclude nor forget a point."""
-    problem = _problem(seed)
-    score = problem.game.region.score
+    small = _problem(seed)
+    score = small.problem.region.score
     assert score is not None
     assert score.trees is not None
-    whole = score.trees.cost[score.trees.trees.leaves(problem.everything)]
+    whole = score.trees.cost[score.trees.trees.leaves(small.everything)]
     for depth in range(score.trees.trees.depth + 2):
         short = cut_trees(score.trees, depth)
-        cut = short.cost[short.trees.leaves(problem.everything)]
+        cut = short.cost[short.trees.leaves(small.everything)]
         assert (cut <= whole).all()
         assert short.trees.depth == min(depth, score.trees.trees.depth)
         if depth >= score.trees.trees.depth:
             assert np.array_equal(cut, whole)
         for tree in range(short.trees.n_trees):
-            leaves = short.trees.leaves(problem.everything)[:, tree]
+            leaves = short.trees.leaves(small.everything)[:, tree]
             for leaf in np.unique(leaves):  # the bound is met by some state that reaches the leaf
                 assert whole[leaves == leaf, tree].min() == short.cost[leaf]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_enclosures_contain_the_region(seed: int) -> None:
-    problem = _problem(seed, with_domain=bool(seed % 2))
-    game, everything = problem.game, problem.everything
-    stages = enclosures(game)
+    small = _problem(seed, with_domain=bool(seed % 2))
+    problem, everything = small.problem, small.everything
+    stages = enclosures(problem)
     assert len(stages) >= 2
-    inside = problem.inside.copy()
+    inside = small.inside.copy()
     for stage in reversed(stages):  # from the region outwards
         merged = stage.outward(everything)
-        contains = stage.game.region.contains(merged)
+        contains = stage.problem.region.contains(merged)
         assert (contains | ~inside).all()
         inside = contains
-        leaves = game.trees.leaves(everything)
-        assert np.array_equal(stage.game.trees.leaves(merged), leaves)
+        leaves = problem.trees.leaves(everything)
+        assert np.array_equal(stage.problem.trees.leaves(merged), leaves)
         distinct = np.unique(merged, axis=0)
         assert np.array_equal(stage.outward(stage.inward(distinct)), distinct)
-        assert (stage.game.space.n_states <= game.space.n_states).all()
+        assert (stage.problem.space.n_states <= problem.space.n_states).all()
         # a state that stands for several is a real input of theirs
-        back = stage.game.space.states(game.space.representative(everything))
-        usable = ~np.isinf(game.space.representative(everything)).any(axis=1)
+        back = stage.problem.space.states(problem.space.representative(everything))
+        usable = ~np.isinf(problem.space.representative(everything)).any(axis=1)
         assert np.array_equal(back[usable], merged[usable])
-    assert np.array_equal(inside, replace(game.region, score=None, tau=None).contains(everything))
+    assert np.array_equal(
+        inside, replace(problem.region, score=None, tau=None).contains(everything)
+    )
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
 def test_easy_scores_have_no_enclosures(score: str | None) -> None:
-    assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).game) == []
+    assert enclosures(small_problem(3, MANNERS[0], score=score, leaf_grid=None).problem) == []
     assert enclosing(RegionTables(())) == []
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_stages_end_at_the_brute_force_minimum(seed: int) -> None:
-    problem = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
-    result = search_inwards(problem.game, problem.fit_states)
-    check_result(problem, result)
-    smallest = minimum_columns(problem.game, all_rows(problem))
+    small = _problem(seed, n_outputs=3 if seed % 3 == 2 else 1, n_trees=6)
+    result = search_inwards(small.problem, small.fit_states, Budget(), SearchOptions())
+    check_result(small, result)
+    smallest = minimum_columns(small, all_rows(small))
     if smallest is not None:
         assert result.n_kept == result.lower_bound == smallest
 
 
 def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the region's own proofs run out, the model of the whole domain stays, bound and all."""
-    from pine_boost.search.oracle import Oracle
-    from pine_boost.search.outcome import OutOfEffort
-
     fell_back = 0
-    prove = Oracle.prove
+    prove = Prover.prove
 
     def give_up(self, *question):  # type: ignore[no-untyped-def]
-        if self.has_score_trees:
+        if self.problem.has_score_trees:
             raise OutOfEffort
         return prove(self, *question)
 
-    monkeypatch.setattr(Oracle, "prove", give_up)
+    monkeypatch.setattr(Prover, "prove", give_up)
     for seed in range(6):
-        problem = _problem(seed, n_trees=7)
-        result = search_inwards(problem.game, problem.fit_states, effort=Effort(box_limit=0))
-        check_result(problem, result)
-        smallest = minimum_columns(problem.game, all_rows(problem))
+        small = _problem(seed, n_trees=7)
+        budget = Budget.of(None, Effort(box_limit=0))
+        result = search_inwards(small.problem, small.fit_states, budget, SearchOptions())
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
         assert smallest is None or result.lower_bound <= smallest <= result.n_kept
         if result.pruned is not None:
             fell_back += 1

@@ -1,9 +1,9 @@
-"""The Oracle against brute force over all states, and canaries that must never certify."""
+"""Both methods against brute force over all states, and canaries that must never certify."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,27 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pine_boost.budget import Budget, Effort
+from pine_boost.errors import PineBoostError
 from pine_boost.model import exact
 from pine_boost.model.forest import Forest, PrunedForest, SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.proof.boxes.search import prove_boxes
-from pine_boost.proof.problem import Game, build_game, pruned_leaves_int
+from pine_boost.proof.cpsat import prover as prover_module
+from pine_boost.proof.cpsat.prover import Prover, add_question
+from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, Setting
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.undecided import find_undecided
+from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
-from pine_boost.search import oracle as oracle_module
-from pine_boost.search.oracle import (
-    FIRST,
-    FIRST_LP,
-    SECOND,
-    Answer,
-    Oracle,
-    Proof,
-    Setting,
-)
-from pine_boost.search.rows import RowPool
+from pine_boost.search.oracle import Oracle
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import Problem, exact_margins, lost_questions, small_problem
+from tests.support.bruteforce import Small, exact_margins, lost_questions, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest
 from tests.support.grids import grid_forest
 from tests.support.solver_settings import FOREVER, SETTINGS
@@ -39,9 +35,9 @@ from tests.support.solver_settings import FOREVER, SETTINGS
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
 
 
-def _pruned(game: Game, rng: np.random.Generator) -> PrunedForest:
+def _pruned(problem: Problem, rng: np.random.Generator) -> PrunedForest:
     """A model near the original: slightly reweighted, one tree dropped, or on a coarse grid."""
-    n_trees = game.forest.n_trees
+    n_trees = problem.forest.n_trees
     kind = rng.integers(4)
     weights = np.ones(n_trees)
     if kind == 0:
@@ -51,51 +47,51 @@ def _pruned(game: Game, rng: np.random.Generator) -> PrunedForest:
     elif kind == 2:
         weights = rng.uniform(0.5, 1.5, n_trees)
     grid = 12 if kind < 3 else int(rng.integers(1, 5))
-    return grid_forest(game.forest, weights, grid=grid)
+    return grid_forest(problem.forest, weights, grid=grid)
 
 
-def _check_found(problem: Problem, pruned: PrunedForest, proof: Proof) -> None:
+def _check_found(small: Small, pruned: PrunedForest, proof: Proof) -> None:
     """A counterexample lies in the region, is decided, and the pruned model loses it, exactly."""
-    game, question = problem.game, proof.question
+    problem, question = small.problem, proof.question
     assert proof.states is not None
     states = proof.states[None]
-    assert game.region.contains(states).all()
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
+    assert problem.region.contains(states).all()
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
     assert decided[0, question.index]
-    margin = exact_margins(game.forest, game.space.representative(states), pruned)[0]
-    several = game.forest.n_outputs > 1
+    margin = exact_margins(problem.forest, problem.space.representative(states), pruned)[0]
+    several = problem.forest.n_outputs > 1
     side = margin[question.plus] - margin[question.minus] if several else question.sign * margin[0]
-    assert side < 0 or (side == 0 and game.strict[question.index])
+    assert side < 0 or (side == 0 and problem.strict[question.index])
 
 
-def _agrees(problem: Problem, pruned: PrunedForest) -> int:
+def _agrees(small: Small, pruned: PrunedForest) -> int:
     """Both configurations of CP-SAT and the boxes give brute force's answers."""
-    game = problem.game
-    lost = lost_questions(problem, pruned)
-    oracle = Oracle(game)
-    questions = list(game.questions)
+    problem = small.problem
+    lost = lost_questions(small, pruned)
+    prover = Prover(problem)
+    questions = list(problem.questions)
     proofs = [
-        *oracle.prove(pruned, questions, FIRST, FOREVER),
-        *oracle.prove(pruned, questions, SECOND, FOREVER),
-        *(prove_boxes(game, pruned, q, max_boxes=10**6, deadline=FOREVER) for q in questions),
+        *prover.prove(pruned, questions, (FIRST,), FOREVER),
+        *prover.prove(pruned, questions, (SECOND,), FOREVER),
+        *(prove_boxes(problem, pruned, q, max_boxes=10**6, budget=FOREVER) for q in questions),
     ]
     for proof in proofs:
         expected = Answer.FOUND if lost[proof.question.index] else Answer.PROVED
         assert proof.answer is expected, (proof.method, proof.question.name)
         if expected is Answer.FOUND:
-            _check_found(problem, pruned, proof)
-    pool = RowPool(game)
-    pool.add(problem.everything[problem.inside][::7])
-    for states in oracle.climb(pruned, pool):
-        against = [q for q in questions if _loses(problem, pruned, q, states)]
+            _check_found(small, pruned, proof)
+    rows = small.rows()
+    rows.add(small.everything[small.inside][::7])
+    for states in Oracle(problem).climb(pruned, rows, FOREVER):
+        against = [q for q in questions if _loses(small, pruned, q, states)]
         assert against
         assert all(lost[q.index] for q in against)
     return int(lost.sum())
 
 
-def _loses(problem: Problem, pruned: PrunedForest, question: Any, states: Any) -> bool:
+def _loses(small: Small, pruned: PrunedForest, question: Any, states: Any) -> bool:
     try:
-        _check_found(problem, pruned, Proof(question, "climb", Answer.FOUND, 0.0, states))
+        _check_found(small, pruned, Proof(question, "climb", Answer.FOUND, 0.0, states))
     except AssertionError:
         return False
     return True
@@ -120,13 +116,13 @@ def test_oracle_agrees_with_brute_force(
     leaf_grid: int | None,
     quantile: float,
 ) -> None:
-    problem = small_problem(
+    small = small_problem(
         seed, manner, n_outputs=outputs[0], votes=outputs[1], score=score, quantile=quantile,
         with_domain=with_domain, leaf_grid=leaf_grid,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
     for _ in range(2):
-        _agrees(problem, _pruned(problem.game, rng))
+        _agrees(small, _pruned(small.problem, rng))
 
 
 @pytest.mark.slow
@@ -135,12 +131,12 @@ def test_oracle_agrees_with_brute_force_many_times() -> None:
     for seed in range(400):
         rng = np.random.default_rng(seed)
         n_outputs, votes = [(1, False), (3, False), (2, True), (3, True)][seed % 4]
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, votes=votes,
             score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
             with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
         )  # fmt: skip
-        n_lost += _agrees(problem, _pruned(problem.game, rng))
+        n_lost += _agrees(small, _pruned(small.problem, rng))
     assert n_lost > 100
 
 
@@ -149,35 +145,37 @@ def test_both_answers_occur(score: str | None) -> None:
     """The comparison above is not one-sided: the drawn models win and lose questions."""
     n_lost, n_asked = 0, 0
     for seed in range(6):
-        problem = small_problem(seed, MANNERS[seed % 4], score=score, with_domain=seed % 2 == 0)
-        pruned = _pruned(problem.game, np.random.default_rng(seed))
-        n_lost += _agrees(problem, pruned)
-        n_asked += len(problem.game.questions)
+        small = small_problem(seed, MANNERS[seed % 4], score=score, with_domain=seed % 2 == 0)
+        pruned = _pruned(small.problem, np.random.default_rng(seed))
+        n_lost += _agrees(small, pruned)
+        n_asked += len(small.problem.questions)
     assert 1 < n_lost < n_asked
 
 
-def _planted() -> list[tuple[Problem, PrunedForest]]:
+def _planted() -> list[tuple[Small, PrunedForest]]:
     """Regions that end exactly at the most plausible counterexample: only one is inside."""
     planted = []
     for seed in range(40):
         score = SCORES[seed % 3]
-        problem = small_problem(seed, MANNERS[seed % 4], score=score, with_domain=seed % 5 == 0)
-        game = problem.game
-        pruned = _pruned(game, np.random.default_rng(seed))
-        states = problem.everything[game.region.permits(problem.everything)]
-        decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
-        margins = exact_margins(game.forest, game.space.representative(states), pruned)
-        side = np.array([[q.sign * m[0] for q in game.questions] for m in margins])
-        bad = (decided & ((side < 0) | (game.strict & (side == 0)))).any(axis=1)
+        small = small_problem(seed, MANNERS[seed % 4], score=score, with_domain=seed % 5 == 0)
+        problem = small.problem
+        pruned = _pruned(problem, np.random.default_rng(seed))
+        states = small.everything[problem.region.permits(small.everything)]
+        decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
+        margins = exact_margins(problem.forest, problem.space.representative(states), pruned)
+        side = np.array([[q.sign * m[0] for q in problem.questions] for m in margins])
+        bad = (decided & ((side < 0) | (problem.strict & (side == 0)))).any(axis=1)
         if not bad.any():
             continue
-        assert game.region.score is not None
-        scores = game.region.score.score(states[bad])
+        assert problem.region.score is not None
+        scores = problem.region.score.score(states[bad])
         if np.count_nonzero(scores == scores.min()) > 1:
             continue
-        region = replace(game.region, tau=int(scores.min()))
-        inside = region.contains(problem.everything)
-        planted.append((replace(problem, game=replace(game, region=region), inside=inside), pruned))
+        region = replace(problem.region, tau=int(scores.min()))
+        inside = region.contains(small.everything)
+        planted.append(
+            (replace(small, problem=replace(problem, region=region), inside=inside), pruned)
+        )
     return planted
 
 
@@ -185,15 +183,16 @@ def test_settings_take_turns_until_one_has_an_answer(monkeypatch: Any) -> None:
     """Turns too short for anything grow until there is an answer, the one that is always given."""
     answers = set()
     for seed in range(6):
-        problem = small_problem(seed, MANNERS[seed % 4], leaf_grid=None)
-        pruned = _pruned(problem.game, np.random.default_rng(seed))
-        game = Oracle(problem.game)
-        questions = list(problem.game.questions)
-        alone = game.prove(pruned, questions, FIRST, FOREVER)
+        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None)
+        pruned = _pruned(small.problem, np.random.default_rng(seed))
+        prover = Prover(small.problem)
+        questions = list(small.problem.questions)
+        alone = prover.prove(pruned, questions, (FIRST,), FOREVER)
+        little = FOREVER.with_effort(Effort(proof_effort=1e-9))
         with monkeypatch.context() as patch:
-            patch.setattr(oracle_module, "_FIRST_TURN", 1e-9)
-            turns = game.prove(pruned, questions, game.first, FOREVER)
-            short = game.prove(pruned, questions, game.first, FOREVER, effort=1e-9)
+            patch.setattr(prover_module, "_FIRST_TURN", 1e-9)
+            turns = prover.prove(pruned, questions, (FIRST, FIRST_LP), FOREVER)
+            short = prover.prove(pruned, questions, (FIRST, FIRST_LP), little)
         assert [proof.answer for proof in turns] == [proof.answer for proof in alone]
         assert {proof.method for proof in turns} <= {FIRST.name, FIRST_LP.name}
         answers |= {proof.answer for proof in turns} | {proof.answer for proof in short}
@@ -203,24 +202,24 @@ def test_settings_take_turns_until_one_has_an_answer(monkeypatch: Any) -> None:
 def test_planted_counterexamples_are_found_under_every_setting() -> None:
     planted = _planted()
     assert len(planted) >= 8
-    for problem, pruned in planted:
-        lost = lost_questions(problem, pruned)
+    for small, pruned in planted:
+        lost = lost_questions(small, pruned)
         assert lost.sum() == 1
-        question = problem.game.questions[int(np.argmax(lost))]
-        oracle = Oracle(problem.game)
+        question = small.problem.questions[int(np.argmax(lost))]
+        prover = Prover(small.problem)
         for setting in SETTINGS:
-            (proof,) = oracle.prove(pruned, [question], setting, FOREVER)
+            (proof,) = prover.prove(pruned, [question], (setting,), FOREVER)
             assert proof.answer is Answer.FOUND, setting.name
-            _check_found(problem, pruned, proof)
+            _check_found(small, pruned, proof)
         # one unit of the score less, and nothing is left to be found
-        smaller = replace(problem.game.region, tau=problem.game.region.tau - 1)  # type: ignore[operator]
+        smaller = replace(small.problem.region, tau=small.problem.region.tau - 1)  # type: ignore[operator]
         for setting in SETTINGS[:3]:
-            narrow = Oracle(replace(problem.game, region=smaller))
-            (proof,) = narrow.prove(pruned, [question], setting, FOREVER)
+            narrow = Prover(replace(small.problem, region=smaller))
+            (proof,) = narrow.prove(pruned, [question], (setting,), FOREVER)
             assert proof.answer is Answer.PROVED, setting.name
 
 
-def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Game, PrunedForest]:
+def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Problem, PrunedForest]:
     """One input out of 2**n_features is class 1; the pruned model has forgotten it.
 
     Tree j is a stump on feature j worth +-w_j; only all features on the right reach the cut. The
@@ -246,14 +245,14 @@ def _needle(n_features: int, magnitude: float, *, scored: bool) -> tuple[Game, P
     region = compile_domain(None, space, schema_of(forest))
     if scored:
         region = _chain_score(region, n_features)
-    game = build_game(forest, space, region)
+    problem = build_problem(forest, space, region)
     pruned = grid_forest(forest)
     value_int = pruned.value_int.copy()
     leaves = forest.kind == SplitKind.LEAF
     first = leaves & (forest.node_tree == 0)
     lowered = int(np.ceil(2 * weight.min() * 2**pruned.grid))
     value_int[first] -= lowered
-    return game, replace(pruned, value_int=value_int)
+    return problem, replace(pruned, value_int=value_int)
 
 
 def _chain_score(region: RegionTables, n_features: int) -> ScoreTables | Any:
@@ -271,16 +270,16 @@ def _chain_score(region: RegionTables, n_features: int) -> ScoreTables | Any:
 @pytest.mark.parametrize("scored", [False, True])
 def test_needle_is_found_under_every_setting(setting: Setting, scored: bool) -> None:
     for n_features, magnitude in ((8, 1.0), (20, 1.0), (24, 1e-3)):
-        game, pruned = _needle(n_features, magnitude, scored=scored)
-        proofs = Oracle(game).prove(pruned, list(game.questions), setting, FOREVER)
+        problem, pruned = _needle(n_features, magnitude, scored=scored)
+        proofs = Prover(problem).prove(pruned, list(problem.questions), (setting,), FOREVER)
         answers = {proof.question.sign: proof for proof in proofs}
         assert answers[1].answer is Answer.FOUND
         assert answers[1].states is not None
         assert answers[1].states.tolist() == [1] * n_features
         assert answers[-1].answer is Answer.PROVED
         # the forgotten input restored, there is nothing to find
-        whole = grid_forest(game.forest)
-        proofs = Oracle(game).prove(whole, list(game.questions), setting, FOREVER)
+        whole = grid_forest(problem.forest)
+        proofs = Prover(problem).prove(whole, list(problem.questions), (setting,), FOREVER)
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
@@ -290,16 +289,16 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
     checked = 0
     for seed, score in enumerate((*SCORES, *SCORES)):
         leaf_grid = None if seed < 4 else 6
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[seed % 4], n_outputs=n_outputs, score=score, leaf_grid=leaf_grid,
             with_domain=True,
         )  # fmt: skip
-        game = problem.game
-        pruned = _pruned(game, np.random.default_rng(seed))
-        oracle = Oracle(game)
-        for question in game.questions:
-            model = oracle.encoding.model.clone()
-            oracle._add_question(model, oracle.encoding, pruned, question)
+        problem = small.problem
+        pruned = _pruned(problem, np.random.default_rng(seed))
+        encoding = Prover(problem).encoding
+        for question, exactly in product(problem.questions, (False, True)):
+            model = encoding.model.clone()
+            add_question(model, encoding, problem, pruned, question, exactly=exactly)
             for constraint in model.proto.constraints:
                 if not constraint.has_linear():
                     continue
@@ -312,20 +311,20 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
 
 
 def test_a_row_beyond_the_safe_range_raises() -> None:
-    problem = small_problem(0, XGBOOST, score=None)
-    pruned = _pruned(problem.game, np.random.default_rng(0))
+    small = small_problem(0, XGBOOST, score=None)
+    pruned = _pruned(small.problem, np.random.default_rng(0))
     huge = replace(pruned, value_int=pruned.value_int * 2**25)
-    assert np.abs(pruned_leaves_int(problem.game, huge)).sum() > exact.ROW_LIMIT
-    with pytest.raises(ArithmeticError, match="safe range"):
-        Oracle(problem.game).prove(huge, list(problem.game.questions), FIRST, FOREVER)
+    assert np.abs(small.problem.pruned_leaves_int(huge)).sum() > exact.ROW_LIMIT
+    with pytest.raises(PineBoostError, match="safe range"):
+        Prover(small.problem).prove(huge, list(small.problem.questions), (FIRST,), FOREVER)
 
 
 def test_threads_give_the_same_proofs() -> None:
-    problem = small_problem(3, XGBOOST, n_outputs=3, n_trees=9)
-    pruned = _pruned(problem.game, np.random.default_rng(1))
-    questions = list(problem.game.questions)
-    alone = Oracle(problem.game, 1).prove(pruned, questions, FIRST, FOREVER)
-    shared = Oracle(problem.game, 2).prove(pruned, questions, FIRST, FOREVER)
+    small = small_problem(3, XGBOOST, n_outputs=3, n_trees=9)
+    pruned = _pruned(small.problem, np.random.default_rng(1))
+    questions = list(small.problem.questions)
+    alone = Prover(small.problem, 1).prove(pruned, questions, (FIRST,), FOREVER)
+    shared = Prover(small.problem, 2).prove(pruned, questions, (FIRST,), FOREVER)
     for a, b in zip(alone, shared, strict=True):
         assert (a.question, a.answer) == (b.question, b.answer)
         assert (a.states is None) == (b.states is None)
@@ -333,42 +332,41 @@ def test_threads_give_the_same_proofs() -> None:
 
 
 def test_no_time_is_no_proof() -> None:
-    game, pruned = _needle(24, 1.0, scored=True)
-    proofs = Oracle(game).prove(pruned, list(game.questions), SECOND, time.monotonic() - 1)
+    problem, pruned = _needle(24, 1.0, scored=True)
+    proofs = Prover(problem).prove(pruned, list(problem.questions), (SECOND,), Budget.of(-1.0))
     lost = {1: True, -1: False}
     for proof in proofs:
         if lost[proof.question.sign]:
             assert proof.answer is not Answer.PROVED
         else:
             assert proof.answer is not Answer.FOUND
-    proof = prove_boxes(game, pruned, game.questions[0], max_boxes=1, deadline=FOREVER)
+    proof = prove_boxes(problem, pruned, problem.questions[0], max_boxes=1, budget=FOREVER)
     assert proof.answer is not Answer.PROVED
 
 
 def test_empty_region_is_proved_at_once() -> None:
-    problem = small_problem(2, XGBOOST, score="chow-liu")
-    region = replace(problem.game.region, tau=-1)
-    assert not region.contains(problem.everything).any()
-    game = replace(problem.game, region=region)
-    pruned = _pruned(game, np.random.default_rng(0))
+    small = small_problem(2, XGBOOST, score="chow-liu")
+    region = replace(small.problem.region, tau=-1)
+    assert not region.contains(small.everything).any()
+    problem = replace(small.problem, region=region)
+    pruned = _pruned(problem, np.random.default_rng(0))
     for setting in SETTINGS[:2]:
-        proofs = Oracle(game).prove(pruned, list(game.questions), setting, FOREVER)
+        proofs = Prover(problem).prove(pruned, list(problem.questions), (setting,), FOREVER)
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_undecided_inputs_by_enumeration(n_outputs: int) -> None:
-    from pine_boost.proof.problem import settled
 
     answers = set()
     for seed in range(8):
-        problem = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, leaf_grid=None)
-        game = problem.game
+        small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, leaf_grid=None)
+        problem = small.problem
         if seed % 2:  # widen the band until some inputs fall into it
-            least = game.least + int(np.abs(game.original_int).max())
-            game = replace(game, least=least)
-        states = problem.everything[problem.inside]
-        expected = bool((~settled(game, states)).any())
-        assert find_undecided(game) is expected
+            least = problem.least + int(np.abs(problem.original_int).max())
+            problem = replace(problem, least=least)
+        states = small.everything[small.inside]
+        expected = bool((~problem.settled(states)).any())
+        assert find_undecided(problem) is expected
         answers.add(expected)
     assert answers == {True, False}

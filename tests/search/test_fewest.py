@@ -1,4 +1,4 @@
-"""The search for the fewest trees: sets nearby find what the cuts alone would."""
+"""The search for the fewest units: sets nearby find what the cuts alone would."""
 
 from __future__ import annotations
 
@@ -6,40 +6,45 @@ from typing import Any
 
 import pytest
 
-from pine_boost.search.algorithm import Effort, Run, search
+from pine_boost.budget import Effort
+from pine_boost.search import algorithm, strategies
+from pine_boost.search.game import Game
 from pine_boost.search.pruner import Pruner
+from pine_boost.search.strategies import Outcome, Proposal
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS
 
 
-def test_shakes_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shakes from the first round on: the same minimum, though no set of the cuts is tried."""
-    monkeypatch.setattr("pine_boost.search.fewest._FIRST_SHAKE", 0)
-    monkeypatch.setattr(Run, "certify", lambda run, propose: False)
-    monkeypatch.setattr(Run, "ascend", lambda run: False)
-    stands, shaken = Run.stands, []
+def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Perturbed sets from the first round on: the same minimum, no set of the cuts counts."""
+    monkeypatch.setattr(strategies, "_FIRST_PERTURBATION", 0)
+    monkeypatch.setattr(algorithm, "first_answers", lambda game: iter(()))
+    monkeypatch.setattr(algorithm, "eliminations", lambda game: iter(()))
+    weigh, perturbed = algorithm.weigh, []
 
-    def only_shaken(run: Run, support: Any, **options: Any) -> bool | None:
-        if not any(support is own for own in shaken):
-            return stands(run, support, **options) if run.pruner.solve(support) is None else False
-        return stands(run, support, **options)
+    def only_perturbed(game: Game, proposal: Proposal) -> Any:
+        if any(proposal.support is own for own in perturbed):
+            return weigh(game, proposal)
+        if game.pruner.solve(proposal.support) is None:
+            proposal.outcome = Outcome.EXCLUDED
+        return None
 
-    shake = Pruner.shake
+    perturb = Pruner.perturb
 
     def noted(pruner: Pruner, support: Any, seed: int) -> Any:
-        shaken.append(shake(pruner, support, seed))
-        return shaken[-1]
+        perturbed.append(perturb(pruner, support, seed))
+        return perturbed[-1]
 
-    monkeypatch.setattr(Run, "stands", only_shaken)
-    monkeypatch.setattr(Pruner, "shake", noted)
+    monkeypatch.setattr(algorithm, "weigh", only_perturbed)
+    monkeypatch.setattr(Pruner, "perturb", noted)
     n_pruned = 0
     for seed in range(6):
-        problem = small_problem(seed, MANNERS[seed % 4], n_trees=7, n_fit=4, leaf_grid=None)
-        result = search(problem.game, problem.fit_states, effort=Effort(exact_rounds=40))
-        check_result(problem, result)
-        smallest = minimum_columns(problem.game, all_rows(problem))
-        if smallest is not None and smallest < problem.game.n_units:
+        small = small_problem(seed, MANNERS[seed % 4], n_trees=7, n_fit=4, leaf_grid=None)
+        result = small.search(effort=Effort(exact_rounds=40))
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
+        if smallest is not None and smallest < small.n_units:
             assert result.n_kept == smallest
             n_pruned += 1
     assert n_pruned > 2
-    assert shaken
+    assert perturbed

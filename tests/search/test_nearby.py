@@ -6,7 +6,7 @@ what the search returns must keep every input.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,22 +14,25 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster, verify
+from pine_boost.budget import OutOfEffort
 from pine_boost.model import exact
 from pine_boost.model.forest import PrunedForest
+from pine_boost.proof import two_proofs
 from pine_boost.proof.boxes import rows as box_rows
 from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.cpsat import prover
 from pine_boost.proof.cpsat.encoding import encode_region, encode_values
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import FIRST_LP, SECOND_LP
 from pine_boost.proof.difference import difference
-from pine_boost.proof.problem import pruned_leaves_int
-from pine_boost.search import nearby
-from pine_boost.search.algorithm import search
-from pine_boost.search.grid import needed_sides
-from pine_boost.search.oracle import FIRST_LP, SECOND_LP, Answer, Oracle
-from pine_boost.search.outcome import OutOfEffort
-from pine_boost.search.run import Run
-from tests.support.bruteforce import Problem, check_result, small_problem
+from pine_boost.proof.verdict import Answer
+from pine_boost.search import algorithm, nearby
+from pine_boost.search.game import Game
+from pine_boost.search.strategies import Proposal
+from tests.support.bruteforce import Small, check_result, small_problem
 from tests.support.forests import MANNERS
 from tests.support.naive import Case, broken_rows, random_case, random_pruned
+from tests.support.solver_settings import FOREVER
 
 pytest.importorskip("sklearn")  # isolation forests
 
@@ -38,11 +41,11 @@ KINDS = ("dropped", "same", "planted", "reweighted")
 
 def _some_pruned(seed: int, case: Case) -> PrunedForest:
     rng = np.random.default_rng(seed)
-    return random_pruned(rng, case.game, str(rng.choice(KINDS)))
+    return random_pruned(rng, case.problem, str(rng.choice(KINDS)))
 
 
 def _sums(case: Case, value: Any) -> Any:
-    leaf = case.game.trees.leaf_of_node[case.nodes]
+    leaf = case.problem.trees.leaf_of_node[case.nodes]
     return value[leaf].sum(axis=1)
 
 
@@ -59,8 +62,8 @@ def test_every_counterexample_satisfies_the_row(
             case = random_case(seed)
             pruned = _some_pruned(seed, case)
             broken = broken_rows(case, pruned)
-        for question in case.game.questions:
-            row = difference(case.game, pruned, question)
+        for question in case.problem.questions:
+            row = difference(case.problem, pruned, question)
             assert row is not None
             satisfied = _sums(case, row.value) >= row.least
             mine = broken[:, question.index]
@@ -84,24 +87,24 @@ def test_a_counterexample_by_a_single_unit_satisfies_the_row(
     n_tight = 0
     for seed in range(60):
         case = random_case(seed)
-        game, pruned = case.game, _some_pruned(seed, case)
+        problem, pruned = case.problem, _some_pruned(seed, case)
         rng = np.random.default_rng(seed)
         states = case.rows[rng.integers(len(case.rows), size=6)]
-        leaves = game.trees.leaves(states)
-        for question in game.questions:
-            needed = int(needed_sides(game, pruned.grid)[question.index])
+        leaves = problem.trees.leaves(states)
+        for question in problem.questions:
+            needed = int(problem.needed_sides(pruned.grid)[question.index])
             for row in leaves:
-                before = game.side_int(game.original_margins_int(row[None]), question)[0]
-                margins = pruned_leaves_int(game, pruned)[row].sum(axis=0) + pruned.intercept_int
-                miss = int(game.side_int(margins[None], question)[0]) - (needed - 1)
-                least = game.least.copy()
+                before = question.side(problem.original_margins_int(row[None]))[0]
+                margins = problem.pruned_leaves_int(pruned)[row].sum(axis=0) + pruned.intercept_int
+                miss = int(question.side(margins[None])[0]) - (needed - 1)
+                least = problem.least.copy()
                 least[question.index] = before
                 shift = np.zeros_like(pruned.intercept_int)
                 shift[question.plus] = miss * (question.sign if len(shift) == 1 else 1)
                 missed = replace(pruned, intercept_int=pruned.intercept_int - shift)
                 with monkeypatch.context() as smaller:
                     smaller.setattr(exact, "ROW_LIMIT", limit)
-                    found = difference(replace(game, least=least), missed, question)
+                    found = difference(replace(problem, least=least), missed, question)
                 assert found is not None
                 total = int(found.value[row].sum())
                 assert total >= found.least
@@ -111,9 +114,9 @@ def test_a_counterexample_by_a_single_unit_satisfies_the_row(
 
 def test_units_too_far_apart_have_no_row() -> None:
     case = random_case(0)
-    pruned = random_pruned(np.random.default_rng(0), case.game, "dropped")
-    far = replace(pruned, grid=case.game.scale - 31)
-    assert difference(case.game, far, case.game.questions[0]) is None
+    pruned = random_pruned(np.random.default_rng(0), case.problem, "dropped")
+    far = replace(pruned, grid=case.problem.scale - 60)
+    assert difference(case.problem, far, case.problem.questions[0]) is None
 
 
 def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
@@ -121,17 +124,17 @@ def test_trees_of_other_classes_do_not_make_a_question_easier() -> None:
     n_asked = n_easier = 0
     for seed in range(8, 160, 12):  # three classes
         case = random_case(seed)
-        if case.game.forest.value.shape[1] > 1:
+        if case.problem.forest.value.shape[1] > 1:
             continue
-        pruned = random_pruned(np.random.default_rng(seed), case.game, "reweighted")
-        oracle = Oracle(case.game)
-        for question in case.game.questions:
-            row = difference(case.game, pruned, question)
+        pruned = random_pruned(np.random.default_rng(seed), case.problem, "reweighted")
+        oracle = Prover(case.problem)
+        for question in case.problem.questions:
+            row = difference(case.problem, pruned, question)
             assert row is not None
-            of_classes = np.isin(case.game.forest.tree_output, (question.plus, question.minus))
-            assert row.n_asked <= of_classes.sum() < case.game.trees.n_trees
+            of_classes = np.isin(case.problem.forest.tree_output, (question.plus, question.minus))
+            assert row.n_asked <= of_classes.sum() < case.problem.trees.n_trees
             n_asked += row.n_asked == row.moving.sum()
-            n_easier += bool(oracle._is_easier(row)) and row.n_asked == row.moving.sum()
+            n_easier += bool(oracle.is_easier(row)) and row.n_asked == row.moving.sum()
     assert n_asked > 20
     assert n_easier == 0
 
@@ -143,16 +146,18 @@ def test_some_trees_of_a_region() -> None:
     n_compared = 0
     for seed in range(0, 120, 5):
         case = random_case(seed)
-        game = case.game
-        score = game.region.score
+        problem = case.problem
+        score = problem.region.score
         if score is not None and score.trees is not None and score.trees.of_model:
             continue
         rng = np.random.default_rng(seed)
-        wanted = rng.random(game.trees.n_trees) < 0.5
+        wanted = rng.random(problem.trees.n_trees) < 0.5
         value = np.where(
-            wanted[game.trees.leaf_tree], rng.integers(-50, 50, game.trees.n_leaves), 0
+            wanted[problem.trees.leaf_tree], rng.integers(-50, 50, problem.trees.n_leaves), 0
         )
-        encoding = encode_region(game.space, game.region, game.trees, game.masks, wanted)
+        encoding = encode_region(
+            problem.space, problem.region, problem.trees, problem.masks, wanted
+        )
         inside = _sums(case, value)[case.inside]
         if not encoding.feasible:
             assert len(inside) == 0
@@ -177,18 +182,18 @@ def test_proofs_of_the_difference_leave_no_counterexample() -> None:
     for seed in range(160):
         case = random_case(seed)
         pruned = _some_pruned(seed, case)
-        questions = list(case.game.questions)
+        questions = list(case.problem.questions)
         broken = broken_rows(case, pruned)
-        oracle = Oracle(case.game)
+        oracle = Prover(case.problem)
         for setting in (FIRST_LP, SECOND_LP):
-            proofs = oracle.prove_near(pruned, questions, (setting,), time.monotonic() + 60, 10.0)
+            proofs = oracle.prove_near(pruned, questions, (setting,), FOREVER, 10.0)
             for proof in proofs:
                 assert proof.answer is Answer.PROVED
                 assert proof.method == f"{setting.name} (difference)"
                 assert not broken[:, proof.question.index].any()
             n_proved += len(proofs)
         n_broken += int(broken.any(axis=0).sum())
-        whole = oracle.prove(pruned, questions, SECOND_LP, time.monotonic() + 60)
+        whole = oracle.prove(pruned, questions, (SECOND_LP,), FOREVER)
         answers = {proof.question.index: proof.answer for proof in whole}
         for question in questions:
             is_broken = broken[:, question.index].any()
@@ -202,13 +207,13 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     with_sum, without = 0, 0
     for seed in range(120):
         case = random_case(seed)
-        pruned = random_pruned(np.random.default_rng(seed), case.game, "dropped")
+        pruned = random_pruned(np.random.default_rng(seed), case.problem, "dropped")
         broken = broken_rows(case, pruned)
-        for question in case.game.questions:
-            proof = prove_boxes(case.game, pruned, question, max_boxes=10**6, deadline=float("inf"))
+        for question in case.problem.questions:
+            proof = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
             is_broken = broken[:, question.index].any()
             assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
-            rows = box_rows.question_rows(case.game, pruned, question, None, 0, None)
+            rows = box_rows.question_rows(case.problem, pruned, question, None, 0, None)
             here = len(box_rows.weigh(rows).value)
             monkeypatch.setattr(box_rows, "_CANCELLED", 0.0)
             other = len(box_rows.weigh(rows).value)
@@ -219,7 +224,11 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without > 20
 
 
-def _near(seed: int, delta: float, **options: Any) -> Problem:
+def _no_answer(game: Game) -> Iterator[Proposal]:
+    raise OutOfEffort
+
+
+def _near(seed: int, delta: float, **options: Any) -> Small:
     n_outputs, n_trees, votes = [(1, 10, False), (3, 30, False), (3, 10, True)][seed % 3]
     return small_problem(
         seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
@@ -231,18 +240,15 @@ def _near(seed: int, delta: float, **options: Any) -> Problem:
 def test_a_model_near_the_original_where_the_game_has_no_answer(
     monkeypatch: pytest.MonkeyPatch, score: str | None
 ) -> None:
-    """Whatever the game of all trees does, light trees can go; every input keeps its class."""
+    """Whatever the problem of all trees does, light trees can go; every input keeps its class."""
 
-    def no_answer(run: Run) -> bool:
-        raise OutOfEffort
-
-    monkeypatch.setattr(Run, "ascend", no_answer)
+    monkeypatch.setattr(algorithm, "first_answers", _no_answer)
     n_pruned = 0
     for seed in range(12):
         for delta in (0.5, 2.0):
-            problem = _near(seed, delta, score=score)
-            result = search(problem.game, problem.fit_states)
-            check_result(problem, result)
+            small = _near(seed, delta, score=score)
+            result = small.search()
+            check_result(small, result)
             if result.pruned is not None:
                 n_pruned += 1
                 assert any("(difference)" in proof.method for proof in result.proofs)
@@ -253,18 +259,16 @@ def test_a_model_near_the_original_where_the_game_has_no_answer(
 
 def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
-    for place in ("nearby._LARGEST", "opinions._LARGEST_TABLE", "oracle._LARGEST_NEAR"):
-        monkeypatch.setattr(f"pine_boost.search.{place}", 0)
+    monkeypatch.setattr(nearby, "_LARGEST", 0)
+    monkeypatch.setattr(two_proofs, "_LARGEST_TABLE", 0)
+    monkeypatch.setattr(prover, "_LARGEST_NEAR", 0)
 
-    def no_answer(run: Run) -> bool:
-        raise OutOfEffort
-
-    monkeypatch.setattr(Run, "ascend", no_answer)
+    monkeypatch.setattr(algorithm, "first_answers", _no_answer)
     n_pruned = 0
     for seed in range(12):
-        problem = _near(seed, 2.0)
-        result = search(problem.game, problem.fit_states)
-        check_result(problem, result)
+        small = _near(seed, 2.0)
+        result = small.search()
+        check_result(small, result)
         if result.pruned is not None:
             n_pruned += 1
             methods = {proof.method for proof in result.proofs}
@@ -286,10 +290,10 @@ def test_values_of_trees_alone() -> None:
 
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Run] = []
-    monkeypatch.setattr(nearby, "column_ranges", asked.append)
-    problem = _near(0, 0.0)
-    search(problem.game, problem.fit_states)
+    asked: list[Game] = []
+    monkeypatch.setattr(nearby, "unit_ranges", asked.append)
+    small = _near(0, 0.0)
+    small.search()
     assert asked == []
 
 
@@ -318,10 +322,7 @@ def test_a_large_model_is_certified_natively_and_verified(
             model = ensemble.RandomForestClassifier(60, max_depth=5, random_state=0)
     model.fit(X[:500], y[:500])
 
-    def no_answer(run: Run) -> bool:
-        raise OutOfEffort
-
-    monkeypatch.setattr(Run, "ascend", no_answer)
+    monkeypatch.setattr(algorithm, "first_answers", _no_answer)
     result = prune_booster(model, X[500:700], X[700:], alpha=0.2, indifference=0.1)
     assert result.status == "CERTIFIED"
     assert result.search.n_kept < 60

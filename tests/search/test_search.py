@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -12,14 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pine_boost.budget import Budget, Effort, OutOfEffort, Step
 from pine_boost.model.forest import Decision
-from pine_boost.proof.problem import build_game
-from pine_boost.search.algorithm import Effort, Run, SearchResult, Step, explore, finish, search
-from pine_boost.search.oracle import Setting
-from pine_boost.search.outcome import OutOfEffort
-from pine_boost.search.weights import UnsolvedProgramError, WeightProgram
+from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.problem import build_problem
+from pine_boost.search.algorithm import Known, explore, finish
+from pine_boost.search.found import Found
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
+from pine_boost.search.strategies import first_answers
 from tests.support.bruteforce import (
-    Problem,
+    Small,
     all_rows,
     check_result,
     minimum_columns,
@@ -48,13 +50,13 @@ def test_optimum_is_the_brute_force_minimum(
     with_domain: bool,
     leaf_grid: int | None,
 ) -> None:
-    problem = small_problem(
+    small = small_problem(
         seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score,
         with_domain=with_domain, leaf_grid=leaf_grid,
     )  # fmt: skip
-    result = search(problem.game, problem.fit_states)
-    check_result(problem, result)
-    smallest = minimum_columns(problem.game, all_rows(problem))
+    result = small.search()
+    check_result(small, result)
+    smallest = minimum_columns(small, all_rows(small))
     if smallest is not None:
         assert result.lower_bound <= smallest <= result.n_kept
         if result.stopped == "optimal":
@@ -70,14 +72,14 @@ def test_many_small_games() -> None:
         n_outputs, n_trees, votes = [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)][
             seed % 4
         ]
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
             score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
             with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
         )  # fmt: skip
-        result = search(problem.game, problem.fit_states, seed=seed)
-        check_result(problem, result)
-        smallest = minimum_columns(problem.game, all_rows(problem))
+        result = small.search(seed=seed)
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
         if smallest is not None:
             assert result.lower_bound <= smallest <= result.n_kept
             compared += result.stopped == "optimal"
@@ -86,32 +88,31 @@ def test_many_small_games() -> None:
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hurry from the start: larger models first, all of them certified, the same end."""
-    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
     n_pruned = 0
     for seed in range(8):
         n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, n_fit=4, leaf_grid=None
         )
         certified: list[int] = []
-        result = search(
-            problem.game, problem.fit_states, time_limit=600,
+        result = small.search(time_limit=600,
             callback=lambda step, sizes=certified: (
-                sizes.append(step.trees) if step.phase == "certified" else None
+                sizes.append(step.units) if step.phase == "certified" else None
             ),
         )  # fmt: skip
-        check_result(problem, result)
+        check_result(small, result)
         assert certified == sorted(set(certified), reverse=True)
-        smallest = minimum_columns(problem.game, all_rows(problem))
+        smallest = minimum_columns(small, all_rows(small))
         if smallest is not None:
             assert result.n_kept == result.lower_bound == smallest
-        n_pruned += result.n_kept < problem.game.n_units
+        n_pruned += result.n_kept < small.n_units
     assert n_pruned > 3
 
 
 @pytest.mark.parametrize("time_limit", [600, None])
-def test_second_opinions_that_never_end_leave_the_original(
+def test_second_proofs_that_never_end_leave_the_original(
     monkeypatch: pytest.MonkeyPatch, time_limit: float | None
 ) -> None:
     """Nothing proved only once is claimed, and the run ends by itself, in a hurry or not."""
@@ -119,19 +120,17 @@ def test_second_opinions_that_never_end_leave_the_original(
     def never(*question: Any) -> list[Any]:
         raise OutOfEffort
 
-    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
-    monkeypatch.setattr("pine_boost.search.run.second_opinion", never)
-    problem = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
-    smallest = minimum_columns(problem.game, all_rows(problem))
+    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.incumbent.second_proof", never)
+    small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
+    smallest = minimum_columns(small, all_rows(small))
     assert smallest is not None
-    assert smallest < problem.game.n_units
-    result = search(
-        problem.game, problem.fit_states, time_limit=time_limit, effort=Effort(exact_rounds=20)
-    )
+    assert smallest < small.n_units
+    result = small.search(time_limit=time_limit, effort=Effort(exact_rounds=20))
     assert result.pruned is None
     assert result.proofs == ()
-    assert result.n_kept == problem.game.n_units
+    assert result.n_kept == small.n_units
     assert result.lower_bound <= smallest
     assert result.stopped == "effort"
 
@@ -139,35 +138,30 @@ def test_second_opinions_that_never_end_leave_the_original(
 def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def too_long(self: WeightProgram, support: Any) -> Any:
-        if self.deadline < math.inf and self.deadline - time.monotonic() < 1e6:
-            time.sleep(max(0.0, self.deadline - time.monotonic()))
+    def too_long(self: LinearProgram, support: Any, budget: Budget) -> Any:
+        if budget.is_limited:
+            time.sleep(budget.remaining)
         raise UnsolvedProgramError
 
-    monkeypatch.setattr(WeightProgram, "solve", too_long)
-    problem = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
-    assert search(problem.game, problem.fit_states, time_limit=0.3).stopped == "time"
-    assert search(problem.game, problem.fit_states).stopped == "effort"
+    monkeypatch.setattr(LinearProgram, "solve", too_long)
+    small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
+    assert small.search(time_limit=0.3).stopped == "time"
+    assert small.search().stopped == "effort"
 
 
 def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused each time, it comes near the original in a few steps, and never as far."""
-    problem = small_problem(3, XGBOOST, n_trees=40, score=None)
+    small = small_problem(3, XGBOOST, n_trees=40, score=None)
     sizes: dict[float | None, list[int]] = {}
-    monkeypatch.setattr("pine_boost.search.run._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.run._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
     for limit in (600.0, None):
-        run = Run(problem.game, problem.fit_states, limit, 1, 0, Effort(), None, None)
-        run.add_fit_rows()
-        tried = sizes[limit] = []
-        monkeypatch.setattr(
-            Run, "stands",
-            lambda self, support, briefly, tried=tried: tried.append(int(support.sum())),
-        )  # fmt: skip
-        assert run.ascend() is False
-        assert tried[-1] == problem.game.n_units - 1
+        game = small.game(limit)
+        game.rows.add(game.rows.fit.nearest())
+        tried = sizes[limit] = [proposal.size for proposal in first_answers(game)]
+        assert tried[-1] == small.n_units - 1
     hurried, patient = sizes[600.0], sizes[None]
-    assert patient == list(range(patient[0], problem.game.n_units))
+    assert patient == list(range(patient[0], small.n_units))
     assert hurried[0] == patient[0]
     assert hurried[1] - hurried[0] == 2
     assert len(hurried) < len(patient) / 3
@@ -176,20 +170,20 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("unit", ["round", "tree"])
 @pytest.mark.parametrize("score", SCORES)
 def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None:
-    """Without ties to keep, every small game ends optimal, and some are really pruned."""
+    """Without ties to keep, every small problem ends optimal, and some are really pruned."""
     n_pruned = 0
     for seed in range(4):
         n_outputs = 3 if unit == "tree" else 1
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[seed], n_outputs=n_outputs, n_trees=6, score=score, unit=unit,
             leaf_grid=None,
         )  # fmt: skip
-        result = search(problem.game, problem.fit_states)
-        check_result(problem, result)
+        result = small.search()
+        check_result(small, result)
         assert result.stopped == "optimal"
-        smallest = minimum_columns(problem.game, all_rows(problem))
+        smallest = minimum_columns(small, all_rows(small))
         assert smallest in (None, result.n_kept)
-        n_pruned += result.n_kept < problem.game.n_units
+        n_pruned += result.n_kept < small.n_units
     assert n_pruned > 0
 
 
@@ -198,36 +192,36 @@ def test_ties_are_kept(votes: bool) -> None:
     """Coarse leaves tie everywhere; the pruned model gives the same winner of every tie."""
     n_pruned = 0
     for seed in range(6):
-        problem = small_problem(
+        small = small_problem(
             seed, MANNERS[seed % 4], n_outputs=2 if votes else 1, votes=votes, n_trees=7,
             leaf_grid=0, score=SCORES[seed % 4],
         )  # fmt: skip
-        result = search(problem.game, problem.fit_states)
-        check_result(problem, result)
+        result = small.search()
+        check_result(small, result)
         # weights in whole ratios keep ties without rounding, so nothing stops the exact search
         assert result.stopped == "optimal"
-        assert minimum_columns(problem.game, all_rows(problem)) in (None, result.n_kept)
+        assert minimum_columns(small, all_rows(small)) in (None, result.n_kept)
         n_pruned += result.pruned is not None
     assert n_pruned > 0
 
 
 def test_one_class_keeps_one_tree() -> None:
     """A region and fit rows of one class: one tree is enough, and needed to predict natively."""
-    problem = small_problem(17, XGBOOST, score=None, leaf_grid=None)
-    game = problem.game
-    margins = game.original_margins_int(game.trees.leaves(problem.everything))
-    above = problem.everything[game.decided(margins)[:, 0]]
-    one = [np.arange(n) == state for n, state in zip(game.space.n_states, above[0], strict=True)]
-    region = replace(game.region, allowed=tuple(one))
+    small = small_problem(17, XGBOOST, score=None, leaf_grid=None)
+    problem = small.problem
+    margins = problem.original_margins_int(problem.trees.leaves(small.everything))
+    above = small.everything[problem.decided(margins)[:, 0]]
+    one = [np.arange(n) == state for n, state in zip(problem.space.n_states, above[0], strict=True)]
+    region = replace(problem.region, allowed=tuple(one))
     narrow = replace(
-        problem,
-        game=replace(game, region=region),
-        inside=region.contains(problem.everything),
+        small,
+        problem=replace(problem, region=region),
+        inside=region.contains(small.everything),
         fit_states=above[:5],
     )
     assert narrow.inside.sum() == 1
     for objective in ("l0", "l1"):
-        result = search(narrow.game, narrow.fit_states, objective=objective)
+        result = narrow.search(objective=objective)
         check_result(narrow, result)
         assert result.pruned is not None
         assert (result.n_kept, result.lower_bound, result.stopped) == (1, 1, "optimal")
@@ -235,60 +229,61 @@ def test_one_class_keeps_one_tree() -> None:
 
 def test_l1_is_certified_too() -> None:
     for seed in range(4):
-        problem = small_problem(seed, MANNERS[seed], score=SCORES[seed], leaf_grid=None, n_trees=9)
-        result = search(problem.game, problem.fit_states, objective="l1")
-        check_result(problem, result)
-        exact = search(problem.game, problem.fit_states)
+        small = small_problem(seed, MANNERS[seed], score=SCORES[seed], leaf_grid=None, n_trees=9)
+        result = small.search(objective="l1")
+        check_result(small, result)
+        exact = small.search()
         assert exact.n_kept <= result.n_kept
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
     """Smaller alpha, larger tau; the last one is the whole space (alpha = 0)."""
-    problem = small_problem(
+    small = small_problem(
         seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6
     )
-    game = problem.game
-    assert game.region.score is not None
-    scores = np.sort(game.region.score.score(problem.everything))
+    problem = small.problem
+    assert problem.region.score is not None
+    scores = np.sort(problem.region.score.score(small.everything))
     taus = [int(scores[int(share * (len(scores) - 1))]) for share in (0.02, 0.2, 0.5, 0.9)]
     sizes = []
-    memory = None
+    start = None
     for tau in [*taus, None]:
-        score = game.region.score if tau is not None else None
-        region = replace(game.region, tau=tau, score=score)
-        larger = replace(game, region=region)
-        current = replace(problem, game=larger, inside=region.contains(problem.everything))
-        result = search(larger, problem.fit_states)
+        score = problem.region.score if tau is not None else None
+        region = replace(problem.region, tau=tau, score=score)
+        larger = replace(problem, region=region)
+        current = replace(small, problem=larger, inside=region.contains(small.everything))
+        result = current.search()
         check_result(current, result)
         assert result.stopped == "optimal"
         # going on from the smaller region gives the same size
-        run = explore(larger, problem.fit_states, memory=memory)
-        continued = finish(run)
+        known = Known(start=start)
+        explored = explore(larger, small.fit_states, Budget(), SearchOptions(), known)
+        continued = finish(explored, Budget())
         check_result(current, continued)
         assert continued.n_kept == result.n_kept
-        memory = run.memory()
+        start = explored.start()
         sizes.append(result.n_kept)
     assert sizes == sorted(sizes)
 
 
-def _bands(seed: int, cuts: tuple[float, ...]) -> Problem:
-    problem = small_problem(seed, XGBOOST, score="chow-liu", leaf_grid=None, n_trees=6)
+def _bands(seed: int, cuts: tuple[float, ...]) -> Small:
+    small = small_problem(seed, XGBOOST, score="chow-liu", leaf_grid=None, n_trees=6)
     thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in cuts)
     decision = Decision(cuts, guard=1e-5, thresholds=thresholds)
-    forest = replace(problem.game.forest, decision=decision)
-    game = build_game(forest, problem.game.space, problem.game.region)
-    return replace(problem, game=game)
+    forest = replace(small.problem.forest, decision=decision)
+    problem = build_problem(forest, small.problem.space, small.problem.region)
+    return replace(small, problem=problem)
 
 
 @pytest.mark.parametrize("cuts", [(-0.85,), (1.2,), (-0.7, 0.9), (-1.0, 0.05, 1.1)])
 def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
     n_pruned = 0
     for seed in range(4):
-        problem = _bands(seed, cuts)
-        result = search(problem.game, problem.fit_states)
-        check_result(problem, result)
-        smallest = minimum_columns(problem.game, all_rows(problem))
+        small = _bands(seed, cuts)
+        result = small.search()
+        check_result(small, result)
+        smallest = minimum_columns(small, all_rows(small))
         if smallest is not None and result.stopped == "optimal":
             assert result.n_kept == smallest
         n_pruned += result.pruned is not None
@@ -297,11 +292,11 @@ def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_interrupted_at_any_step(n_outputs: int) -> None:
-    problem = small_problem(
+    small = small_problem(
         17, XGBOOST, n_outputs=n_outputs, n_trees=8 * n_outputs, leaf_grid=None, score="chow-liu"
     )
     phases: list[str] = []
-    full = search(problem.game, problem.fit_states, callback=lambda step: phases.append(step.phase))
+    full = small.search(callback=lambda step: phases.append(step.phase))
     assert full.pruned is not None
     assert {"walks", "rows", "climb", "certified", "exact"} <= set(phases)
     sizes = set()
@@ -311,42 +306,76 @@ def test_interrupted_at_any_step(n_outputs: int) -> None:
             if step.step == last:
                 raise KeyboardInterrupt
 
-        result = search(problem.game, problem.fit_states, callback=interrupt)
-        check_result(problem, result)
+        result = small.search(callback=interrupt)
+        check_result(small, result)
         assert result.stopped in ("interrupted", "optimal")
         if result.stopped == "optimal":
             assert result.n_kept == full.n_kept
         sizes.add(result.n_kept)
         if phases[stop_at - 1] == "walks":
             assert result.pruned is None
-    assert {problem.game.n_units, full.n_kept} <= sizes
+    assert {small.n_units, full.n_kept} <= sizes
 
 
 @pytest.mark.parametrize("time_limit", [1e-9, 1e-3, 0.01, 0.03, 0.1])
 def test_out_of_time(time_limit: float) -> None:
     for seed in range(2):
-        problem = small_problem(seed, XGBOOST, n_outputs=3, n_trees=21, leaf_grid=None)
-        result = search(problem.game, problem.fit_states, time_limit=time_limit)
-        check_result(problem, result)
+        small = small_problem(seed, XGBOOST, n_outputs=3, n_trees=21, leaf_grid=None)
+        result = small.search(time_limit=time_limit)
+        check_result(small, result)
         if time_limit < 1e-6:
             assert result.pruned is None
             assert result.stopped == "time"
 
 
 def test_steps_are_told_in_order() -> None:
-    problem = small_problem(17, XGBOOST, leaf_grid=None)
+    small = small_problem(17, XGBOOST, leaf_grid=None)
     steps: list[Step] = []
-    result = search(problem.game, problem.fit_states, callback=steps.append)
+    result = small.search(callback=steps.append)
     assert [step.step for step in steps] == list(range(1, len(steps) + 1))
     for before, after in zip(steps, steps[1:]):  # noqa: B905, RUF007 - neighbours
         assert after.trees <= before.trees
+        assert after.units <= before.units
+        assert after.proved_once <= before.proved_once <= before.units
         assert after.rows >= before.rows
         assert after.seconds >= before.seconds
-        assert after.lower_bound <= after.trees
-    assert steps[-1].trees == result.n_kept
+        assert after.lower_bound <= after.units
+    assert steps[-1].units == result.n_kept
+    assert result.pruned is not None
+    assert steps[-1].trees == len(result.pruned.kept)
 
 
-def _comparable(result: SearchResult) -> tuple[Any, ...]:
+def test_a_step_counts_trees_and_units_apart() -> None:
+    """Rounds of three trees: one number counts trees, the others what they say they count."""
+    small = small_problem(2, XGBOOST, n_outputs=3, n_trees=12, leaf_grid=None)
+    steps: list[Step] = []
+    small.search(callback=steps.append)
+    assert {step.unit for step in steps} == {"round"}
+    assert all(step.trees == 3 * step.units for step in steps)
+    assert steps[0].trees == 12
+
+
+def test_the_history_tells_when_which_size_was_proved() -> None:
+    n_long = 0
+    for seed in range(6):
+        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_trees=7)
+        result = small.search()
+        if result.pruned is None:
+            continue
+        seconds = [moment.seconds for moment in result.history]
+        assert seconds == sorted(seconds)
+        assert {moment.proofs for moment in result.history} == {1, 2}
+        for proofs in (1, 2):
+            sizes = [moment.units for moment in result.history if moment.proofs == proofs]
+            assert sizes == sorted(sizes, reverse=True)
+        twice = [moment for moment in result.history if moment.proofs == 2]
+        assert twice[-1].units == result.n_kept
+        assert twice[-1].lower_bound == result.lower_bound
+        n_long += len(result.history) > 2
+    assert n_long > 0
+
+
+def _comparable(result: Found) -> tuple[Any, ...]:
     pruned = result.pruned
     model = None
     if pruned is not None:
@@ -363,12 +392,12 @@ def _comparable(result: SearchResult) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_same_seed_same_result_for_any_number_of_jobs(n_outputs: int) -> None:
-    problem = small_problem(5, XGBOOST, n_outputs=n_outputs, n_trees=9, leaf_grid=None)
-    first = search(problem.game, problem.fit_states, seed=3)
-    again = search(problem.game, problem.fit_states, seed=3)
-    parallel = search(problem.game, problem.fit_states, seed=3, n_jobs=2)
+    small = small_problem(5, XGBOOST, n_outputs=n_outputs, n_trees=9, leaf_grid=None)
+    first = small.search(seed=3)
+    again = small.search(seed=3)
+    parallel = small.search(seed=3, n_jobs=2)
     assert _comparable(first) == _comparable(again) == _comparable(parallel)
-    other = search(problem.game, problem.fit_states, seed=4)
+    other = small.search(seed=4)
     assert other.n_kept == first.n_kept  # both optimal
 
 
@@ -391,35 +420,35 @@ def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> 
     """
     only_the_solver(monkeypatch, setting)
     n_canaries = 0
-    for problem, with_it in _canaries():
-        result = search(problem.game, problem.fit_states)
-        check_result(problem, result)
+    for small, with_it in _canaries():
+        result = small.search()
+        check_result(small, result)
         assert result.n_kept >= with_it
         n_canaries += 1
     assert n_canaries >= 3
 
 
-_CANARIES: list[tuple[Problem, int]] = []
+_CANARIES: list[tuple[Small, int]] = []
 
 
-def _canaries() -> list[tuple[Problem, int]]:
+def _canaries() -> list[tuple[Small, int]]:
     """Games whose minimum grows when tau takes in one more input; that input is the canary."""
     if _CANARIES:
         return _CANARIES
     for seed in range(30):
-        problem = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3, n_trees=5)
-        game = problem.game
-        assert game.region.score is not None
-        scores = game.region.score.score(problem.everything)
+        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3, n_trees=5)
+        problem = small.problem
+        assert problem.region.score is not None
+        scores = problem.region.score.score(small.everything)
         values, counts = np.unique(
-            scores[game.region.permits(problem.everything)], return_counts=True
+            scores[problem.region.permits(small.everything)], return_counts=True
         )
         before = None
         for tau, count in zip(values.tolist(), counts.tolist(), strict=True):
-            region = replace(game.region, tau=int(tau))
-            inside = region.contains(problem.everything)
-            current = replace(problem, game=replace(game, region=region), inside=inside)
-            size = minimum_columns(current.game, all_rows(current))
+            region = replace(problem.region, tau=int(tau))
+            inside = region.contains(small.everything)
+            current = replace(small, problem=replace(problem, region=region), inside=inside)
+            size = minimum_columns(current, all_rows(current))
             if None not in (before, size) and count == 1 and size > before:  # type: ignore[operator]
                 _CANARIES.append((current, size))  # type: ignore[arg-type]
                 break

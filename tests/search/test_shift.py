@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster
+from pine_boost.budget import Budget
 from pine_boost.native.predict import predict_classes
-from pine_boost.proof.problem import build_game, settled
-from pine_boost.search.grid import probability_shift
+from pine_boost.proof.problem import build_problem
+from pine_boost.search.probabilities import probability_shift
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import RowPool
 from tests.support.bruteforce import all_states, small_problem
 from tests.support.forests import MANNERS
 from tests.support.native_models import MODELS, built, ensemble, lightgbm, make_table
@@ -92,15 +92,15 @@ def test_no_other_scale_is_closer(name: str) -> None:
     result = prune_booster(model, X[:200], X[200:], alpha=0.6)
     pruned, region = result.search.pruned, result.region
     assert pruned is not None
-    game = build_game(result.original.forest, region.space, region.tables)
+    problem = build_problem(result.original.forest, region.space, region.tables)
     reference = result.search.reference
     assert reference is not None
-    written = probability_shift(game, pruned, reference).brier
+    written = probability_shift(problem, pruned, reference).brier
     for factor in (0.6, 0.8, 0.95, 1.05, 1.25, 1.7):
         value_int = np.rint(pruned.value_int * factor).astype(np.int64)
         intercept_int = np.rint(pruned.intercept_int * factor).astype(np.int64)
         scaled = replace(pruned, value_int=value_int, intercept_int=intercept_int)
-        assert probability_shift(game, scaled, reference).brier >= written, factor
+        assert probability_shift(problem, scaled, reference).brier >= written, factor
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_single_class_trees_natively(name: str) -> None:
     space = result.region.space
     states = all_states(space)
     states = states[result.region.tables.contains(states)]
-    game = build_game(result.original.forest, space, result.region.tables, unit="tree")
-    rows = space.representative(states[settled(game, states)])
+    problem = build_problem(result.original.forest, space, result.region.tables, unit="tree")
+    rows = space.representative(states[problem.settled(states)])
     assert len(rows) > 100
     before = predict_classes(result.original, rows)
     assert np.array_equal(before, predict_classes(result.pruned, rows))
@@ -130,12 +130,12 @@ def test_l1_is_the_linear_program(seed: int) -> None:
     from scipy.optimize import linprog
 
     n_outputs = 3 if seed % 3 == 2 else 1
-    problem = small_problem(
+    small = small_problem(
         seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None
     )
-    pool = RowPool(problem.game)
-    pool.add(problem.everything[problem.inside])
-    weights = Pruner(pool).lightest()
+    pool = small.rows()
+    pool.add(small.everything[small.inside])
+    weights = Pruner(pool, Budget()).lightest()
     assert weights is not None
     rows, free = pool.program.rows, pool.program.free_rows
     n_columns, n_free = rows.shape[1], free.shape[1]

@@ -1,11 +1,13 @@
 """Slow, obvious references for the search: enumerate every state, then every set of columns.
 
-In come a small game or its parts; out go all state rows, exact margins as fractions, the questions
-that a pruned model loses, and the smallest number of columns. Refuses spaces too large to list.
+In come a small problem or its parts; out go all state rows, exact margins as fractions, the
+questions that a pruned model loses, and the smallest number of columns. Refuses spaces too large
+to list.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -16,40 +18,78 @@ import numpy.typing as npt
 import pytest
 from scipy.optimize import linprog
 
-from pine_boost.model.forest import FloatArray, Forest, PrunedForest, Tie, spread
+from pine_boost.budget import Budget, Effort, Step
+from pine_boost.model.forest import FloatArray, Forest, PrunedForest, Tie, spread, tree_units
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof import two_proofs as opinions
-from pine_boost.proof.problem import Game, build_game
+from pine_boost.proof import two_proofs
+from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.verdict import Answer
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.region.scores.leaf_support import fit_leaf_support
-from pine_boost.search import oracle
-from pine_boost.search.oracle import Answer, Setting
-from pine_boost.search.outcome import SearchResult
-from pine_boost.search.run import Run
+from pine_boost.search.algorithm import Known, search
+from pine_boost.search.found import Found
+from pine_boost.search.game import Game, SearchOptions, build_game
+from pine_boost.search.oracle import Oracle
+from pine_boost.search.rows import Rows
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 
 MOST_STATES = 60_000
-# The value of a game with columns scaled to 1: above CLEAR it is won, below NOTHING it is lost.
-# In between a float program cannot tell, and a test must draw another game.
+# The value of a problem with columns scaled to 1: above CLEAR it is won, below NOTHING it is lost.
+# In between a float program cannot tell, and a test must draw another problem.
 CLEAR, NOTHING = 1e-5, 1e-8
 
 States = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
-    """A small game, all its state rows, and the state rows of X_fit."""
+class Small:
+    """A small problem, all its state rows, and the state rows of X_fit."""
 
-    game: Game
+    problem: Problem
     everything: States
     inside: npt.NDArray[np.bool_]
     fit_states: States
+    unit: str = "round"
+
+    @property
+    def tree_unit(self) -> npt.NDArray[np.int64]:
+        """The unit of each tree."""
+        return tree_units(self.problem.forest, self.unit)
+
+    @property
+    def n_units(self) -> int:
+        """How many units the original has."""
+        return int(self.tree_unit.max()) + 1
+
+    def search(
+        self,
+        *,
+        time_limit: float | None = None,
+        effort: Effort | None = None,
+        callback: Callable[[Step], None] | None = None,
+        known: Known | None = None,
+        **options: Any,
+    ) -> Found:
+        """The whole search; ``options`` are those of `SearchOptions`."""
+        budget = Budget.of(time_limit, effort, callback)
+        chosen = SearchOptions(unit=self.unit, **options)
+        return search(self.problem, self.fit_states, budget, chosen, known)
+
+    def game(self, time_limit: float | None = None, **options: Any) -> Game:
+        """A game that has not begun."""
+        chosen = SearchOptions(unit=self.unit, **options)
+        return build_game(self.problem, self.fit_states, Budget.of(time_limit), chosen)
+
+    def rows(self) -> Rows:
+        """Rows of the game, none yet."""
+        return self.game().rows
 
 
 def all_states(space: StateSpace) -> States:
@@ -101,29 +141,30 @@ def distance(forest: Forest, margins: list[list[Fraction]]) -> list[Fraction]:
     return [sorted(m)[-1] - sorted(m)[-2] for m in margins]
 
 
-def minimum_columns(game: Game, states: States) -> int | None:
+def minimum_columns(small: Small, states: States) -> int | None:
     """The fewest columns whose weights keep every decided row; None where floats cannot tell.
 
     At least 1: a native model has a tree.
     """
-    rows, free, strict = game_rows(game, states)
-    for size in range(game.n_units + 1):
+    rows, free, strict = game_rows(small, states)
+    for size in range(small.n_units + 1):
         unclear = False
-        for support in combinations(range(game.n_units), size):
+        for support in combinations(range(small.n_units), size):
             value = game_value(rows[:, support], free, strict)
             if value > CLEAR:
                 return None if unclear else max(size, 1)
             unclear |= value > NOTHING
         if unclear:
             return None
-    return game.n_units
+    return small.n_units
 
 
-def game_rows(game: Game, states: States) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+def game_rows(small: Small, states: States) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
     """One row for each decided state and question: columns, free columns, strictness."""
-    forest = game.forest
-    leaves = find_leaves(forest, game.space.representative(states))
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
+    problem, n_units = small.problem, small.n_units
+    forest = problem.forest
+    leaves = find_leaves(forest, problem.space.representative(states))
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
     bias = np.where(forest.tree_output >= 0, forest.tree_bias, 0.0)[forest.node_tree]
     value = spread(forest, forest.value - bias[:, None])
     n_free = 0
@@ -131,10 +172,10 @@ def game_rows(game: Game, states: States) -> tuple[FloatArray, FloatArray, npt.N
         n_free = forest.n_outputs + (len(forest.decision.cuts) > 1)
     rows, free_rows, strict = [], [], []
     for state in range(len(states)):
-        column = np.zeros((game.n_units, forest.n_outputs))
-        np.add.at(column, game.unit, value[leaves[state]])
+        column = np.zeros((n_units, forest.n_outputs))
+        np.add.at(column, small.tree_unit, value[leaves[state]])
         for question in np.flatnonzero(decided[state]):
-            q = game.questions[question]
+            q = problem.questions[question]
             free = np.zeros(n_free)
             if forest.n_outputs == 1:
                 row = q.sign * column[:, 0]
@@ -148,12 +189,12 @@ def game_rows(game: Game, states: States) -> tuple[FloatArray, FloatArray, npt.N
                     free[q.plus], free[q.minus] = 1.0, -1.0
             rows.append(row)
             free_rows.append(free)
-            strict.append(bool(game.strict[question]))
+            strict.append(bool(problem.strict[question]))
     together = np.column_stack([np.array(rows), np.array(free_rows).reshape(len(rows), n_free)])
     together = np.unique(np.column_stack([together, strict]), axis=0)
-    scale = np.abs(together[:, : game.n_units]).max(axis=0, initial=0)
-    columns = together[:, : game.n_units] / np.where(scale > 0, scale, 1.0)
-    return columns, together[:, game.n_units : -1], together[:, -1] > 0
+    scale = np.abs(together[:, :n_units]).max(axis=0, initial=0)
+    columns = together[:, :n_units] / np.where(scale > 0, scale, 1.0)
+    return columns, together[:, n_units:-1], together[:, -1] > 0
 
 
 def game_value(rows: FloatArray, free: FloatArray, strict: npt.NDArray[np.bool_]) -> float:
@@ -170,37 +211,36 @@ def game_value(rows: FloatArray, free: FloatArray, strict: npt.NDArray[np.bool_]
     return float(-result.fun)
 
 
-def lost_questions(problem: Problem, pruned: PrunedForest) -> npt.NDArray[np.bool_]:
+def lost_questions(small: Small, pruned: PrunedForest) -> npt.NDArray[np.bool_]:
     """Per question: does some decided state of the region exist where the pruned model loses it?
 
     Loses = not strictly on the question's side (or not at all, where a tie is faithful), by exact
     fractions; the pruned model must keep a distance from a cut of the required whole units only
     where the decision has a guard or a threshold, which these small games do not.
     """
-    game = problem.game
-    assert not game.forest.decision.thresholds
-    states = problem.everything[problem.inside]
-    margins = exact_margins(game.forest, game.space.representative(states), pruned)
-    decided = game.decided(game.original_margins_int(game.trees.leaves(states)))
-    lost = np.zeros(len(game.questions), dtype=bool)
+    problem = small.problem
+    assert not problem.forest.decision.thresholds
+    states = small.everything[small.inside]
+    margins = exact_margins(problem.forest, problem.space.representative(states), pruned)
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
+    lost = np.zeros(len(problem.questions), dtype=bool)
     for row, margin in enumerate(margins):
         for question in np.flatnonzero(decided[row]):
-            q = game.questions[question]
+            q = problem.questions[question]
             side = q.sign * margin[0] if q.cut >= 0 else margin[q.plus] - margin[q.minus]
-            lost[question] |= side <= 0 if game.strict[question] else side < 0
+            lost[question] |= side <= 0 if problem.strict[question] else side < 0
     return lost
 
 
-def keeps_all(problem: Problem, pruned: PrunedForest) -> bool:
+def keeps_all(small: Small, pruned: PrunedForest) -> bool:
     """Whether a pruned model gives the class of the original on every settled state and fit row."""
-    from pine_boost.proof.problem import settled
 
-    game = problem.game
-    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
-    states = np.unique(states[settled(game, states)], axis=0)
-    X = game.space.representative(states)
-    before = decide(game.forest, exact_margins(game.forest, X))
-    after = decide(game.forest, exact_margins(game.forest, X, pruned))
+    problem = small.problem
+    states = np.concatenate([small.everything[small.inside], small.fit_states])
+    states = np.unique(states[problem.settled(states)], axis=0)
+    X = problem.space.representative(states)
+    before = decide(problem.forest, exact_margins(problem.forest, X))
+    after = decide(problem.forest, exact_margins(problem.forest, X, pruned))
     return np.array_equal(before, after)
 
 
@@ -218,8 +258,8 @@ def small_problem(
     leaf_grid: int | None = 3,
     n_fit: int = 12,
     delta: float = 0.0,
-) -> Problem:
-    """A game small enough to enumerate; ``score=None`` is the whole (permitted) space.
+) -> Small:
+    """A problem small enough to enumerate; ``score=None`` is the whole (permitted) space.
 
     ``votes`` makes vector leaves without an intercept, as scikit-learn's forests have them.
     """
@@ -252,44 +292,43 @@ def small_problem(
         scores = np.sort(fitted.score(everything[tables.permits(everything)]))
         tau = int(scores[int(quantile * (len(scores) - 1))])
         tables = replace(tables, score=fitted, tau=tau)
-    game = build_game(forest, space, tables, unit=unit, delta=delta)
+    problem = build_problem(forest, space, tables, delta=delta)
     fit_states = space.states(X[:n_fit])
     reachable = np.all(
         [axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0
     )  # type: ignore[index]
-    return Problem(game, everything, tables.contains(everything) & reachable, fit_states)
+    return Small(problem, everything, tables.contains(everything) & reachable, fit_states, unit)
 
 
-def all_rows(problem: Problem) -> States:
+def all_rows(small: Small) -> States:
     """The rows that a pruned model must keep: the region and X_fit."""
-    states = np.concatenate([problem.everything[problem.inside], problem.fit_states])
+    states = np.concatenate([small.everything[small.inside], small.fit_states])
     return np.unique(states, axis=0)
 
 
-def check_result(problem: Problem, result: SearchResult) -> None:
+def check_result(small: Small, result: Found) -> None:
     """What holds of every result, whenever the search stopped."""
-    assert 1 <= result.lower_bound <= result.n_kept <= problem.game.n_units
+    assert 1 <= result.lower_bound <= result.n_kept <= small.n_units
     if result.pruned is None:
-        assert result.n_kept == problem.game.n_units
+        assert result.n_kept == small.n_units
         assert result.proofs == ()
         return
-    assert keeps_all(problem, result.pruned)
-    assert len(np.unique(problem.game.unit[result.pruned.kept])) == result.n_kept
+    assert keeps_all(small, result.pruned)
+    assert len(np.unique(small.tree_unit[result.pruned.kept])) == result.n_kept
     # every question was proved by two different methods
     methods: dict[str, set[str]] = {}
     for proof in result.proofs:
         assert proof.answer is Answer.PROVED
         methods.setdefault(proof.question.name, set()).add(proof.method)
-    assert set(methods) == {question.name for question in problem.game.questions}
+    assert set(methods) == {question.name for question in small.problem.questions}
     assert all(len(used) >= 2 for used in methods.values())
 
 
 def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
-    """Walks, climbs and boxes find nothing, and both opinions of CP-SAT use one setting."""
-    for name in ("FIRST", "FIRST_LP"):
-        monkeypatch.setattr(oracle, name, setting)
-    for name in ("SECOND", "SECOND_LP"):
-        monkeypatch.setattr(oracle, name, replace(setting, name="again", random_seed=99))
-    monkeypatch.setattr(oracle.Oracle, "climb", lambda self, pruned, pool: pool.states[:0])
-    monkeypatch.setattr(Run, "walk_from", lambda self, starts: 0)
-    monkeypatch.setattr(opinions, "_boxes", lambda *question: [])
+    """Walks, climbs and boxes find nothing, and both proofs of CP-SAT use one setting."""
+    again = replace(setting, name="again", random_seed=99)
+    monkeypatch.setattr(two_proofs, "first_settings", lambda problem: (setting,))
+    monkeypatch.setattr(two_proofs, "second_settings", lambda problem: (again,))
+    monkeypatch.setattr(Oracle, "climb", lambda self, pruned, rows, budget: rows.states[:0])
+    monkeypatch.setattr(Game, "_walk_from", lambda self, starts: None)
+    monkeypatch.setattr(two_proofs, "_boxes", lambda *question: [])

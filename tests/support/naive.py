@@ -1,7 +1,8 @@
-"""A deliberately naive third opinion: list every state, walk every tree, compare.
+"""A deliberately naive third proof: list every state, walk every tree, compare.
 
-In come a game and a pruned model; out goes, per question, whether some input of the region breaks
-it. Shares neither masks, boxes nor solver with what it checks; refuses spaces too large to list.
+In come a problem and a pruned model; out goes, per question, whether some input of the region
+breaks it. Shares neither masks, boxes nor solver with what it checks; refuses spaces too large to
+list.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from pine_boost.model.forest import PrunedForest, SplitKind, spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.proof.problem import Game, build_game
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
 from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.region.scores.leaf_support import fit_leaf_support
-from pine_boost.search.grid import needed_sides
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, random_forest, random_rows
 
@@ -31,9 +31,9 @@ SCORES = (None, "chow-liu", "leaf-support", "isolation-forest")
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A random small game with all its state rows and the leaf nodes they reach."""
+    """A random small problem with all its state rows and the leaf nodes they reach."""
 
-    game: Game
+    problem: Problem
     rows: npt.NDArray[np.int64]
     nodes: npt.NDArray[np.int64]
     inside: npt.NDArray[np.bool_]
@@ -76,23 +76,23 @@ def total_score(score: ScoreTables, rows: npt.NDArray[np.int64]) -> npt.NDArray[
 
 def broken_rows(case: Case, pruned: PrunedForest) -> npt.NDArray[np.bool_]:
     """(n_rows, n_questions): the original decides the side there, the pruned model does not."""
-    game = case.game
-    forest = game.forest
-    value = np.rint(np.ldexp(forest.leaf_vectors(), game.scale)).astype(np.int64)
-    original = value[case.nodes].sum(axis=1) + game.intercept_int
+    problem = case.problem
+    forest = problem.forest
+    value = np.rint(np.ldexp(forest.leaf_vectors(), problem.scale)).astype(np.int64)
+    original = value[case.nodes].sum(axis=1) + problem.intercept_int
     after = spread(forest, pruned.value_int)[case.nodes].sum(axis=1) + pruned.intercept_int
-    needed = needed_sides(game, pruned.grid)
-    broken = np.zeros((len(case.rows), len(game.questions)), dtype=bool)
-    for question in game.questions:
+    needed = problem.needed_sides(pruned.grid)
+    broken = np.zeros((len(case.rows), len(problem.questions)), dtype=bool)
+    for question in problem.questions:
         if forest.n_outputs == 1:
-            decided = question.sign * original[:, 0] >= game.least[question.index]
+            decided = question.sign * original[:, 0] >= problem.least[question.index]
             side = question.sign * after[:, 0]
         else:
             decided = np.ones(len(case.rows), dtype=bool)
-            for rival in game.questions:
+            for rival in problem.questions:
                 if rival.plus == question.plus:
                     gap = original[:, rival.plus] - original[:, rival.minus]
-                    decided &= gap >= game.least[rival.index]
+                    decided &= gap >= problem.least[rival.index]
             side = after[:, question.plus] - after[:, question.minus]
         broken[:, question.index] = decided & (side < needed[question.index]) & case.inside
     return broken
@@ -136,9 +136,9 @@ def random_case(seed: int) -> Case:
         tau = int(possible[int(rng.uniform(0.05, 0.9) * (len(possible) - 1))])
         tables = replace(tables, score=score, tau=tau)
     delta = float(rng.choice([0.0, 0.0, 0.3]))
-    game = build_game(forest, space, tables, unit="tree", delta=delta)
+    problem = build_problem(forest, space, tables, delta=delta)
     nodes = find_leaves(forest, space.representative(rows))
-    return Case(game, rows, nodes, in_region(tables, rows))
+    return Case(problem, rows, nodes, in_region(tables, rows))
 
 
 def random_domain(rng: np.random.Generator, tables: RegionTables) -> RegionTables:
@@ -151,9 +151,11 @@ def random_domain(rng: np.random.Generator, tables: RegionTables) -> RegionTable
     return replace(tables, allowed=tuple(allowed), forbidden=forbidden, at_least_one=(clause,))
 
 
-def random_pruned(rng: np.random.Generator, game: Game, kind: str, grid: int = 14) -> PrunedForest:
+def random_pruned(
+    rng: np.random.Generator, problem: Problem, kind: str, grid: int = 14
+) -> PrunedForest:
     """A model on the grid: the original itself, reweighted, a leaf changed, trees dropped."""
-    forest = game.forest
+    forest = problem.forest
     weights = np.ones(forest.n_trees)
     if kind == "dropped":
         weights[rng.permutation(forest.n_trees)[: int(rng.integers(1, 3))]] = 0.0

@@ -1,6 +1,6 @@
 """Questions as linear rows over leaves, and the sums of rows that bound a box.
 
-In come a game, a pruned model and a question; out go integer rows that every counterexample
+In come a problem, a pruned model and a question; out go integer rows that every counterexample
 satisfies, and multipliers under which their sums are tested. Leaves out nothing exact: a point
 that satisfies all rows and lies in the region is a counterexample.
 """
@@ -12,17 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model import exact
 from pine_boost.model.forest import IntArray, PrunedForest
 from pine_boost.model.routing import StateTrees
-from pine_boost.proof.problem import Game, Question, pruned_leaves_int
-from pine_boost.search.grid import needed_sides
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.question import Question
 
 _RATIOS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # log2, around the balance
 _FEW_RATIOS = (-1.0, 0.0, 1.0)
 _FINENESS = 256  # the smallest multiplier of a sum: rounding it to a whole number costs 0.2 %
 _CANCELLED = 0.5  # of the original's range: what is left where most trees keep their weight
-_WORD_LIMIT = 2**62
-_TABLE_LIMIT = 2**30  # sums of table entries stay below this, so int32 never wraps
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ class Sums:
 
 
 def question_rows(
-    game: Game,
+    problem: Problem,
     pruned: PrunedForest,
     question: Question,
     cost: IntArray | None,
@@ -89,23 +88,20 @@ def question_rows(
     own_trees : StateTrees or None
         The score's trees where they are not the model's: their leaves are appended.
     """
-    rivals = [question]
-    if game.forest.n_outputs > 1:
-        rivals += [q for q in game.questions if q.plus == question.plus and q is not question]
-    needed = int(needed_sides(game, pruned.grid)[question.index])
+    rivals = problem.rivals(question)
+    needed = int(problem.needed_sides(pruned.grid)[question.index])
     rows, constants = [], []
     for rival in rivals:
-        rows.append(game.side_int(game.original_int, rival))
-        side = int(game.side_int(game.intercept_int[None], rival)[0])
-        constants.append(side - int(game.least[rival.index]))
-    rows.append(-game.side_int(pruned_leaves_int(game, pruned), question))
-    constants.append(needed - 1 - int(game.side_int(pruned.intercept_int[None], question)[0]))
-    offset = game.trees.leaf_offset
+        rows.append(rival.side(problem.original_int))
+        constants.append(rival.side_of(problem.intercept_int) - int(problem.least[rival.index]))
+    rows.append(-question.side(problem.pruned_leaves_int(pruned)))
+    constants.append(needed - 1 - question.side_of(pruned.intercept_int))
+    offset = problem.trees.leaf_offset
     if own_trees is not None:
         rows = [np.concatenate([row, np.zeros(own_trees.n_leaves, np.int64)]) for row in rows]
         offset = np.concatenate([offset, offset[-1] + own_trees.leaf_offset[1:]])
     if cost is not None:
-        model_part = np.zeros(game.trees.n_leaves if own_trees is not None else 0, np.int64)
+        model_part = np.zeros(problem.trees.n_leaves if own_trees is not None else 0, np.int64)
         rows.append(np.concatenate([model_part, -cost]))
         constants.append(budget)
     return Rows(
@@ -113,7 +109,7 @@ def question_rows(
         np.array(constants, dtype=np.int64),
         offset,
         len(rivals),
-        game.scale - pruned.grid,
+        problem.scale - pruned.grid,
     )
 
 
@@ -129,7 +125,7 @@ def weigh(rows: Rows) -> Sums:
             constant += weight * int(own)
         largest = np.maximum.reduceat(np.abs(value), rows.leaf_offset[:-1])
         total = sum(int(x) for x in largest) + abs(constant) + len(largest) + 1
-        shift = max(0, total.bit_length() - _TABLE_LIMIT.bit_length() + 1)
+        shift = max(0, total.bit_length() - exact.TABLE_LIMIT.bit_length() + 1)
         shifts.append(shift)
         values.append(-((-value) >> shift))
         constants.append(-((-constant) >> shift))
@@ -155,7 +151,7 @@ def _multipliers(rows: Rows) -> list[list[int]]:
 
     def take(whole: list[int]) -> None:
         largest = sum(w * int(m) for w, m in zip(whole, magnitude, strict=True))
-        if whole not in chosen and largest < _WORD_LIMIT:  # no sum of them wraps in 64 bits
+        if whole not in chosen and largest < exact.WORD_LIMIT:  # no sum of them wraps in 64 bits
             chosen.append(whole)
 
     for ratio in _RATIOS:
@@ -169,8 +165,9 @@ def _multipliers(rows: Rows) -> list[list[int]]:
         for ratio in _FEW_RATIOS:
             for share in (0.25, 1.0):
                 add({0: 1.0, pruned: 2.0**ratio, score: share})
-    doublings = int(np.clip(rows.doublings, -30, 30))  # beyond that the rows have nothing in common
-    own, other = 2 ** max(0, -doublings), 2 ** max(0, doublings)
+    own, other = 2 ** max(0, -rows.doublings), 2 ** max(0, rows.doublings)
+    if own * int(magnitude[0]) + other * int(magnitude[pruned]) >= exact.WORD_LIMIT:
+        return chosen  # the units are so far apart that the rows have nothing in common
     difference = own * rows.value[[0]] + other * rows.value[[pruned]]
     if _spread(difference, rows.leaf_offset)[0] < _CANCELLED * own * spread[0]:
         take([own * (row == 0) + other * (row == pruned) for row in range(n_rows)])

@@ -1,6 +1,6 @@
 """Branch and bound over boxes of states: the second, independent way to prove a question.
 
-In come a game, a pruned model and a question; out goes a counterexample, a proof that there is
+In come a problem, a pruned model and a question; out goes a counterexample, a proof that there is
 none, or how much of the region was covered. Integers decide, no solver takes part; only the order
 of branching is heuristic.
 """
@@ -8,17 +8,17 @@ of branching is heuristic.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.model.forest import IntArray, PrunedForest
 from pine_boost.proof.boxes.groups import best_value
 from pine_boost.proof.boxes.tables import Boxes, BoxTables, join
-from pine_boost.proof.problem import Game, Question, margins_int, pruned_leaves_int
-from pine_boost.search.grid import needed_sides
-from pine_boost.search.oracle import Answer, Proof
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.question import Question
+from pine_boost.proof.verdict import Answer, Proof
 
 METHOD = "boxes"
 _BATCH = 512
@@ -27,17 +27,16 @@ _STEEPNESS = 8.0  # how strongly a lower bound of one child makes up for the oth
 
 
 def prove_boxes(
-    game: Game, pruned: PrunedForest, question: Question, *, max_boxes: int, deadline: float
+    problem: Problem, pruned: PrunedForest, question: Question, *, max_boxes: int, budget: Budget
 ) -> Proof:
     """Answer one question by branch and bound, complete by itself.
 
     Parameters
     ----------
-    game, pruned, question
+    problem, pruned, question
     max_boxes : int
         Boxes looked at before giving up.
-    deadline : float
-        In terms of ``time.monotonic``.
+    budget : Budget
 
     Returns
     -------
@@ -46,8 +45,8 @@ def prove_boxes(
         exactly, UNKNOWN with the share of the region (by number of state rows) that was covered.
     """
     started = time.monotonic()
-    search = BoxSearch(game, pruned, question)
-    answer, states, left = search.run(search.tables.whole(), max_boxes, deadline)
+    search = BoxSearch(problem, pruned, question)
+    answer, states, left = search.run(search.tables.whole(), max_boxes, budget)
     covered = (
         1.0
         if answer is Answer.PROVED
@@ -60,13 +59,13 @@ def prove_boxes(
 class BoxSearch:
     """One question, ready to be searched; boxes go in and out, so that parts can run elsewhere."""
 
-    def __init__(self, game: Game, pruned: PrunedForest, question: Question) -> None:
-        self.game, self.pruned, self.question = game, pruned, question
-        self.tables = BoxTables(game, pruned, question)
+    def __init__(self, problem: Problem, pruned: PrunedForest, question: Question) -> None:
+        self.problem, self.pruned, self.question = problem, pruned, question
+        self.tables = BoxTables(problem, pruned, question)
         self.n_boxes = 0
 
     def run(
-        self, boxes: list[Boxes], max_boxes: int, deadline: float
+        self, boxes: list[Boxes], max_boxes: int, budget: Budget
     ) -> tuple[Answer, npt.NDArray[np.int32] | None, list[Boxes]]:
         """Depth first until nothing is left, something is found or the budget ran out."""
         stack = list(boxes)
@@ -77,7 +76,7 @@ class BoxSearch:
             if len(batch) > _BATCH:
                 stack.append(batch.take(slice(None, -_BATCH)))
                 batch = batch.take(slice(-_BATCH, None))
-            if self.n_boxes >= max_boxes or time.monotonic() >= deadline:
+            if self.n_boxes >= max_boxes or budget.is_over:
                 return Answer.UNKNOWN, None, [*stack, batch]
             self.n_boxes += len(batch)
             batch = self.filter(batch)
@@ -92,7 +91,7 @@ class BoxSearch:
     def filter(self, boxes: Boxes) -> Boxes:
         """Drop the boxes that cannot hold a counterexample."""
         boxes = boxes.take(np.flatnonzero((boxes.bound >= 0).all(axis=0)))
-        if self.game.region.tau is not None and len(boxes):
+        if self.problem.region.tau is not None and len(boxes):
             boxes = boxes.take(np.flatnonzero(self.tables.has_room(boxes)))
         impossible = self.tables.region.impossible(boxes.low, boxes.high)
         if impossible is not None:
@@ -108,7 +107,7 @@ class BoxSearch:
             return None
         middle = (boxes.low[:, columns] + boxes.high[:, columns]) // 2
         states = np.stack([self.tables.order[j][row] for j, row in enumerate(middle)], axis=1)
-        against = counterexamples(self.game, self.pruned, self.question, states)
+        against = self.problem.lost(self.pruned, states)[:, self.question.index]
         if not against.any():
             return None
         return np.asarray(states[int(np.argmax(against))], dtype=np.int32)
@@ -191,14 +190,3 @@ class BoxSearch:
                 total += np.where(rest < 0, 0.0, np.exp2(rest))
             effort[feature, useful] = total
         return np.asarray(effort.argmin(axis=0))
-
-
-def counterexamples(
-    game: Game, pruned: PrunedForest, question: Question, states: npt.NDArray[Any]
-) -> npt.NDArray[np.bool_]:
-    """The exact test: in the region, the original decides the side, the pruned model does not."""
-    leaves = game.trees.leaves(states)
-    decided = game.decided(game.original_margins_int(leaves))[:, question.index]
-    after = margins_int(pruned_leaves_int(game, pruned), leaves) + pruned.intercept_int
-    loses = game.side_int(after, question) < needed_sides(game, pruned.grid)[question.index]
-    return np.asarray(decided & loses & game.region.contains(states))

@@ -1,6 +1,6 @@
 """One question over boxes of states: orders of states, masks, ranges and bounds.
 
-In come a game, a pruned model and a question; out go boxes with upper bounds of every sum that a
+In come a problem, a pruned model and a question; out go boxes with upper bounds of every sum that a
 counterexample must keep non-negative. Nothing is searched here.
 """
 
@@ -18,7 +18,8 @@ from pine_boost.model.routing import leaf_masks
 from pine_boost.proof.boxes.groups import best_value, build_groups, leaf_members, range_tables
 from pine_boost.proof.boxes.region import BoxRegion
 from pine_boost.proof.boxes.rows import question_rows, weigh
-from pine_boost.proof.problem import Game, Question
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.question import Question
 from pine_boost.region.score_tables import RegionTables
 
 _GROUP_LIMIT = 64
@@ -76,29 +77,28 @@ def join(parts: list[Boxes]) -> Boxes:
 class BoxTables:
     """What bounds the boxes of one question."""
 
-    def __init__(self, game: Game, pruned: PrunedForest, question: Question) -> None:
-        self.game, self.pruned, self.question = game, pruned, question
-        self.order = _orders(game)
+    def __init__(self, problem: Problem, pruned: PrunedForest, question: Question) -> None:
+        self.order = _orders(problem)
         self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
         self.empty = bool((self.lengths == 0).any())
         if self.empty:
             return
-        self.region = BoxRegion(game.region, self.order)
+        self.region = BoxRegion(problem.region, self.order)
         whole = self._whole_range()
         self.base_score = int(self.region.cheapest(*whole)[0])
-        score = game.region.score if game.region.tau is not None else None
-        tau = game.region.tau or 0
+        score = problem.region.score if problem.region.tau is not None else None
+        tau = problem.region.tau or 0
         self.budget = tau - self.base_score
         tree_cost = score.trees if score is not None else None
         own = tree_cost.trees if tree_cost is not None and not tree_cost.of_model else None
         cost = tree_cost.cost if tree_cost is not None else None
-        rows = question_rows(game, pruned, question, cost, self.budget, own)
+        rows = question_rows(problem, pruned, question, cost, self.budget, own)
         self.score_sum = rows.n_original + 1 if cost is not None else -1
         sums = weigh(rows)
         self.score_shift = int(sums.shift[self.score_sum])
-        member = leaf_members(game.trees, game.masks, self.order)
+        member = leaf_members(problem.trees, problem.masks, self.order)
         if own is not None:
-            more = leaf_members(own, leaf_masks(own, game.space), self.order)
+            more = leaf_members(own, leaf_masks(own, problem.space), self.order)
             member = np.concatenate([member, more])
         self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
         self.groups = build_groups(
@@ -108,10 +108,10 @@ class BoxTables:
             self.offset,
             guide=min(len(rows.value) + 5, len(sums.value) - 1),
             limit=_GROUP_LIMIT,
-            n_merged=game.trees.n_trees,
+            n_merged=problem.trees.n_trees,
         )
         self.ranges = range_tables(self.groups, self.offset)
-        model_member = member[: game.trees.n_leaves]
+        model_member = member[: problem.trees.n_leaves]
         self.borders = [_borders(model_member[:, a:b]) for a, b in pairwise(self.offset)]
         self.passed = [
             np.searchsorted(borders, np.arange(length))
@@ -206,13 +206,13 @@ def _borders(member: npt.NDArray[np.bool_]) -> IntArray:
     return np.flatnonzero((member[:, 1:] != member[:, :-1]).any(axis=0))
 
 
-def _orders(game: Game) -> list[IntArray]:
+def _orders(problem: Problem) -> list[IntArray]:
     """States worth looking at, per feature; categories in the order of the original's margin."""
     orders = []
-    for feature, states in enumerate(_affordable(game.region)):
+    for feature, states in enumerate(_affordable(problem.region)):
         order = np.asarray(states, dtype=np.int64)
-        if game.space.axes[feature].codes is not None and len(order) > 2:
-            order = order[np.argsort(_mean_margin(game, feature, order), kind="stable")]
+        if problem.space.axes[feature].codes is not None and len(order) > 2:
+            order = order[np.argsort(_mean_margin(problem, feature, order), kind="stable")]
         orders.append(order)
     return orders
 
@@ -240,13 +240,13 @@ def _affordable(region: RegionTables) -> list[IntArray]:
     return [states[stays[owner == j]] for j, states in enumerate(allowed)]
 
 
-def _mean_margin(game: Game, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
+def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
     """Margin over the leaves that each state of a feature leaves reachable; only for ordering."""
-    words = np.ascontiguousarray(game.masks.mask[game.masks.state_offset[feature] + states])
+    words = np.ascontiguousarray(problem.masks.mask[problem.masks.state_offset[feature] + states])
     flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
-    leaf, tree = np.arange(game.trees.n_leaves), game.trees.leaf_tree
-    reachable = flags[:, tree, leaf - game.trees.leaf_offset[tree]].astype(np.float64)
-    counts = np.add.reduceat(reachable, game.trees.leaf_offset[:-1], axis=1)
-    value = reachable * game.original_int[:, 0]
-    sums = np.add.reduceat(value, game.trees.leaf_offset[:-1], axis=1)
+    leaf, tree = np.arange(problem.trees.n_leaves), problem.trees.leaf_tree
+    reachable = flags[:, tree, leaf - problem.trees.leaf_offset[tree]].astype(np.float64)
+    counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)
+    value = reachable * problem.original_int[:, 0]
+    sums = np.add.reduceat(value, problem.trees.leaf_offset[:-1], axis=1)
     return np.asarray((sums / counts).sum(axis=1))

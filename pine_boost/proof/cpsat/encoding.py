@@ -1,7 +1,7 @@
 """The CP-SAT model of trees and region: literals for states, one Boolean per leaf.
 
-In come the game's trees, its state space and the region's integer tables; out goes one base model
-that every question clones. No enforced linear rows (or-tools#5293), no floats.
+In come the problem's trees, its state space and the region's integer tables; out goes one base
+model that every question clones. No enforced linear rows (or-tools#5293), no floats.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Encoding:
     model : CpModel
     leaves : tuple
         Boolean of each leaf of the model's trees, None where no point of the region reaches it.
+    leaf_tree : int64 (n_leaves,)
+        The tree of each leaf.
     features : tuple
         Per feature its `FeatureLiterals`.
     feasible : bool
@@ -41,6 +43,7 @@ class Encoding:
 
     model: cp_model.CpModel
     leaves: tuple[cp_model.IntVar | None, ...]
+    leaf_tree: IntArray
     features: tuple[FeatureLiterals, ...]
     feasible: bool
 
@@ -68,7 +71,7 @@ def encode_region(
         for feature, cost in enumerate(bins):
             allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
     if any(not a.any() for a in allowed):
-        return Encoding(model, (None,) * trees.n_leaves, (), False)
+        return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, (), False)
     features = tuple(
         FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
     )
@@ -78,10 +81,10 @@ def encode_region(
         wanted = np.ones(trees.n_trees, dtype=bool)
     leaves = _add_trees(model, features, trees, masks, reachable, allowed, wanted)
     if leaves is None:
-        return Encoding(model, (None,) * trees.n_leaves, features, False)
+        return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, features, False)
     _add_domain(model, features, region)
     feasible = _add_score(model, features, region, space, leaves, allowed)
-    return Encoding(model, leaves, features, feasible)
+    return Encoding(model, leaves, trees.leaf_tree, features, feasible)
 
 
 def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_model.CpModel:

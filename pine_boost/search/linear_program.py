@@ -1,15 +1,13 @@
-"""The value of the game for a set of trees, and the cut when it is not positive.
+"""The value of the game for a set of units, and what excludes the set when it is not positive.
 
-In come rows (points) and a set of columns (trees); out go the weights that keep every row as far
-from its rival as possible, or the columns of which at least one is needed. Rows only ever grow,
-so a cut stays valid for the whole run. Floats propose here; integers decide later.
+In come rows (points) and a set of units; out go the weights that keep every row as far from its
+rival as possible, or the units of which at least one is needed. Rows only ever grow, so what is
+excluded stays so. Floats propose here; integers decide later.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +16,13 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 from scipy.optimize import linprog
 
+from pine_boost.budget import Budget
+from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.search.columns import Columns, Support
 
 _LOGGER = logging.getLogger("pine_boost")
-
-# Columns are scaled to max |entry| = 1. A game worth less than this has no weights that survive
-# rounding to the float32 grid of 24 bits, so the set of trees counts as too small.
-SMALLEST_VALUE = 1e-7
-_POSITIVE_GAIN = 1e-9  # a dual gain (p A)_m below this is noise of the LP
+_MOST_FREE = 2.0  # columns are at most 1, weights sum to 1: a larger constant never helps
 _ROWS_PER_PASS = 10
 _MAX_PASSES = 200
 _ACTIVE_PER_COLUMN = 16
@@ -49,33 +46,38 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
-    """At least one of these columns must be kept; the larger its gain, the more it helps."""
+class Exclusion:
+    """No weights on a set of units keep all rows: at least one of these units is needed.
 
-    columns: IntArray
+    As floats see it: a proposal. The larger the gain of a unit, the more it helps; ``rows`` are
+    those of the program that speak against the set.
+    """
+
+    units: IntArray
     gain: FloatArray
+    rows: IntArray
 
 
-class UnsolvedProgramError(ArithmeticError):
+class UnsolvedProgramError(Exception):
     """Neither GLOP nor HiGHS ends with a program; raised inside the search only."""
 
 
-class WeightProgram:
+class LinearProgram:
     """The lazily grown linear program ``max t : A w + B f >= t, sum w <= 1, w >= 0``.
 
     Rows that need not be strict (ties that the pruned model wins) ask for ``>= 0`` only. The
     columns ``B`` (intercepts) are free of sign and cost.
     """
 
-    def __init__(self, n_columns: int, n_free: int) -> None:
-        self.n_columns = n_columns
+    def __init__(self, column_unit: IntArray, n_free: int) -> None:
+        self.column_unit = column_unit
+        self.n_columns = len(column_unit)
         self.n_free = n_free
-        self.rows: FloatArray = np.zeros((0, n_columns))
+        self.rows: FloatArray = np.zeros((0, self.n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
-        self.deadline = math.inf  # in terms of time.monotonic; a run sets it
         self._active: list[int] = []
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self._build()
@@ -99,16 +101,18 @@ class WeightProgram:
         self.strict = np.concatenate([self.strict, np.broadcast_to(strict, len(rows))])
         self._is_active = np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)])
 
-    def solve(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
-        """Best weights on the columns in ``support``, or a cut that excludes it."""
+    def solve(self, support: Support, budget: Budget) -> Weights | Exclusion:
+        """Best weights on the units in ``support``, or what excludes it."""
+        budget.check()
         self._permit(support)
         self.n_solved += 1
         is_fresh = False
         for _ in range(_MAX_PASSES):
-            self._limit_time()
+            milliseconds = 1000 * budget.remaining
+            self._solver.SetTimeLimit(int(min(max(milliseconds, 100), 1e9)))
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 if is_fresh:
-                    return self._solve_once_more(support)
+                    return self._solve_once_more(support, budget)
                 # GLOP can end ABNORMAL from an old basis; without one it seldom does
                 self._rebuild(np.array(self._active, dtype=np.int64))
                 self._permit(support)
@@ -119,70 +123,71 @@ class WeightProgram:
             free = np.array([variable.solution_value() for variable in self._free])
             if value < SMALLEST_VALUE:
                 dual = np.array([row.dual_value() for row in self._constraints])
-                return self._cut(support, dual, np.array(self._active, dtype=np.int64))
-            weights = np.where(support, np.maximum(weights, 0.0), 0.0)
+                return self._exclude(support, dual, np.array(self._active, dtype=np.int64))
+            weights = np.where(support[self.column_unit], np.maximum(weights, 0.0), 0.0)
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
-            violated = np.flatnonzero((slack < -1e-9) & ~self._is_active)
+            violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(violated) == 0:
                 self._forget(slack)
                 return Weights(weights, free, value)
             worst = violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
             self._activate(worst)
-        return self._solve_once_more(support)
+        return self._solve_once_more(support, budget)
 
-    def widest(self, support: npt.NDArray[np.bool_]) -> Weights | None:
+    def widest(self, support: Support, budget: Budget) -> Weights | None:
         """Weights with the widest absolute margin: what survives rounding best.
 
         On every row where the set allows it, else on those rows that a tie would lose.
         """
         for rows in (np.ones(len(self.rows), dtype=bool), self.strict):
             try:
-                result = self._whole_program(support, rows * self.magnified)
+                result = self._whole_program(support, rows * self.magnified, budget)
             except UnsolvedProgramError:
                 return None
             if -result.fun > SMALLEST_VALUE:
                 return self._weights(support, result)
         return None
 
-    def _cut(self, support: npt.NDArray[np.bool_], dual: FloatArray, active: IntArray) -> Cut:
+    def _exclude(self, support: Support, dual: FloatArray, active: IntArray) -> Exclusion:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
         weight = np.abs(dual)
         gain = weight @ self.rows[active]
-        largest = max(float(np.abs(gain).max(initial=0.0)), 1e-300)
-        needed = np.flatnonzero((gain > _POSITIVE_GAIN * max(largest, 1.0)) & ~support)
-        return Cut(needed, gain[needed])
+        largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
+        of_units = np.full(len(support), -np.inf)
+        np.maximum.at(of_units, self.column_unit, gain)
+        needed = np.flatnonzero((of_units > PROGRAM_NOISE * largest) & ~support)
+        return Exclusion(needed, of_units[needed], active[weight > 0])
 
-    def _solve_once_more(self, support: npt.NDArray[np.bool_]) -> Weights | Cut:
+    def _solve_once_more(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """GLOP does not end with this one: the whole program by HiGHS, and a fresh GLOP after."""
         _LOGGER.debug("linear program left to HiGHS after an abnormal end of GLOP")
         self._build()
-        result = self._whole_program(support, self.strict.astype(np.float64))
+        result = self._whole_program(support, self.strict.astype(np.float64), budget)
         value = float(-result.fun)
         if value < SMALLEST_VALUE:
             dual = np.asarray(result.ineqlin.marginals[:-1])
-            return self._cut(support, dual, np.arange(len(self.rows)))
+            return self._exclude(support, dual, np.arange(len(self.rows)))
         return self._weights(support, result)
 
-    def _weights(self, support: npt.NDArray[np.bool_], result: Any) -> Weights:
+    def _weights(self, support: Support, result: Any) -> Weights:
         """The solution of a whole program."""
-        kept = np.flatnonzero(support)
+        kept = np.flatnonzero(support[self.column_unit])
         weights = np.zeros(self.n_columns)
         weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
         return Weights(weights, np.asarray(result.x[len(kept) : -1]), float(-result.fun))
 
-    def _whole_program(self, support: npt.NDArray[np.bool_], width: FloatArray) -> Any:
+    def _whole_program(self, support: Support, width: FloatArray, budget: Budget) -> Any:
         """All rows at once by HiGHS: ``max t : rows @ w + free_rows @ f >= width * t``."""
-        kept = np.flatnonzero(support)
+        kept = np.flatnonzero(support[self.column_unit])
         n_kept = len(kept)
         rows = np.hstack([-self.rows[:, kept], -self.free_rows, width[:, None]])
-        budget = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
-        bound = _free_bound(self.n_columns)
-        seconds = min(_HIGHS_SECONDS, max(0.1, self.deadline - time.monotonic()))
+        together = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
+        seconds = min(_HIGHS_SECONDS, max(0.1, budget.remaining))
         result = linprog(
             np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
-            A_ub=np.vstack([rows, budget]),
+            A_ub=np.vstack([rows, together]),
             b_ub=np.concatenate([np.zeros(len(rows)), [1.0]]),
-            bounds=[(0, 1)] * n_kept + [(-bound, bound)] * self.n_free + [(0, 1)],
+            bounds=[(0, 1)] * n_kept + [(-_MOST_FREE, _MOST_FREE)] * self.n_free + [(0, 1)],
             method="highs",
             options={"maxiter": _HIGHS_ITERATIONS, "time_limit": seconds},
         )
@@ -202,13 +207,9 @@ class WeightProgram:
         self._build()
         self._activate(active)
 
-    def _limit_time(self) -> None:
-        milliseconds = 1000 * (self.deadline - time.monotonic())
-        self._solver.SetTimeLimit(int(min(max(milliseconds, 100), 1e9)))
-
-    def _permit(self, support: npt.NDArray[np.bool_]) -> None:
-        for column, variable in enumerate(self._columns):
-            variable.SetUb(1.0 if support[column] else 0.0)
+    def _permit(self, support: Support) -> None:
+        for variable, permitted in zip(self._columns, support[self.column_unit], strict=True):
+            variable.SetUb(1.0 if permitted else 0.0)
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
@@ -228,9 +229,8 @@ class WeightProgram:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         most = _GLOP_ITERATIONS + 10 * self.n_columns
         self._solver.SetSolverSpecificParametersAsString(f"{_WARM}{most}")
-        bound = _free_bound(self.n_columns)
         self._columns = [self._solver.NumVar(0.0, 1.0, "") for _ in range(self.n_columns)]
-        self._free = [self._solver.NumVar(-bound, bound, "") for _ in range(self.n_free)]
+        self._free = [self._solver.NumVar(-_MOST_FREE, _MOST_FREE, "") for _ in range(self.n_free)]
         self._value = self._solver.NumVar(0.0, 1.0, "")
         self._solver.Objective().SetCoefficient(self._value, 1.0)
         self._solver.Objective().SetMaximization()
@@ -241,7 +241,14 @@ class WeightProgram:
         self._active = []
         self._is_active[:] = False
 
+    def copy(self) -> LinearProgram:
+        """The same rows in a program of its own; those that mattered last join at once."""
+        other = LinearProgram(self.column_unit, self.n_free)
+        other.add_rows(self.rows, self.free_rows, self.strict, self.magnified)
+        other._activate(np.array(self._active, dtype=np.int64))
+        return other
 
-def _free_bound(n_columns: int) -> float:
-    """Scaled columns are at most 1 and weights sum to 1: a larger intercept never helps."""
-    return 2.0
+
+def build_program(columns: Columns) -> LinearProgram:
+    """A program without rows for some columns."""
+    return LinearProgram(columns.column_unit, columns.n_free)

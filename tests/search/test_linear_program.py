@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.search.weights import SMALLEST_VALUE, Cut, WeightProgram, Weights
+from pine_boost.budget import Budget
+from pine_boost.model.exact import SMALLEST_VALUE
+from pine_boost.search.linear_program import Exclusion, LinearProgram, Weights
 from tests.support.bruteforce import CLEAR, NOTHING, game_value
+
+FOREVER = Budget()
 
 
 def _random_game(
@@ -26,8 +30,8 @@ def _random_game(
     return rows[keep], free[keep], strict[keep]
 
 
-def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> WeightProgram:
-    program = WeightProgram(rows.shape[1], free.shape[1])
+def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> LinearProgram:
+    program = LinearProgram(np.arange(rows.shape[1]), free.shape[1])
     half = len(rows) // 2  # rows come in portions, as the Oracle finds them
     for part in (slice(None, half), slice(half, None)):
         for kind in (True, False):
@@ -49,7 +53,7 @@ def _supports(n_columns: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("method", ["solve", "_solve_once_more"])
 @pytest.mark.parametrize("n_free", [0, 1, 2])
 def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
-    seen = {Weights: 0, Cut: 0}
+    seen = {Weights: 0, Exclusion: 0}
     for seed in range(3):
         rows, free, strict = _random_game(seed, n_columns=5, n_free=n_free)
         program = _program(rows, free, strict)
@@ -59,7 +63,7 @@ def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
         for index in order:
             support, value = supports[index], values[index]
             assert not NOTHING < value < CLEAR
-            result = getattr(program, method)(support)
+            result = getattr(program, method)(support, FOREVER)
             seen[type(result)] += 1
             if value > CLEAR:
                 assert isinstance(result, Weights)
@@ -70,11 +74,11 @@ def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
                 assert sides[~strict].min(initial=0.0) >= -1e-8
                 assert result.value >= SMALLEST_VALUE
             else:
-                assert isinstance(result, Cut)
-                assert not support[result.columns].any()
+                assert isinstance(result, Exclusion)
+                assert not support[result.units].any()
                 for other, other_value in zip(supports, values, strict=True):
                     if other_value > CLEAR:
-                        assert other[result.columns].any(), "a cut excludes a winning support"
+                        assert other[result.units].any(), "a cut excludes a winning support"
     assert min(seen.values()) > 5
 
 
@@ -83,7 +87,7 @@ def test_value_is_the_largest() -> None:
     for seed in range(5):
         program = _program(*_random_game(seed, n_rows=60))
         support = np.ones(6, dtype=bool)
-        first, second = program.solve(support), program._solve_once_more(support)
+        first, second = program.solve(support, FOREVER), program._solve_once_more(support, FOREVER)
         assert isinstance(first, Weights)
         assert isinstance(second, Weights)
         assert first.value == pytest.approx(second.value, abs=1e-7)
@@ -91,23 +95,23 @@ def test_value_is_the_largest() -> None:
 
 
 def test_rows_added_later_count() -> None:
-    program = WeightProgram(2, 0)
+    program = LinearProgram(np.arange(2), 0)
     program.add_rows(np.array([[1.0, 0.0]]), np.zeros((1, 0)), True)
     both = np.ones(2, dtype=bool)
-    result = program.solve(both)
+    result = program.solve(both, FOREVER)
     assert isinstance(result, Weights)
     assert result.weights[0] == pytest.approx(1.0)
     program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), True)
-    result = program.solve(both)
+    result = program.solve(both, FOREVER)
     assert isinstance(result, Weights)
     assert result.weights == pytest.approx([1 / 3, 2 / 3])
-    alone = program.solve(np.array([True, False]))
-    assert isinstance(alone, Cut)
-    assert alone.columns.tolist() == [1]
+    alone = program.solve(np.array([True, False]), FOREVER)
+    assert isinstance(alone, Exclusion)
+    assert alone.units.tolist() == [1]
     program.add_rows(np.array([[0.5, -1.0]]), np.zeros((1, 0)), True)
-    hopeless = program.solve(both)
-    assert isinstance(hopeless, Cut)
-    assert len(hopeless.columns) == 0
+    hopeless = program.solve(both, FOREVER)
+    assert isinstance(hopeless, Exclusion)
+    assert len(hopeless.units) == 0
 
 
 def test_many_rows_few_active() -> None:
@@ -118,7 +122,7 @@ def test_many_rows_few_active() -> None:
     keep = rows @ np.ones(12) > 0.02
     program = _program(rows[keep], np.zeros((keep.sum(), 0)), np.ones(keep.sum(), dtype=bool))
     for _ in range(3):
-        result = program.solve(np.ones(12, dtype=bool))
+        result = program.solve(np.ones(12, dtype=bool), FOREVER)
         assert isinstance(result, Weights)
         assert (rows[keep] @ result.weights).min() >= result.value - 1e-8
 
@@ -129,9 +133,9 @@ def test_a_program_that_highs_does_not_end_with_is_given_up(
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     program = _program(rows, free, strict)
     support = np.ones(12, dtype=bool)
-    assert program.widest(support) is not None
-    monkeypatch.setattr("pine_boost.search.weights._HIGHS_ITERATIONS", 1)
-    assert program.widest(support) is None
+    assert program.widest(support, FOREVER) is not None
+    monkeypatch.setattr("pine_boost.search.linear_program._HIGHS_ITERATIONS", 1)
+    assert program.widest(support, FOREVER) is None
 
 
 def test_the_widest_weights_leave_ties_where_they_can() -> None:
@@ -139,14 +143,14 @@ def test_the_widest_weights_leave_ties_where_they_can() -> None:
     both = np.array([True, True])
     strict = np.array([True, False])
     program = _program(np.array([[0.5, 1.0], [1.0, -1.0]]), np.zeros((2, 0)), strict)
-    result = program.solve(both)
+    result = program.solve(both, FOREVER)
     assert isinstance(result, Weights)
     assert result.weights[0] - result.weights[1] == pytest.approx(0)
-    wide = program.widest(both)
+    wide = program.widest(both, FOREVER)
     assert wide is not None
     assert wide.weights[0] - wide.weights[1] > 0.4
     program.add_rows(np.array([[-1.0, 1.0]]), np.zeros((1, 0)), False)
-    tied = program.widest(both)
+    tied = program.widest(both, FOREVER)
     assert tied is not None
     assert tied.weights == pytest.approx([0.5, 0.5])
 
@@ -156,18 +160,18 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(
 ) -> None:
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     supports = [np.arange(12) < size for size in (3, 6, 12)]
-    expected = [_program(rows, free, strict).solve(support) for support in supports]
-    monkeypatch.setattr("pine_boost.search.weights._GLOP_ITERATIONS", 1 - 10 * 12)
+    expected = [_program(rows, free, strict).solve(support, FOREVER) for support in supports]
+    monkeypatch.setattr("pine_boost.search.linear_program._GLOP_ITERATIONS", 1 - 10 * 12)
     asked: list[int] = []
-    whole_program = WeightProgram._whole_program
+    whole_program = LinearProgram._whole_program
 
-    def count(self: WeightProgram, *arguments: Any) -> Any:
+    def count(self: LinearProgram, *arguments: Any) -> Any:
         asked.append(1)
         return whole_program(self, *arguments)
 
-    monkeypatch.setattr(WeightProgram, "_whole_program", count)
+    monkeypatch.setattr(LinearProgram, "_whole_program", count)
     for support, known in zip(supports, expected, strict=True):
-        result = _program(rows, free, strict).solve(support)
+        result = _program(rows, free, strict).solve(support, FOREVER)
         assert type(result) is type(known)
         if isinstance(result, Weights) and isinstance(known, Weights):
             assert result.value == pytest.approx(known.value, abs=1e-7)

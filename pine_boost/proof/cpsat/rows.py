@@ -1,0 +1,72 @@
+"""Integer sums over leaves as rows of CP-SAT, each within its safe range.
+
+In come values per leaf and a bound; out go linear rows over the leaf Booleans. A sum too fine for
+one safe row is either rounded outward (admits a little more) or written exactly in two rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from pine_boost.errors import PineBoostError
+from pine_boost.model import exact
+from pine_boost.model.forest import IntArray
+from pine_boost.proof.cpsat.encoding import Encoding
+
+
+def add_at_least(
+    model: cp_model.CpModel, encoding: Encoding, values: IntArray, least: int, *, exactly: bool
+) -> bool:
+    """Demand ``sum(values[leaf]) >= least``; returns whether the row admits nothing more.
+
+    Values beyond the solver's safe range are divided by ``2**k``. Not ``exactly``: rounded up,
+    so that the row admits all that the sum does and a little more. Exactly: with
+    ``value = high * 2**k + low`` and ``0 <= low < 2**k`` the sum reaches ``least`` iff some
+    integer carry has ``sum(low) - carry * 2**k >= low part of least`` and ``sum(high) + carry >=
+    high part``.
+    """
+    shift = _excess_bits(values)
+    if shift == 0:
+        model.add(leaf_sum(encoding, values) >= least)
+        return True
+    if not exactly:
+        model.add(leaf_sum(encoding, -((-values) >> shift)) >= -((-least) >> shift))
+        return False
+    high, high_least = values >> shift, least >> shift
+    low, low_least = values - (high << shift), least - (high_least << shift)
+    n_trees = int(np.count_nonzero(np.diff(encoding.leaf_tree))) + 1
+    carry = model.new_int_var(-1, n_trees, "")
+    model.add(leaf_sum(encoding, low) - carry * 2**shift >= low_least)
+    model.add(leaf_sum(encoding, high) + carry >= high_least)
+    return True
+
+
+def add_at_most(
+    model: cp_model.CpModel, encoding: Encoding, values: IntArray, most: int, *, exactly: bool
+) -> bool:
+    """Demand ``sum(values[leaf]) <= most``, as `add_at_least` does."""
+    return add_at_least(model, encoding, -values, -most, exactly=exactly)
+
+
+def leaf_sum(encoding: Encoding, values: IntArray) -> Any:
+    """The integer sum over the leaf Booleans, within the solver's safe range."""
+    terms = [
+        (leaf, int(value))
+        for leaf, value in zip(encoding.leaves, values, strict=True)
+        if leaf is not None and value != 0
+    ]
+    if sum(abs(value) for _, value in terms) > exact.ROW_LIMIT // 2:
+        raise PineBoostError(
+            "Internal error: a margin row passes the solver's safe range; please report this."
+        )
+    leaves = [leaf for leaf, _ in terms]
+    return cp_model.LinearExpr.weighted_sum(leaves, [value for _, value in terms])
+
+
+def _excess_bits(values: IntArray) -> int:
+    """How many bits the values have to lose so that their sum is a safe row."""
+    total = sum(abs(int(value)) for value in values[values != 0])
+    return max(0, total.bit_length() - (exact.ROW_LIMIT // 4).bit_length())

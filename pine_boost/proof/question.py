@@ -1,0 +1,81 @@
+"""The questions: which side of which boundary a pruned model must keep.
+
+In comes a Forest; out go questions, which say on which side of a cut margins lie and who wins a
+tie. Every other module asks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import Decision, Forest, IntArray
+
+
+@dataclass(frozen=True)
+class Question:
+    """One side that the pruned model must keep: ``plus`` over ``minus``, or a side of a cut.
+
+    With several outputs: the original decides class ``plus``, the pruned model must score it above
+    ``minus``; ``cut`` is -1. With one output: ``sign`` = +1 asks about inputs above ``cut``, -1
+    below.
+    """
+
+    index: int
+    name: str
+    plus: int
+    minus: int
+    sign: int
+    cut: int
+
+    def side(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values per output (the last axis) as the question sees them, larger is safer."""
+        if self.cut >= 0:
+            return np.asarray(self.sign * values[..., 0])
+        return np.asarray(values[..., self.plus] - values[..., self.minus])
+
+    def side_of(self, constant: IntArray) -> int:
+        """One constant per output as the question sees it."""
+        return int(self.side(constant))
+
+    def cut_side(self, decision: Decision) -> Fraction:
+        """Where the side begins: the cut with the question's sign, 0 between two classes."""
+        return self.sign * Fraction(decision.cuts[self.cut]) if self.cut >= 0 else Fraction(0)
+
+    def wins_tie(self, decision: Decision) -> bool:
+        """Whether an input exactly on the boundary falls to this side."""
+        if self.cut >= 0:
+            return decision.wins_tie(self.sign, -self.sign)
+        return decision.wins_tie(self.plus, self.minus)
+
+    def is_mirror(self, other: Question) -> bool:
+        """Whether the other question asks for the opposite side of the same boundary."""
+        if self.cut >= 0:
+            return self.cut == other.cut and self.sign == -other.sign
+        return self.plus == other.minus and self.minus == other.plus
+
+
+def questions_of(forest: Forest) -> tuple[Question, ...]:
+    """Both sides of every cut, or every ordered pair of classes."""
+    questions: list[Question] = []
+    if forest.n_outputs == 1:
+        named = forest.decision.thresholds
+        for cut in range(len(forest.decision.cuts)):
+            for sign in (1, -1):
+                if named:
+                    name = f"{'above' if sign > 0 else 'below'} {named[cut]:g}"
+                else:
+                    ordered = forest.classes[::-1] if sign > 0 else forest.classes
+                    name = f"class {ordered[0]} over {ordered[1]}"
+                questions.append(Question(len(questions), name, 0, 0, sign, cut))
+        return tuple(questions)
+    for plus in range(forest.n_outputs):
+        for minus in range(forest.n_outputs):
+            if plus != minus:
+                name = f"class {forest.classes[plus]} over {forest.classes[minus]}"
+                questions.append(Question(len(questions), name, plus, minus, 1, -1))
+    return tuple(questions)

@@ -1,0 +1,162 @@
+"""Walks through the region: rows before the oracle, and counterexamples without a solver.
+
+In come state rows inside the region; out go further state rows near the original's boundary, or
+rows where the pruned model loses. What is found is a proposal only; `Rows` decides exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget
+from pine_boost.model import exact
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.proof.problem import Problem
+from pine_boost.search.neighbours import Neighbourhood
+
+_ENOUGH = 60  # rows found against one question in one climb
+
+
+def boundary_walks(
+    neighbourhood: Neighbourhood,
+    starts: npt.NDArray[Any],
+    seed: int,
+    budget: Budget,
+    max_steps: int = 12,
+) -> npt.NDArray[np.int32]:
+    """Walk one feature at a time towards the original's boundary; all rows passed, both sides.
+
+    Every step sees a random half of the features, so that walks from like points differ.
+    """
+    problem = neighbourhood.problem
+    random = np.random.default_rng(seed)
+    passed: list[npt.NDArray[np.int32]] = []
+    for start in range(0, len(starts), neighbourhood.batch):
+        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+        decision = problem.forest.decision
+        here = _margins(problem, rows)
+        nearest = decision.distance(here)
+        for _ in range(max_steps):
+            seen = random.random((len(rows), problem.space.n_features)) < 0.5
+            steps = _Best(rows, np.full(len(rows), np.inf))
+            across = _Best(rows, np.full(len(rows), np.inf))
+            own = decision.classes(_margins(problem, rows))[:, None]
+            for near in neighbourhood.of(rows, budget):
+                margins = _real(problem, near.original)
+                distance = decision.distance(margins)
+                usable = near.inside & seen[:, near.feature, None]
+                steps.offer(near.feature, np.where(usable, distance, np.inf))
+                other = near.inside & (decision.classes(margins) != own)
+                across.offer(near.feature, np.where(other, distance, np.inf))
+            passed.append(across.moved()[across.cost < np.inf])
+            closer = steps.cost < nearest
+            if not closer.any():
+                break
+            rows, nearest = steps.moved()[closer], steps.cost[closer]
+            passed.append(rows)
+    if not passed:
+        return np.zeros((0, problem.space.n_features), dtype=np.int32)
+    return np.unique(np.concatenate(passed), axis=0)
+
+
+def wander(
+    problem: Problem, starts: npt.NDArray[Any], seed: int, n_moves: int, budget: Budget
+) -> npt.NDArray[np.int32]:
+    """Random one-feature moves that stay in the region: rows from all over it."""
+    random = np.random.default_rng(seed)
+    rows = np.array(starts, dtype=np.int32)
+    counts = np.array([np.count_nonzero(allowed) for allowed in problem.region.allowed])
+    states = np.zeros((len(counts), counts.max()), dtype=np.int32)
+    for feature, allowed in enumerate(problem.region.allowed):
+        states[feature, : counts[feature]] = np.flatnonzero(allowed)
+    varying = np.flatnonzero(counts > 1)
+    for _ in range(n_moves if len(varying) else 0):
+        budget.check()
+        moved = random.choice(varying, len(rows))
+        trial = rows.copy()
+        picked = (random.random(len(rows)) * counts[moved]).astype(np.int64)
+        trial[np.arange(len(rows)), moved] = states[moved, picked]
+        inside = problem.region.contains(trial)
+        rows[inside] = trial[inside]
+    return rows
+
+
+def climb(
+    neighbourhood: Neighbourhood,
+    starts: npt.NDArray[Any],
+    asked: IntArray,
+    pruned_int: IntArray,
+    needed: IntArray,
+    budget: Budget,
+    max_steps: int = 20,
+) -> npt.NDArray[np.int32]:
+    """Lower the pruned side step by step while the original stays; rows where it is lost.
+
+    ``asked`` is the question (its index) of each start, ``needed`` per question the least side
+    that keeps it; a question with enough rows found is not followed further.
+    """
+    problem = neighbourhood.problem
+    found: list[npt.NDArray[np.int32]] = []
+    n_found = np.zeros(len(problem.questions), dtype=np.int64)
+    for start in range(0, len(starts), neighbourhood.batch):
+        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+        own = asked[start : start + neighbourhood.batch]
+        lowest = np.full(len(rows), exact.WORD_LIMIT, dtype=np.int64)
+        for _ in range(max_steps):
+            steps = _Best(rows, lowest)
+            for near in neighbourhood.of(rows, budget, pruned_int):
+                assert near.pruned is not None
+                usable = near.inside & problem.decides_asked(near.original, own)
+                side = np.where(usable, problem.sides_asked(near.pruned, own), exact.WORD_LIMIT)
+                state, cost = steps.offer(near.feature, side)
+                lost = np.flatnonzero(cost < needed[own])
+                if len(lost):
+                    violated = rows[lost]
+                    violated[:, near.feature] = state[lost]
+                    found.append(violated)
+                    n_found += np.bincount(own[lost], minlength=len(n_found))
+            lower = (steps.cost < lowest) & (n_found[own] < _ENOUGH)
+            if not lower.any():
+                break
+            rows, lowest, own = steps.moved()[lower], steps.cost[lower], own[lower]
+    if not found:
+        return np.zeros((0, problem.space.n_features), dtype=np.int32)
+    return np.unique(np.concatenate(found), axis=0)
+
+
+class _Best:
+    """The cheapest one-feature change of each row seen so far."""
+
+    def __init__(self, rows: npt.NDArray[np.int32], cost: npt.NDArray[Any]) -> None:
+        self.rows = rows
+        self.cost = cost.copy()
+        self.feature: IntArray = np.full(len(rows), -1, dtype=np.int64)
+        self.state: IntArray = np.zeros(len(rows), dtype=np.int64)
+
+    def offer(self, feature: int, cost: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[Any]]:
+        """Take the changes of a feature into account; its cheapest state per row, and the cost."""
+        best = np.argmin(cost, axis=1)
+        value = cost[np.arange(len(cost)), best]
+        better = value < self.cost
+        self.cost[better] = value[better]
+        self.feature[better] = feature
+        self.state[better] = best[better]
+        return best, value
+
+    def moved(self) -> npt.NDArray[np.int32]:
+        rows = self.rows.copy()
+        changed = np.flatnonzero(self.feature >= 0)
+        rows[changed, self.feature[changed]] = self.state[changed]
+        return rows
+
+
+def _margins(problem: Problem, rows: npt.NDArray[Any]) -> FloatArray:
+    return _real(problem, problem.original_margins_int(problem.trees.leaves(rows)))
+
+
+def _real(problem: Problem, margins: IntArray) -> FloatArray:
+    """Margins as real numbers: only to see how near the boundary a walk is."""
+    return np.ldexp(margins.astype(np.float64), -problem.scale)

@@ -1,0 +1,122 @@
+"""The columns of the game: what a weight belongs to, and what it costs to keep.
+
+In comes a problem and the unit; out go the real entries of rows for the linear program, and which
+units a set of weights keeps. Other kinds of columns (leaves instead of trees) are other Columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
+from pine_boost.proof.problem import Problem
+from pine_boost.proof.question import Question
+
+Support = npt.NDArray[np.bool_]  # which units are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """One column for every unit of trees: its weight multiplies all their leaves.
+
+    Attributes
+    ----------
+    name : str
+        What a unit is: ``"round"`` or ``"tree"``.
+    tree_unit : int64 (n_trees,)
+        The unit of each tree.
+    column_unit : int64 (n_columns,)
+        The unit that each column belongs to; a unit is kept as soon as one of its columns is.
+    value : float64 (n_leaves, n_outputs)
+        Leaf values without the bias of their trees.
+    scale : float64 (n_columns,)
+        The largest entry of each column: columns of the linear program are divided by it.
+    free : float64 (n_questions, n_free)
+        Entries of the columns that cost nothing: a constant per output, and the distance of the
+        cuts where there are several.
+    """
+
+    name: str
+    tree_unit: IntArray
+    column_unit: IntArray
+    value: FloatArray
+    scale: FloatArray
+    free: FloatArray
+
+    @property
+    def n_units(self) -> int:
+        """Number of units that the original has."""
+        return int(self.tree_unit.max()) + 1
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that cost something."""
+        return len(self.column_unit)
+
+    @property
+    def n_free(self) -> int:
+        """Number of columns that cost nothing."""
+        return int(self.free.shape[1])
+
+    def rows(self, leaves: npt.NDArray[Any], question: Question) -> FloatArray:
+        """Entries of points for one question, scaled: (n_points, n_columns)."""
+        return np.asarray((question.side(self.value)[leaves] @ self._matrix) / self.scale)
+
+    @cached_property
+    def _matrix(self) -> FloatArray:
+        """1 where a tree belongs to a column, (n_trees, n_columns)."""
+        return np.asarray(self.tree_unit[:, None] == np.arange(self.n_columns), dtype=np.float64)
+
+    def tree_weights(self, weights: FloatArray) -> FloatArray:
+        """Weights of scaled columns as the weight of each tree."""
+        return np.asarray((weights / self.scale)[self.tree_unit])
+
+    def units_of(self, weights: FloatArray) -> Support:
+        """The units that weights of columns keep."""
+        return np.asarray(np.bincount(self.column_unit[weights != 0], minlength=self.n_units) > 0)
+
+    def kept_units(self, pruned: PrunedForest | None) -> Support:
+        """The units that a model keeps; all of them for None, the original."""
+        if pruned is None:
+            return np.ones(self.n_units, dtype=bool)
+        return np.asarray(np.bincount(self.tree_unit[pruned.kept], minlength=self.n_units) > 0)
+
+
+def build_columns(problem: Problem, unit: str = "round") -> Columns:
+    """Columns of whole rounds or single trees."""
+    forest, trees = problem.forest, problem.trees
+    tree_unit = tree_units(forest, unit)
+    value = forest.leaf_vectors()[problem.leaf_node].copy()
+    if forest.value.shape[1] == 1:
+        output = forest.tree_output[trees.leaf_tree]
+        value[np.arange(len(value)), output] -= forest.tree_bias[trees.leaf_tree]
+    largest = np.maximum.reduceat(np.abs(value).max(axis=1), trees.leaf_offset[:-1])
+    scale = np.zeros(int(tree_unit.max()) + 1)
+    np.maximum.at(scale, tree_unit, largest)
+    return Columns(
+        name=unit,
+        tree_unit=tree_unit,
+        column_unit=np.arange(len(scale)),
+        value=value,
+        scale=np.where(scale > 0, scale, 1.0),
+        free=np.stack([_free_row(problem, question) for question in problem.questions]),
+    )
+
+
+def _free_row(problem: Problem, question: Question) -> FloatArray:
+    """``+-1`` on the constants, and minus the distance of the cuts where several fix the scale."""
+    forest = problem.forest
+    if not forest.free_intercept:
+        return np.zeros(0)
+    if forest.n_outputs > 1:
+        return np.asarray(question.side(np.eye(forest.n_outputs)), dtype=np.float64)
+    cuts = forest.decision.cuts
+    if len(cuts) == 1:
+        return np.array([float(question.sign)])
+    apart = (cuts[question.cut] - cuts[0]) / (cuts[-1] - cuts[0])
+    return np.array([question.sign, -question.sign * apart], dtype=np.float64)

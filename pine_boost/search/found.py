@@ -1,0 +1,105 @@
+"""What a search leaves: the best model with its proofs, and what another search may begin with.
+
+In comes nothing but other stages' values; out go frozen records. Nothing here searches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pine_boost.budget import StopReason
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.bound import Bound
+from pine_boost.proof.verdict import Proof
+from pine_boost.search.columns import Support
+from pine_boost.search.probabilities import Reference
+from pine_boost.search.pruner import Cuts
+from pine_boost.search.rows import Rows, States
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model that was proved at least once; ``pruned`` is None for the original."""
+
+    pruned: PrunedForest | None
+    proofs: tuple[Proof, ...]
+    n_kept: int
+
+
+class Moment(NamedTuple):
+    """A point of the anytime curve: by then a model of ``units`` was proved ``proofs`` times."""
+
+    seconds: float
+    units: int
+    proofs: int
+    lower_bound: int
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """What a finished search leaves to that of a larger region of the same model.
+
+    Rows, cuts and bounds stay true there; ``support`` is where to begin.
+    The next search works on copies.
+    """
+
+    rows: Rows
+    cuts: Cuts
+    bound: Bound | None
+    believed_bound: int
+    support: Support
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best certified model.
+
+    Attributes
+    ----------
+    pruned : PrunedForest or None
+        None: the original itself is the answer.
+    proofs : tuple of Proof
+        Two for every question.
+    n_kept : int
+        Units kept.
+    lower_bound : int
+        No model of this form that keeps all rows found has fewer units; proved by ``bound``.
+    rounds : int
+        Times the Oracle was asked.
+    rows : int
+        Points that spoke in the search.
+    stopped : StopReason
+    undecided : bool or None
+        Whether the region holds an input that the original itself does not decide for certain;
+        None: not known.
+    seconds : float
+    history : tuple of Moment
+        When which size was proved, once and twice.
+    bound : Bound or None
+        Rows and multipliers that prove the lower bound; None where it is 1.
+    points : int32 (n_points, n_features) or None
+        The points that spoke in the search.
+    gave_up : bool
+        A proof or a program took more than its share.
+    """
+
+    pruned: PrunedForest | None
+    proofs: tuple[Proof, ...]
+    n_kept: int
+    lower_bound: int
+    rounds: int
+    rows: int
+    stopped: StopReason
+    undecided: bool | None = None
+    seconds: float = 0.0
+    history: tuple[Moment, ...] = ()
+    bound: Bound | None = field(default=None, repr=False)
+    reference: Reference | None = field(default=None, repr=False)
+    points: States | None = field(default=None, repr=False)
+    gave_up: bool = False
+
+    @property
+    def best(self) -> Candidate:
+        """The model that is proved twice."""
+        return Candidate(self.pruned, self.proofs, self.n_kept)

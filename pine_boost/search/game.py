@@ -1,0 +1,198 @@
+"""One game between points and trees: what Pruner, Oracle and strategies share.
+
+In come a problem, the fit rows and a budget; out goes a Game whose parts change while it is
+played. Telling the progress and looking for rows before the Oracle is asked happen here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget, Effort, Step
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.problem import Problem
+from pine_boost.search.boundary import boundary_walks, wander
+from pine_boost.search.columns import Columns, Support, build_columns
+from pine_boost.search.found import WarmStart
+from pine_boost.search.incumbent import Incumbent
+from pine_boost.search.linear_program import Weights
+from pine_boost.search.oracle import Oracle, Verdict
+from pine_boost.search.pruner import Pruner
+from pine_boost.search.rounding import to_grid
+from pine_boost.search.rows import Rows, distinct_fit_rows
+
+_LOGGER = logging.getLogger("pine_boost")
+_FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
+# A model proved once waits for its second proof, since the next one is often smaller; but not when
+# the search is older than this or a tenth of its time: whoever stops it then loses nothing.
+_PATIENCE = 20.0
+_LONG = 0.02  # of the time limit: a step of a search in a hurry that asks for longer ones
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched for, and how.
+
+    Attributes
+    ----------
+    objective : {"l0", "l1"}
+    unit : {"round", "tree"}
+    n_jobs : int
+        Threads for the proofs; the result does not depend on it.
+    seed : int
+    """
+
+    objective: str = "l0"
+    unit: str = "round"
+    n_jobs: int = 1
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """The parts of one search."""
+
+    problem: Problem
+    columns: Columns
+    rows: Rows
+    pruner: Pruner
+    oracle: Oracle
+    best: Incumbent
+    budget: Budget
+    options: SearchOptions
+    _steps: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _walked: list[bool] = field(default_factory=list)
+
+    @property
+    def effort(self) -> Effort:
+        """How hard to try."""
+        return self.budget.effort
+
+    def write(self, support: Support) -> PrunedForest | None:
+        """Weights of a support on the grid, if every row survives the rounding.
+
+        Raises `ExcludedError` where no weights on the support keep all rows.
+        """
+        weights = self.pruner.solve(support)
+        if weights is None:
+            raise ExcludedError
+        pruned = self.on_grid(weights)
+        if pruned is None:
+            widest = self.rows.program.widest(support, self.budget)
+            pruned = None if widest is None else self.on_grid(widest)
+        return pruned
+
+    def on_grid(self, weights: Weights) -> PrunedForest | None:
+        """Weights on the grid; None where a row does not survive the rounding."""
+        pruned = to_grid(self.problem, self.columns, weights, self.rows.fit.reference)
+        return None if pruned is None or self.rows.loses(pruned) else pruned
+
+    def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
+        """Add counterexamples and, where a proof found them, what lies around them."""
+        n_new = self.rows.add(verdict.counterexamples)
+        if verdict.by_proof:
+            self.rows.add(self.oracle.climb(pruned, self.rows, self.budget))
+        self.walk()
+        if verdict.by_proof:
+            self._walk_from(verdict.counterexamples)
+        return n_new
+
+    def walk(self) -> None:
+        """Rows from walks to the boundary that begin at fit rows and all over the region; once."""
+        if self._walked:
+            return
+        self._walked.append(True)
+        self.tell("walks")
+        states = self.rows.fit.states
+        inside = states[self.problem.region.contains(states)]
+        seed = self.options.seed
+        random = np.random.default_rng(seed)
+        n_walks = self.effort.n_walks
+        if self.problem.has_score_trees:
+            n_walks //= _FEWER_WALKS
+        if len(inside):
+            self._walk_from(inside[random.permutation(len(inside))[:n_walks]])
+        if len(inside) and not self.in_a_hurry():
+            starts = inside[random.integers(0, len(inside), n_walks)]
+            n_moves = 4 * len(self.oracle.neighbourhood.varying)
+            self._walk_from(wander(self.problem, starts, seed, n_moves, self.budget))
+        self.tell("rows")
+
+    def _walk_from(self, starts: npt.NDArray[Any]) -> None:
+        """Add what walks to the boundary pass."""
+        seed = self.options.seed
+        self.rows.add(boundary_walks(self.oracle.neighbourhood, starts, seed, self.budget))
+
+    def is_late(self) -> bool:
+        """Whether what was proved once should be proved again at once."""
+        limit = self.budget.deadline - self.budget.started
+        return self.budget.elapsed >= min(_PATIENCE, limit / 10)
+
+    def in_a_hurry(self, since: float = -math.inf) -> bool:
+        """Whether a certified model now is worth more than a smaller one later.
+
+        Late, and with a step that took long ``since`` it began. Never without a time limit: such
+        searches repeat exactly, on any machine.
+        """
+        limit = self.budget.deadline - self.budget.started
+        is_slow = time.monotonic() - since > _LONG * limit
+        return self.budget.is_limited and self.is_late() and is_slow
+
+    def prove_twice(self, budget: Budget | None = None) -> None:
+        """The second proof of what is proved once."""
+        if self.best.waiting:
+            self.tell("prove again")
+            self.best.prove_twice(self.oracle.prover, budget or self.budget)
+            self.tell("certified")
+
+    def tell(self, phase: str) -> None:
+        """Log the step and call the user's callback."""
+        best = self.best.best
+        step = Step(
+            step=next(self._steps),
+            phase=phase,
+            trees=self.problem.forest.n_trees if best.pruned is None else len(best.pruned.kept),
+            rows=len(self.rows),
+            seconds=self.budget.elapsed,
+            unit=self.columns.name,
+            units=best.n_kept,
+            proved_once=self.best.smallest.n_kept,
+            lower_bound=min(self.best.lower_bound, best.n_kept),
+        )
+        _LOGGER.debug("%s: %d %ss, %d rows", phase, step.units, step.unit, step.rows)
+        self.budget.tell(step)
+
+
+class ExcludedError(Exception):
+    """No weights on a support keep all rows; raised inside the search only."""
+
+
+def build_game(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    budget: Budget,
+    options: SearchOptions,
+    start: WarmStart | None = None,
+) -> Game:
+    """S0 = D_fit, or the rows of an earlier search on copies of its own."""
+    if start is None:
+        columns = build_columns(problem, options.unit)
+        rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+    else:
+        rows = start.rows.on(problem)
+    pruner = Pruner(rows, budget, None if start is None else start.cuts)
+    best = Incumbent(rows.columns, budget.started)
+    if start is not None:
+        best.bound = start.bound
+        best.raise_bound(start.believed_bound)
+    oracle = Oracle(problem, options.n_jobs)
+    return Game(problem, rows.columns, rows, pruner, oracle, best, budget, options)

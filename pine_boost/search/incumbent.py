@@ -1,0 +1,124 @@
+"""The incumbent: the best model so far, proved twice, and smaller ones that are proved once.
+
+In come proved models; out goes at any moment the best answer. A model proved once waits for its
+second proof, since the next one is often smaller; whoever stops the search loses nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from pine_boost.budget import Budget, OutOfEffort, OutOfTime
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.bound import Bound
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.two_proofs import second_proof
+from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.search.columns import Columns, Support
+from pine_boost.search.found import Candidate, Moment
+
+
+class Incumbent:
+    """The best answer while a search goes on.
+
+    Attributes
+    ----------
+    best : Candidate
+        Proved twice; at first the original itself.
+    waiting : list of Candidate
+        Smaller than the best, proved once, the smallest last.
+    bound : Bound or None
+        Proof of a lower bound on the units of any answer.
+    believed_bound : int
+        What the search takes for the lower bound, so that it knows when to stop; never reported.
+    undecided : bool or None
+        Whether the claim needs an exception; known from a larger region, or None.
+    history : list of Moment
+    """
+
+    def __init__(self, columns: Columns, started: float) -> None:
+        self.columns = columns
+        self.best = Candidate(None, (), columns.n_units)
+        self.waiting: list[Candidate] = []
+        self.bound: Bound | None = None
+        self.believed_bound = 1
+        self.undecided: bool | None = None
+        self.history: list[Moment] = []
+        self._started = started
+
+    @property
+    def smallest(self) -> Candidate:
+        """The smallest model that is proved, be it once or twice."""
+        return self.waiting[-1] if self.waiting else self.best
+
+    @property
+    def lower_bound(self) -> int:
+        """The proved lower bound."""
+        return 1 if self.bound is None else self.bound.units
+
+    @property
+    def support(self) -> Support:
+        """The units of the smallest model, be it the original."""
+        return self.columns.kept_units(self.smallest.pruned)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the smallest model meets the bound that the search believes in."""
+        return self.believed_bound >= self.smallest.n_kept
+
+    def raise_bound(self, bound: int) -> None:
+        """Believe in a larger bound."""
+        self.believed_bound = max(self.believed_bound, bound)
+
+    def accept(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
+        """A model proved once waits for its second proof, if it is smaller than what is known."""
+        n_kept = int(np.count_nonzero(self.columns.kept_units(pruned)))
+        if n_kept < self.smallest.n_kept:
+            self.waiting.append(Candidate(pruned, proofs, n_kept))
+            self.note(1)
+
+    def adopt(self, larger: Candidate, undecided: bool | None) -> None:
+        """Take over a model that was proved on a larger region, unless a smaller one is known."""
+        self.undecided = undecided if undecided is False else None
+        if larger.pruned is not None and larger.n_kept < self.best.n_kept:
+            self.best = larger
+            self.waiting = [found for found in self.waiting if found.n_kept < larger.n_kept]
+            self.note(2)
+
+    def prove_twice(self, prover: Prover, budget: Budget) -> None:
+        """The second proof: the smallest model that passes it too becomes the best.
+
+        Where it does not end within the effort, or objects (then one of the two methods is
+        wrong), the next larger one is asked about.
+        """
+        while self.waiting:
+            found = self.waiting[-1]
+            assert found.pruned is not None
+            try:
+                second = second_proof(prover, found.pruned, budget)
+                require_answers(second, budget)
+            except OutOfEffort:
+                self.waiting.pop()
+                continue
+            if any(proof.answer is Answer.FOUND for proof in second):
+                self.waiting.pop()
+                continue
+            self.best = replace(found, proofs=(*found.proofs, *second))
+            self.waiting.clear()
+            self.note(2)
+
+    def note(self, proofs: int) -> None:
+        """Remember when this size was proved."""
+        size = self.best.n_kept if proofs == 2 else self.smallest.n_kept
+        seconds = time.monotonic() - self._started
+        self.history.append(Moment(seconds, size, proofs, min(self.lower_bound, size)))
+
+
+def require_answers(proofs: list[Proof], budget: Budget) -> None:
+    """Raise where a proof did not end and none found anything."""
+    answers = {proof.answer for proof in proofs}
+    if Answer.FOUND not in answers and Answer.UNKNOWN in answers:
+        raise OutOfTime if budget.remaining < 0.5 else OutOfEffort

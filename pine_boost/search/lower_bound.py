@@ -1,0 +1,123 @@
+"""The lower bound: which cuts prove it, in exact integers.
+
+In come the cuts that the search believes in; out goes a Bound with the rows and multipliers of
+those that are needed, or of as many as can be proved. What floats alone say never enters it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pine_boost.budget import Budget, OutOfTime
+from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
+from pine_boost.search.multipliers import ExactCut, exclude
+from pine_boost.search.pruner import Cuts
+from pine_boost.search.rows import Rows
+
+_PER_ROUND = 6  # cuts that are proved before the next hitting set
+
+
+def prove_bound(
+    rows: Rows, believed: Cuts, target: int, known: Bound | None, budget: Budget
+) -> Bound | None:
+    """The largest bound up to ``target`` that exact cuts give; None: nothing above 1.
+
+    Asks for a set of fewer units than ``target`` that meets all cuts proved so far, proves a few
+    of the believed cuts that it does not meet, and so on until there is no such set.
+    """
+    if target <= 1:
+        return known
+    n_units = rows.columns.n_units
+    proved = _Proved(rows, known)
+    left = sorted((cut for cut in believed if len(cut) < n_units), key=len)
+
+    def prove(cut: Units) -> None:
+        left.remove(cut)
+        proved.add(exclude(rows, _without(cut, n_units), believed[cut], budget))
+
+    try:
+        for cut in [cut for cut in left if len(cut) == 1]:
+            prove(cut)
+        while True:
+            budget.check()
+            smaller = hitting_set(proved.units, n_units, target - 1, budget)
+            if not isinstance(smaller, np.ndarray):
+                break
+            kept = frozenset(np.flatnonzero(smaller).tolist())
+            missed = [cut for cut in left if not cut & kept][:_PER_ROUND]
+            if not missed:
+                break
+            for cut in missed:
+                prove(cut)
+    except OutOfTime:
+        smaller = False
+    units = target if smaller is None else min(target, _fewest(proved.units, n_units, budget))
+    if known is not None and units <= known.units:
+        return known
+    return proved.bound(units) if units > 1 else None
+
+
+def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
+    """What the proved cuts give; a moment is left for it after the deadline."""
+    moment = budget if budget.remaining > 0.5 else Budget.of(0.5, budget.effort)
+    return fewest_units(cuts, n_units, moment)
+
+
+def _without(cut: Units, n_units: int) -> np.ndarray:
+    support = np.ones(n_units, dtype=bool)
+    support[sorted(cut)] = False
+    return support
+
+
+class _Proved:
+    """Exact cuts, and the points and questions of their rows, each once."""
+
+    def __init__(self, rows: Rows, known: Bound | None) -> None:
+        self.rows = rows
+        self.cuts: list[Cut] = []
+        self._position: dict[tuple[bytes, int], int] = {}
+        self._states: list[np.ndarray] = []
+        self._questions: list[int] = []
+        for cut in known.cuts if known is not None else ():
+            assert known is not None
+            own = [self._row(known.states[k], int(known.questions[k])) for k in cut.rows]
+            self.cuts.append(Cut(cut.units, tuple(own), cut.multipliers))
+
+    @property
+    def units(self) -> list[Units]:
+        return [cut.units for cut in self.cuts]
+
+    def add(self, found: ExactCut | None) -> None:
+        if found is None or len(found.units) == self.rows.columns.n_units:
+            return
+        points, questions = self.rows.point_of[found.rows], self.rows.question_of[found.rows]
+        own = [
+            self._row(self.rows.states[point], int(question))
+            for point, question in zip(points, questions, strict=True)
+        ]
+        self.cuts.append(Cut(found.units, tuple(own), found.multipliers))
+
+    def _row(self, states: np.ndarray, question: int) -> int:
+        key = (states.tobytes(), question)
+        if key not in self._position:
+            self._position[key] = len(self._states)
+            self._states.append(states)
+            self._questions.append(question)
+        return self._position[key]
+
+    def bound(self, units: int) -> Bound:
+        """The bound with the cuts that it needs: none that contains another."""
+        needed: dict[Units, Cut] = {}
+        for cut in sorted(self.cuts, key=lambda c: (len(c.units), sorted(c.units))):
+            if not any(other <= cut.units for other in needed):
+                needed[cut.units] = cut
+        used = sorted({row for cut in needed.values() for row in cut.rows})
+        position = {row: k for k, row in enumerate(used)}
+        cuts = tuple(
+            Cut(cut.units, tuple(position[row] for row in cut.rows), cut.multipliers)
+            for cut in needed.values()
+        )
+        states = np.stack([self._states[row] for row in used])
+        return Bound(units, states, np.array([self._questions[row] for row in used]), cuts)

@@ -1,0 +1,199 @@
+"""Multipliers of a cut: whole numbers by which rows are added up to exclude a set of units.
+
+In come rows on which no weights of a set of units win; out go positive integers for `proof.bound`,
+which decides exactly what they prove. Floats propose: a linear program that leaves every excluded
+column some slack, so that rounding to integers does not matter; where a column can have none, the
+multipliers of a few rows are computed from the others as exact fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ortools.linear_solver import pywraplp
+from scipy.linalg import qr
+
+from pine_boost.budget import Budget
+from pine_boost.model import exact
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.proof.bound import ExactRows, Units, exact_rows
+from pine_boost.search.columns import Support
+from pine_boost.search.rows import Rows
+
+_ROWS_PER_PASS = 10
+_MOST_PASSES = 5
+_GLOP = "use_preprocessing: false max_number_of_iterations: 2000"
+
+
+@dataclass(frozen=True, eq=False)
+class ExactCut:
+    """A cut in exact integers, and the rows of the linear program that it adds up."""
+
+    units: Units
+    rows: IntArray
+    multipliers: tuple[int, ...]
+
+
+def exclude(rows: Rows, support: Support, first: IntArray, budget: Budget) -> ExactCut | None:
+    """An exact cut of units outside a support; the best that comes of it, None where none does.
+
+    ``first`` are the rows of the linear program that speak against the support. Others join as
+    long as the cut still holds units of the support.
+    """
+    best: ExactCut | None = None
+    active = np.unique(first)
+    for _ in range(_MOST_PASSES):
+        budget.check()
+        solution = _solve(rows, support, active, budget)
+        if solution is None:
+            return best
+        dual, missing = solution
+        chosen = np.flatnonzero(dual > 0)
+        found = _exact_cut(rows, support, active[chosen], dual[chosen]) if len(chosen) else None
+        if found is not None and (best is None or len(found.units) < len(best.units)):
+            best = found
+        if best is not None and not any(support[unit] for unit in best.units):
+            return best
+        if len(missing) == 0:
+            return best
+        active = np.union1d(active, missing)
+    return best
+
+
+def _solve(
+    rows: Rows, support: Support, active: IntArray, budget: Budget
+) -> tuple[FloatArray, IntArray] | None:
+    """Multipliers of the active rows, and rows with which they may become better.
+
+    ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0``, solved from its
+    other side, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those
+    to add. ``d`` is the slack that every column gets where it can have it (`exact.CUT_SLACK`).
+    """
+    program, columns = rows.program, rows.columns
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    solver.SetSolverSpecificParametersAsString(_GLOP)
+    solver.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
+    infinity = solver.infinity()
+    kept = np.flatnonzero(support[columns.column_unit])
+    # the distance of several cuts is positive: it is excluded like a column
+    n_distances = 1 if len(rows.problem.forest.decision.cuts) > 1 and columns.n_free else 0
+    n_signed = columns.n_free - n_distances
+    weights = [solver.NumVar(0.0, infinity, "") for _ in range(len(kept) + n_distances)]
+    free = [solver.NumVar(-infinity, infinity, "") for _ in range(n_signed)]
+    value = solver.NumVar(-infinity, 1.0, "")
+    objective = solver.Objective()
+    objective.SetCoefficient(value, 1.0)
+    objective.SetMaximization()
+    for weight in weights:
+        lacking = solver.NumVar(0.0, 1.0, "")
+        objective.SetCoefficient(lacking, -exact.CUT_SLACK)
+        enough = solver.Constraint(1.0, infinity)
+        enough.SetCoefficient(weight, 1.0)
+        enough.SetCoefficient(lacking, 1.0)
+    entries = np.hstack([program.rows[:, kept], program.free_rows[:, n_signed:],
+                         program.free_rows[:, :n_signed]])  # fmt: skip
+    constraints = []
+    for index in active:
+        constraint = solver.Constraint(0.0, infinity)
+        for variable, entry in zip([*weights, *free], entries[index].tolist(), strict=True):
+            if entry:
+                constraint.SetCoefficient(variable, entry / program.magnified[index])
+        if program.strict[index]:
+            constraint.SetCoefficient(value, -1.0)
+        constraints.append(constraint)
+    if solver.Solve() != pywraplp.Solver.OPTIMAL or value.solution_value() > exact.PROGRAM_NOISE:
+        return None
+    solution = np.array([variable.solution_value() for variable in [*weights, *free]])
+    slack = entries @ solution / program.magnified - value.solution_value() * program.strict
+    slack[active] = 0.0
+    violated = np.flatnonzero(slack < -exact.PROGRAM_NOISE * max(1.0, np.abs(solution).max()))
+    worst = violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
+    return np.abs(np.array([row.dual_value() for row in constraints])), worst
+
+
+def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray) -> ExactCut | None:
+    """What multipliers prove once they are whole numbers."""
+    points, questions = rows.point_of[chosen], rows.question_of[chosen]
+    whole = exact_rows(rows.problem, rows.columns.tree_unit, rows.leaves[points], questions)
+    scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
+    multipliers = _cancel(whole, [int(p) for p in scaled], support)
+    if multipliers is None:
+        return None
+    units = whole.units(multipliers)
+    if units is None:
+        return None
+    used = [k for k, multiplier in enumerate(multipliers) if multiplier]
+    return ExactCut(units, chosen[used], tuple(multipliers[k] for k in used))
+
+
+def _cancel(whole: ExactRows, rounded: list[int], support: Support) -> list[int] | None:
+    """Multipliers near the rounded ones whose sum vanishes exactly where it must or nearly does.
+
+    That are the free constants, and columns of the support that rounding alone makes positive.
+    The multipliers of as many rows are computed from those of the others; None where one of them
+    would be negative.
+    """
+    weight = np.array(rounded, dtype=object)
+    gain = weight @ whole.entries
+    largest = np.abs(whole.entries).max(axis=0)
+    limit = exact.CUT_SLACK / 4 * float(sum(rounded))
+    near = [
+        unit
+        for unit in np.flatnonzero(support)
+        if gain[unit] > -limit * largest[unit] and gain[unit] <= limit * largest[unit]
+    ]
+    columns = np.hstack([whole.constants, whole.entries[:, near]])
+    if columns.shape[1] == 0 or not any(weight @ columns):
+        return rounded
+    basis, independent = _basis(columns, weight)
+    rest = [k for k in range(len(weight)) if k not in set(basis)]
+    missing = -(weight[rest] @ columns[np.ix_(rest, independent)])
+    solved = _solve_exactly(columns[np.ix_(basis, independent)].T, missing)
+    if solved is None or any(p < 0 for p in solved):
+        return None
+    common = math.lcm(*(p.denominator for p in solved))
+    multipliers = [int(p) * common for p in weight]
+    for row, p in zip(basis, solved, strict=True):
+        multipliers[row] = int(p * common)
+    divisor = math.gcd(*multipliers)
+    multipliers = [p // divisor for p in multipliers] if divisor else multipliers
+    too_long = max(multipliers).bit_length() > exact.LONGEST_MULTIPLIER
+    return None if too_long else multipliers
+
+
+def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[int], list[int]]:
+    """Rows with large multipliers, and columns, that make up a regular square."""
+    scale = np.maximum(np.abs(columns).max(axis=0), 1)
+    real = (columns / scale).astype(np.float64)
+    weighted = real * (weight / max(weight)).astype(np.float64)[:, None]
+    _, triangle, order = qr(weighted.T, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(triangle))
+    rank = int(np.count_nonzero(diagonal > exact.PROGRAM_NOISE * diagonal.max(initial=0.0)))
+    basis = [int(row) for row in order[:rank]]
+    _, _, order = qr(real[basis], mode="economic", pivoting=True)
+    return basis, [int(column) for column in order[:rank]]
+
+
+def _solve_exactly(matrix: npt.NDArray[Any], right: npt.NDArray[Any]) -> list[Fraction] | None:
+    """Gaussian elimination on fractions; None where the matrix is singular."""
+    n = len(right)
+    table = [[Fraction(int(x)) for x in row] + [Fraction(int(y))]
+             for row, y in zip(matrix, right, strict=True)]  # fmt: skip
+    for column in range(n):
+        pivot = next((k for k in range(column, n) if table[k][column]), None)
+        if pivot is None:
+            return None
+        table[column], table[pivot] = table[pivot], table[column]
+        inverse = 1 / table[column][column]
+        table[column] = [x * inverse for x in table[column]]
+        for row in range(n):
+            factor = table[row][column]
+            if row != column and factor:
+                pairs = zip(table[row], table[column], strict=True)
+                table[row] = [x - factor * y for x, y in pairs]
+    return [row[-1] for row in table]

@@ -1,0 +1,205 @@
+"""From real weights to the pruned model on its dyadic grid.
+
+In come the weights of a linear program; out goes a PrunedForest whose integer margins are, by
+construction, the native margins. The free positive scale is chosen so that probabilities stay
+closest to the original's; rounding may break a row, so every row is checked again on integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from pine_boost.model import exact
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.proof.problem import Problem
+from pine_boost.search.columns import Columns
+from pine_boost.search.linear_program import Weights
+from pine_boost.search.probabilities import SEPARATE, Reference, probabilities
+
+_MOST_PARTS = 4096  # denominators tried for weights in whole ratios
+_TINY = np.finfo(np.float64).tiny
+_SCALE_STEP = 1e-7  # of the logarithm: probabilities cannot tell such scales apart
+_SCALES = 4.0  # natural logarithms around the scale that keeps the spread of margins
+
+
+def to_grid(
+    problem: Problem,
+    columns: Columns,
+    weights: Weights,
+    reference: Reference,
+    *,
+    scale: float | None = None,
+) -> PrunedForest | None:
+    """Round a solution to the grid; None when the weights cannot be written exactly.
+
+    Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
+    added to all leaves of its first kept tree. ``scale`` multiplies all weights; without it, the
+    one that brings probabilities closest to the original's.
+    """
+    forest = problem.forest
+    tree_weight = columns.tree_weights(weights.weights)
+    kept = np.flatnonzero(tree_weight > 0)
+    if len(kept) == 0:
+        return None
+    constants = _constants(problem, weights)
+    if constants is None:
+        return None
+    own_scale, intercept = constants
+    if scale is None:
+        scale = own_scale or _closest_scale(problem, tree_weight, intercept, reference)
+    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
+    tree_weight, intercept = tree_weight * scale, scale * intercept
+    intercept = intercept + _common_level(problem, tree_weight, intercept, reference)
+    value = _weighted_leaves(problem, tree_weight)
+    left_over = _fold_intercept(problem, value, intercept + cut, kept)
+    grid = _choose_grid(problem, value, left_over)
+    if not problem.strict.all():
+        # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
+        finest = 2.0 ** (problem.scale - grid)
+        tree_weight, intercept = _keep_ratios(tree_weight, intercept, finest)
+        value = _weighted_leaves(problem, tree_weight)
+        left_over = _fold_intercept(problem, value, intercept + cut, kept)
+    # A weight so small that all its leaves round to the same constant is still a kept tree.
+    value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
+    return PrunedForest(
+        forest=forest,
+        kept=kept,
+        value_int=value_int,
+        grid=grid,
+        intercept_int=np.rint(np.ldexp(left_over, grid)).astype(np.int64),
+        weights=tree_weight,
+    )
+
+
+def _constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatArray] | None:
+    """Scale (None: free) and intercepts before scaling, relative to the first cut."""
+    forest = problem.forest
+    if not forest.free_intercept:
+        return None if forest.intercept.any() else (None, np.zeros(forest.n_outputs))
+    if forest.n_outputs > 1:
+        return None, weights.free
+    if len(forest.decision.cuts) == 1:
+        return None, weights.free
+    distance = weights.free[1] / (forest.decision.cuts[-1] - forest.decision.cuts[0])
+    return (1.0 / distance, weights.free[:1]) if distance > 0 else None
+
+
+def _keep_ratios(
+    tree_weight: FloatArray, intercept: FloatArray, finest: float
+) -> tuple[FloatArray, FloatArray]:
+    """Weights in small whole ratios, in multiples of ``finest``, if that is what they nearly are.
+
+    A tie that the pruned model must keep is an equation between weights, and rounding each by
+    itself breaks it. Solutions on such equations are fractions with small denominators; whole
+    multiples of the original's dyadic leaves are on the grid without any rounding.
+    """
+    numbers = np.concatenate([tree_weight, intercept])
+    largest = np.abs(numbers).max()
+    parts = np.arange(1, _MOST_PARTS + 1)[:, None]
+    scaled = parts * (numbers / largest)
+    whole = np.rint(scaled)
+    fits = (np.abs(scaled - whole) < exact.RATIO_NOISE).all(axis=1)
+    fits &= ((whole != 0) | (numbers == 0))[:, : len(tree_weight)].all(axis=1)
+    first = int(np.argmax(fits))
+    part = largest / parts[first, 0]
+    unit = finest * np.rint(part / finest)
+    if not fits.any() or not 0 < unit <= 1.5 * part:  # _choose_grid leaves room for a factor of 2
+        return tree_weight, intercept
+    return whole[first, : len(tree_weight)] * unit, whole[first, len(tree_weight) :] * unit
+
+
+def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
+    forest = problem.forest
+    bias = (forest.tree_bias * (forest.value.shape[1] == 1))[forest.node_tree]
+    value: FloatArray = (forest.value - bias[:, None]) * tree_weight[forest.node_tree][:, None]
+    value[forest.kind != SplitKind.LEAF] = 0.0
+    return value
+
+
+def _fold_intercept(
+    problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray
+) -> FloatArray:
+    """Add each output's intercept to its first kept tree; returns what found no tree."""
+    forest = problem.forest
+    left_over = np.zeros(forest.n_outputs)
+    if not forest.free_intercept:
+        return left_over
+    for output in range(forest.n_outputs):
+        own = kept[forest.tree_output[kept] == output]
+        if len(own) == 0:
+            left_over[output] = intercept[output]
+            continue
+        nodes = np.arange(forest.tree_offset[own[0]], forest.tree_offset[own[0] + 1])
+        leaves = nodes[forest.kind[nodes] == SplitKind.LEAF]
+        value[leaves, 0] += intercept[output]
+    return left_over
+
+
+def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
+    """The finest grid on which every sum is exact natively and every solver row small enough.
+
+    Half the range is left for the rounding of the leaves themselves (at most 1/2 a tree).
+    """
+    forest = problem.forest
+    spread_value = np.abs(spread(forest, value))
+    largest = np.maximum.reduceat(spread_value, forest.tree_offset[:-1], axis=0).sum(axis=0)
+    total = float((largest + np.abs(left_over)).max())
+    row_sum = float(spread_value.sum(axis=0).max() + np.abs(left_over).max())
+    row_sum *= 1 if forest.n_outputs == 1 else 2
+    native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 1))
+    solver = exact.integer_scale(row_sum)
+    return min(native, solver, exact.MAX_GRID[forest.arithmetic])
+
+
+def _closest_scale(
+    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> float:
+    """The positive multiple whose probabilities are closest to the original's (Brier)."""
+    forest = problem.forest
+    if not forest.free_intercept:
+        # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
+        return float(np.count_nonzero(tree_weight) / tree_weight.sum())
+    margins = _weighted_margins(problem, tree_weight, intercept, reference)
+    cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
+    target = probabilities(problem, reference.margins)
+    spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
+    start = np.log(max(spread_original, _TINY) / max(spread_margins, _TINY))
+
+    def brier(log_scale: float) -> float:
+        scaled = np.exp(log_scale) * margins + cut
+        if forest.objective == SEPARATE:
+            scaled = scaled + _level(scaled, reference)
+        moved = probabilities(problem, scaled) - target
+        return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
+
+    found = minimize_scalar(
+        brier, bounds=(start - _SCALES, start + _SCALES), method="bounded",
+        options={"xatol": _SCALE_STEP},
+    )  # fmt: skip
+    return float(np.exp(found.x))
+
+
+def _weighted_margins(
+    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> FloatArray:
+    forest = problem.forest
+    value = forest.leaf_vectors()[problem.leaf_node] * tree_weight[problem.trees.leaf_tree][:, None]
+    if forest.value.shape[1] == 1 and forest.tree_bias.any():
+        bias = (forest.tree_bias * tree_weight)[problem.trees.leaf_tree]
+        value[np.arange(len(value)), forest.tree_output[problem.trees.leaf_tree]] -= bias
+    return np.asarray(value[reference.leaves].sum(axis=1) + intercept)
+
+
+def _common_level(
+    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
+) -> float:
+    """A constant for all classes alike: it decides nothing, but moves sigmoids of their own."""
+    if problem.forest.objective != SEPARATE or not problem.strict.all():
+        return 0.0
+    return _level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
+
+
+def _level(margins: FloatArray, reference: Reference) -> float:
+    distance = (reference.margins - margins).mean(axis=1)
+    return float(np.average(distance, weights=reference.counts))

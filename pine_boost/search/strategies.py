@@ -1,0 +1,195 @@
+"""Strategies: which sets of units to try next, as generators.
+
+In comes a game; out go proposals, one at a time. After each the strategy looks at its outcome and
+at what the game has learnt. Which strategies run in which order is said in `proposals`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+
+import numpy as np
+
+from pine_boost.budget import Budget
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.bound import hitting_set
+from pine_boost.search.columns import Support
+from pine_boost.search.game import Game
+from pine_boost.search.linear_program import Weights
+
+# Most searches end within fewer rounds of cuts (times as before), and what perturbations find they
+# mostly find in as many: FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
+_FIRST_PERTURBATION = 40
+_MOST_PERTURBATIONS = 200
+
+
+class Outcome(Enum):
+    """What became of a proposal."""
+
+    PROVED = "proved"
+    EXCLUDED = "no weights on these units keep all rows"
+    UNWRITABLE = "weights exist, but not on the grid"
+    GIVEN_UP = "not settled"
+
+
+@dataclass(eq=False)
+class Proposal:
+    """A set of units to try.
+
+    Attributes
+    ----------
+    support : bool (n_units,)
+    briefly : bool
+        In a hurry one counterexample that took long is enough to give the set up.
+    model : PrunedForest or None
+        A ready model near the original, proved by its difference alone or not at all.
+    budget : Budget or None
+        Of the proof of ``model``.
+    outcome : Outcome
+        Set by the search before the strategy goes on.
+    """
+
+    support: Support
+    briefly: bool = False
+    model: PrunedForest | None = None
+    budget: Budget | None = None
+    outcome: Outcome = Outcome.GIVEN_UP
+
+    @property
+    def size(self) -> int:
+        """How many units are kept."""
+        return int(np.count_nonzero(self.support))
+
+
+def first_answers(game: Game) -> Iterator[Proposal]:
+    """A certified model soon: small supports, and one more unit per refutation."""
+    while True:
+        known = game.best.smallest.n_kept
+        yield from _ascend(game)
+        if game.best.smallest.n_kept == known or not game.in_a_hurry():
+            return
+
+
+def _ascend(game: Game) -> Iterator[Proposal]:
+    """From a small support upwards until one is proved.
+
+    In a hurry slow steps double: a larger model that can be proved comes before the smallest.
+    """
+    weights = game.pruner.eliminate()
+    support = None if weights is None else game.pruner.support_of(weights)
+    n_more = 1
+    while support is not None and np.count_nonzero(support) < game.best.smallest.n_kept:
+        started = time.monotonic()
+        proposal = Proposal(support, briefly=True)
+        yield proposal
+        if proposal.outcome is Outcome.PROVED:
+            return
+        if game.in_a_hurry(since=started):
+            room = game.best.smallest.n_kept - proposal.size
+            n_more = max(1, min(2 * n_more, room // 2))
+        support = game.pruner.repair(support, n_more)
+
+
+def lightest(game: Game) -> Iterator[Proposal]:
+    """The L1 answer of all rows known, until it is proved."""
+    return _until_settled(game, game.pruner.lightest)
+
+
+def eliminations(game: Game) -> Iterator[Proposal]:
+    """Backward elimination in several orders, each until its answer is proved."""
+    for order in range(game.effort.n_eliminations):
+        yield from _until_settled(game, partial(game.pruner.eliminate, order or None))
+
+
+def _until_settled(game: Game, propose: Callable[[], Weights | None]) -> Iterator[Proposal]:
+    """Propose again what the rows leave, as long as it is excluded and smaller than the best."""
+    while (weights := propose()) is not None:
+        proposal = Proposal(game.pruner.support_of(weights))
+        if proposal.size >= game.best.smallest.n_kept:
+            return
+        yield proposal
+        if proposal.outcome is not Outcome.EXCLUDED:
+            return
+
+
+def fewest(game: Game) -> Iterator[Proposal]:
+    """Sets one smaller than the best that meet all cuts, until the cuts say there is none.
+
+    A set whose weights do not survive the grid is passed over from then on. That proves nothing
+    about its size, so the bound comes from the cuts alone. Where it takes long, sets of the same
+    size nearby are tried too, from which fewer may be enough.
+    """
+    passed_over: list[Support] = []
+    nearby: Support | None = None
+    program, effort = game.rows.program, game.effort
+    last_program = program.n_solved + effort.exact_programs
+    for round_number in range(effort.exact_rounds):
+        game.budget.check()
+        if game.is_late():
+            game.prove_twice()
+        if program.n_solved > last_program or len(passed_over) > effort.passed_over:
+            return
+        game.tell("exact")
+        support = _smaller_set(game, passed_over)
+        if support is None:
+            return
+        proposal = Proposal(support)
+        yield proposal
+        seed = game.options.seed + round_number
+        if proposal.outcome is Outcome.UNWRITABLE:
+            passed_over.append(support)
+        elif proposal.outcome is Outcome.EXCLUDED:
+            game.pruner.strengthen(support, seed)
+        if _FIRST_PERTURBATION <= round_number < _FIRST_PERTURBATION + _MOST_PERTURBATIONS:
+            before = program.n_solved
+            nearby = yield from _perturb(game, nearby, seed)
+            last_program += program.n_solved - before  # its own, not those of the cuts
+
+
+def _smaller_set(game: Game, passed_over: list[Support]) -> Support | None:
+    """A set that meets all cuts; None at the end, with the bound raised where the cuts say so."""
+    most = game.best.smallest.n_kept - 1
+    cuts, n_units = list(game.pruner.cuts), game.columns.n_units
+    support = hitting_set(cuts, n_units, most, game.budget, passed_over)
+    if (
+        support is None
+        and passed_over
+        and hitting_set(cuts, n_units, most, game.budget) is not None
+    ):
+        return None
+    if support is None:
+        game.best.raise_bound(game.best.smallest.n_kept)
+    return support if isinstance(support, np.ndarray) else None
+
+
+def _perturb(
+    game: Game, nearby: Support | None, seed: int
+) -> Generator[Proposal, None, Support | None]:
+    """The next set nearby that wins on all rows; proposed where it is smaller than the best.
+
+    Returns it; None where the way from here is lost: the next one begins at the best again.
+    """
+    start = game.best.support if nearby is None else nearby
+    perturbed = game.pruner.perturb(start, seed)
+    if perturbed is None:
+        return None
+    n_kept = game.best.smallest.n_kept
+    if np.count_nonzero(perturbed) < n_kept:
+        proposal = Proposal(perturbed)
+        yield proposal
+        return perturbed if proposal.outcome is Outcome.PROVED else None
+    return perturbed if np.count_nonzero(perturbed) == n_kept else nearby
+
+
+def is_optimal(game: Game) -> bool:
+    """Whether the units that nothing can do without already make up the best model."""
+    best = game.best
+    if best.is_settled:
+        return True
+    game.pruner.find_essential(best.support, to_the_end=not game.in_a_hurry())
+    best.raise_bound(sum(len(cut) == 1 for cut in game.pruner.cuts))
+    return best.is_settled
