@@ -1,0 +1,234 @@
+"""One job, in whatever process: run it, or find that it has been done.
+
+In come a Job, the output folder and the policy; out goes one row of the summary. A job's folder
+appears complete or not at all; an error becomes a row and never stops the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import InvalidInputError, PineBoostError
+from pine_boost.files import write_folder
+from pine_boost.fleet.jobs import Job
+
+RECORD = "job.json"
+FORMAT = "pine_boost fleet job"
+FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is done to every model.
+
+    Attributes
+    ----------
+    method : {"prune", "compress"}
+    options : mapping
+        Keyword arguments of `prune_booster` or `compress_booster`; plain JSON values.
+    trust_pickle : bool
+    reports : bool
+        Whether every job gets a report.html.
+    """
+
+    method: str = "prune"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trust_pickle: bool = False
+    reports: bool = False
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the result, as plain data; a done job must have had the same."""
+        return {"method": self.method, "options": dict(sorted(self.options.items())),
+                "reports": self.reports}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary.
+
+    Attributes
+    ----------
+    name : str
+    status : str
+        That of the result, ``FAILED``, or ``NOT_RUN`` where the run was interrupted.
+    trees_before, trees_after, leaves_before, leaves_after : int or None
+    seconds : float
+        Of the run that made the result.
+    done_before : bool
+        Whether an earlier run had done it.
+    where : str
+        Machine and process.
+    error : str
+    """
+
+    name: str
+    status: str
+    trees_before: int | None = None
+    trees_after: int | None = None
+    leaves_before: int | None = None
+    leaves_after: int | None = None
+    seconds: float = 0.0
+    done_before: bool = False
+    where: str = ""
+    error: str = ""
+
+
+def run_job(job: Job, folder: str, policy: Policy) -> Row:
+    """Run one job; never raises for what is the matter with the job."""
+    started = time.monotonic()
+    where = f"{socket.gethostname()}:{os.getpid()}"
+    try:
+        target = Path(folder) / job.name
+        asked = {"inputs": digests_of(job), "threshold": job.threshold, **policy.describe()}
+        done = read_done(target, asked)
+        if done is not None:
+            return done
+        _sweep_up(target)
+        result = _make_smaller(job, policy)
+        row = _row_of(job, result, time.monotonic() - started, where)
+        _write(target, result, asked, row, policy)
+    except Exception as error:  # a model that fails, for whatever reason, stops no other
+        return failed_row(job, error, time.monotonic() - started, where)
+    return row
+
+
+def digests_of(job: Job) -> dict[str, str]:
+    """SHA-256 of every input; of a folder over the names and contents of its files."""
+    return {what: _digest(Path(path)) for what, path in sorted(job.inputs.items())}
+
+
+def read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
+    """The row of a job that is done: same inputs, same policy, all files there and unchanged."""
+    record = _read_record(target)
+    if record is None or {key: record.get(key) for key in asked} != _plain(asked):
+        return None
+    if any(_file_digest(target / name) != digest for name, digest in record["files"].items()):
+        return None
+    return Row(**{**record["row"], "done_before": True})
+
+
+def _read_record(target: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads((target / RECORD).read_bytes())
+        if record["format"] != FORMAT or not isinstance(record["files"], dict):
+            return None
+        Row(**record["row"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(record)
+
+
+def _make_smaller(job: Job, policy: Policy) -> Any:
+    from pine_boost.parsers import read_model
+    from pine_boost.tables.files import read_table
+    from pine_boost.tables.schema import schema_of
+
+    options = dict(policy.options)
+    if job.threshold is not None:
+        options["threshold"] = job.threshold
+    threshold = options.get("threshold")
+    parsed = read_model(job.model, threshold=threshold, trust_pickle=policy.trust_pickle)
+    model = job.model if parsed.native is None else parsed.native
+    schema = schema_of(parsed.forest)
+    fit = read_table(job.fit, schema).X
+    if policy.method == "compress":
+        from pine_boost.compress import compress_booster
+
+        if not job.val:
+            raise InvalidInputError("compress needs rows to validate on; the job has no val.")
+        return compress_booster(model, fit, read_table(job.val, schema).X, **options)
+    from pine_boost.prune import prune_booster
+
+    if not job.cal:
+        raise InvalidInputError("prune needs unseen rows to calibrate on; the job has no cal.")
+    return prune_booster(model, fit, read_table(job.cal, schema).X, **options)
+
+
+def _row_of(job: Job, result: Any, seconds: float, where: str) -> Row:
+    before, after = result.original.forest, smaller_of(result).forest
+    return Row(
+        job.name, result.status, before.n_trees, after.n_trees, before.n_leaves, after.n_leaves,
+        round(seconds, 3), False, where,
+    )  # fmt: skip
+
+
+def smaller_of(result: Any) -> Any:
+    """The smaller model of a result of either kind, as parsed."""
+    return result.pruned if hasattr(result, "pruned") else result.compressed
+
+
+def _write(target: Path, result: Any, asked: Mapping[str, Any], row: Row, policy: Policy) -> None:
+    files = dict(result.files())
+    if policy.reports and policy.method == "prune":
+        from pine_boost.report.report import render_report
+
+        files["report.html"] = render_report(result, None, ()).encode()
+    record = {
+        "format": FORMAT,
+        **_plain(asked),
+        "row": asdict(row),
+        "files": {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()},
+    }
+    files[RECORD] = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
+    write_folder(target, files, last=[RECORD], owned=_owned(target))
+
+
+def _owned(target: Path) -> list[str]:
+    """Files of an earlier run of this job, as its record names them by digest."""
+    record = _read_record(target)
+    if record is None:
+        return []
+    same = [n for n, digest in record["files"].items() if _file_digest(target / n) == digest]
+    return [*same, RECORD]
+
+
+def _sweep_up(target: Path) -> None:
+    """Remove what a process that was killed while writing this job left behind."""
+    for left in target.parent.glob(f".{target.name}.*"):
+        # mkdtemp adds eight characters: another job may be called "name.more"
+        if left.is_dir() and len(left.name) == len(target.name) + 10:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def failed_row(job: Job, error: BaseException, seconds: float, where: str) -> Row:
+    """The row of a job that failed."""
+    text = " ".join(str(error).split())[:2000]
+    if not isinstance(error, PineBoostError):
+        text = f"{type(error).__name__}: {text}"
+    return Row(job.name, FAILED, seconds=round(seconds, 3), where=where, error=text)
+
+
+def _digest(path: Path) -> str:
+    if not path.is_dir():
+        return _file_digest(path)
+    digest = hashlib.sha256()
+    for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\n{_file_digest(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _file_digest(path: Path) -> str:
+    """SHA-256 of a file; empty where there is none."""
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(2**20):
+                digest.update(piece)
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def _plain(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """As it comes back from JSON: tuples are lists there."""
+    plain: dict[str, Any] = json.loads(json.dumps(asked))
+    return plain

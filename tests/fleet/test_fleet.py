@@ -1,0 +1,240 @@
+"""A fleet does every job once, survives what fails, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pickle
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pine_boost import InvalidInputError, Region, verify
+from pine_boost.cli import main
+from pine_boost.fleet import Job, read_jobs, run_fleet
+from pine_boost.fleet.work import Policy, run_job
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+datasets = pytest.importorskip("sklearn.datasets")
+pytest.importorskip("joblib")
+
+OPTIONS = {"alpha": 0.3, "time_limit": 30}
+PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with three models, their tables, and jobs.csv."""
+    folder = tmp_path_factory.mktemp("fleet")
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    X = X[:, :5]
+    rows = []
+    for number, name in enumerate(("de", "fr", "jp")):
+        model = ensemble.GradientBoostingClassifier(n_estimators=4 + number, max_depth=2)
+        model.fit(X[:250], y[:250])
+        (folder / name).mkdir()
+        (folder / name / "model.pkl").write_bytes(pickle.dumps(model))
+        np.save(folder / name / "fit.npy", X[:250])
+        np.save(folder / name / "cal.npy", X[250:450])
+        rows.append([name, f"{name}/model.pkl", f"{name}/fit.npy", f"{name}/cal.npy"])
+    with (folder / "jobs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["name", "model", "fit", "cal"], *rows])
+    return folder
+
+
+def inodes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_ino for path in folder.iterdir() if path.is_dir()}
+
+
+def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path):
+    seen = []
+    found = run_fleet(
+        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2,
+        callback=lambda row, done, total: seen.append((row.name, done, total)),
+    )  # fmt: skip
+    assert found.ok
+    assert [row.name for row in found.rows] == ["de", "fr", "jp"]
+    assert {row.status for row in found.rows} == {"CERTIFIED"}
+    assert sorted(name for name, _, _ in seen) == ["de", "fr", "jp"]
+    assert [done for _, done, _ in seen] == [1, 2, 3]
+    assert "3 jobs: 3 CERTIFIED" in found.summary()
+    folder = tmp_path / "out" / "jp"
+    assert {path.name for path in folder.iterdir()} == {
+        "model.pkl", "region.json", "certificate.json", "job.json",
+    }  # fmt: skip
+    checked = verify(
+        place / "jp" / "model.pkl", folder / "model.pkl", folder / "region.json",
+        folder / "certificate.json", trust_pickle=True,
+    )  # fmt: skip
+    assert checked.agrees
+    lines = list(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
+    assert [line["trees_before"] for line in lines] == ["4", "5", "6"]
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "none failed" in page
+    assert "http" not in page.replace("http-equiv", "")
+    before = inodes(tmp_path / "out")
+    again = run_fleet(
+        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2
+    )
+    assert all(row.done_before for row in again.rows)
+    assert inodes(tmp_path / "out") == before
+    assert "3 done before" in again.summary()
+
+
+def test_only_what_changed_is_done_again(place, tmp_path):
+    work = tmp_path / "work"
+    shutil.copytree(place, work)
+    jobs = read_jobs(work / "jobs.csv")
+    first = {job.name: run_job(job, str(tmp_path / "out"), PRUNE) for job in jobs[:2]}
+    assert not any(row.done_before for row in first.values())
+    # another table: done again
+    fit = np.load(work / "de" / "fit.npy")
+    np.save(work / "de" / "fit.npy", fit[:-1])
+    assert not run_job(jobs[0], str(tmp_path / "out"), PRUNE).done_before
+    assert run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
+    # another policy, another threshold, a damaged or missing file of the result: done again
+    assert not run_job(
+        jobs[1], str(tmp_path / "out"), Policy("prune", {"alpha": 0.4}, trust_pickle=True)
+    ).done_before
+    assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
+    assert not run_job(replace(jobs[1], threshold=0.3), str(tmp_path / "out"), PRUNE).done_before
+    region = tmp_path / "out" / "fr" / "region.json"
+    assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
+    region.unlink()
+    assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
+    assert Region.load(region).alpha == 0.3
+
+
+def test_a_failing_model_stops_no_other_and_comes_first(place, tmp_path):
+    jobs = list(read_jobs(place / "jobs.csv"))
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"learner": <b>')
+    jobs += [
+        replace(jobs[0], name="zz-damaged", model=str(damaged)),
+        replace(jobs[1], name="no-cal", cal=""),
+    ]
+    found = run_fleet(jobs, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
+    assert not found.ok
+    assert [row.name for row in found.rows] == ["no-cal", "zz-damaged", "de", "fr", "jp"]
+    assert "no cal" in found.rows[0].error
+    assert not (tmp_path / "out" / "zz-damaged").exists()
+    page = (tmp_path / "out" / "summary.html").read_text()
+    assert "2 failed" in page
+    assert page.index("zz-damaged") < page.index(">de<")
+    assert "<b>" not in page
+
+
+def die(job, folder, policy):
+    """What a crash of a library does to its process."""
+    if job.name == "fr":
+        os._exit(1)
+    return run_job(job, folder, policy)
+
+
+@pytest.mark.filterwarnings("ignore")  # joblib's remarks on a worker that died
+def test_a_process_that_dies_takes_only_its_own_job(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("pine_boost.fleet.run.run_job", die)
+    found = run_fleet(
+        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2
+    )
+    assert {row.name: row.status for row in found.rows} == {
+        "fr": "FAILED", "de": "CERTIFIED", "jp": "CERTIFIED",
+    }  # fmt: skip
+    assert "process died" in found.failed[0].error
+
+
+def test_what_a_killed_process_left_behind_is_swept_up(place, tmp_path):
+    (job, *_) = read_jobs(place / "jobs.csv")
+    out = tmp_path / "out"
+    (out / ".de.abcd1234").mkdir(parents=True)
+    (out / ".de.x.abcd1234").mkdir()  # of a job called de.x, perhaps being written right now
+    assert run_job(job, str(out), PRUNE).status == "CERTIFIED"
+    assert {path.name for path in out.iterdir()} == {"de", ".de.x.abcd1234"}
+
+
+def test_files_of_somebody_else_are_never_replaced(place, tmp_path):
+    (job, *_) = read_jobs(place / "jobs.csv")
+    mine = tmp_path / "out" / "de"
+    mine.mkdir(parents=True)
+    (mine / "model.pkl").write_text("my own")
+    row = run_job(job, str(tmp_path / "out"), PRUNE)
+    assert row.status == "FAILED"
+    assert "already holds model.pkl" in row.error
+    assert (mine / "model.pkl").read_text() == "my own"
+
+
+def test_an_interrupted_run_says_how_far_it_came(place, tmp_path):
+    def stop(row, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_fleet(
+            place / "jobs.csv",
+            tmp_path / "out",
+            options=OPTIONS,
+            trust_pickle=True,
+            n_jobs=1,
+            callback=stop,
+        )
+    lines = list(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
+    assert sorted(line["status"] for line in lines) == ["CERTIFIED", "NOT_RUN", "NOT_RUN"]
+    found = run_fleet(
+        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1
+    )
+    assert sum(row.done_before for row in found.rows) == 1
+    assert found.ok
+
+
+def test_a_folder_of_folders_and_the_command_line(place, tmp_path, capsys):
+    jobs = read_jobs(place)
+    assert [job.name for job in jobs] == ["de", "fr", "jp"]
+    assert jobs == read_jobs(place / "jobs.csv")
+    arguments = ["fleet", str(place), "-o", str(tmp_path / "out"), "--alpha", "0.3",
+                 "--trust-pickle", "--workers"]  # fmt: skip
+    assert main([*arguments, "1"]) == 0
+    printed = capsys.readouterr()
+    assert "3 jobs: 3 CERTIFIED" in printed.out
+    assert "3/3" in printed.err
+    assert main([*arguments, "1", "--json"]) == 0
+    assert all(row["done_before"] for row in json.loads(capsys.readouterr().out))
+    (place / "jobs2.csv").write_text("name,model,fit\nde,de/model.pkl,de/fit.npy\n")
+    assert main(["fleet", str(place / "jobs2.csv"), "-o", str(tmp_path / "out2")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "columns none"),
+        ("name,model,fit,owner\n", "accepted are name, model, fit"),
+        ("name,model,fit\n", "no jobs"),
+        ("name,model,fit\na,m.json\n", "line 2: not as many cells"),
+        ("name,model,fit\na,m.json,f.npy,more\n", "line 2: not as many cells"),
+        ("name,model,fit\n,m.json,f.npy\n", "line 2: name is empty"),
+        ("name,model,fit\n../a,m.json,f.npy\n", "a name becomes a folder"),
+        ("name,model,fit\na,m.json,f.npy\n", "m.json does not exist"),
+        ("name,model,fit\na,jobs.csv,jobs.csv\nA,jobs.csv,jobs.csv\n", "must be unique"),
+        ("name,model,fit,threshold\na,jobs.csv,jobs.csv,high\n", "'high' is no number"),
+    ],
+)
+def test_lists_that_cannot_be_run_are_refused_before_any_work(text, message, tmp_path):
+    (tmp_path / "jobs.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_jobs(tmp_path / "jobs.csv")
+
+
+def test_options_that_cannot_be_run_are_refused(place, tmp_path):
+    jobs = place / "jobs.csv"
+    with pytest.raises(InvalidInputError, match="'prune' and 'compress'"):
+        run_fleet(jobs, tmp_path / "out", method="shrink")
+    with pytest.raises(InvalidInputError, match="cannot be written down"):
+        run_fleet(jobs, tmp_path / "out", options={"domain": object()})
+    with pytest.raises(InvalidInputError, match="no jobs"):
+        run_fleet([], tmp_path / "out")
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        run_fleet([Job("a", "nowhere.json", "nowhere.npy")], tmp_path / "out")
+    found = run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
+    assert len(found.failed) == 3
