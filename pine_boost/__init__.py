@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate, Status
     from pine_boost.certificate.verification import Verification, verify
     from pine_boost.classifier import PineClassifier
+    from pine_boost.compress import compress_booster
+    from pine_boost.compression.record import CompressionRecord
+    from pine_boost.compression.result import CompressResult
+    from pine_boost.compression.verification import (
+        CompressionVerification,
+        verify_compression,
+    )
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
@@ -34,6 +41,9 @@ __all__ = [
     "AlphaSelection",
     "Certificate",
     "CertificateMismatch",
+    "CompressResult",
+    "CompressionRecord",
+    "CompressionVerification",
     "Domain",
     "Evaluation",
     "GuardedModel",
@@ -53,12 +63,14 @@ __all__ = [
     "UnsupportedModelError",
     "Verification",
     "__version__",
+    "compress_booster",
     "load_guarded",
     "prune_booster",
     "select_alpha",
     "simplify",
     "sweep",
     "verify",
+    "verify_compression",
 ]
 
 # No module may bear the name of a function here: importing it would hide the function.
@@ -66,6 +78,9 @@ __all__ = [
 _MODULE_OF = {
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
+    "CompressResult": "compression.result",
+    "CompressionRecord": "compression.record",
+    "CompressionVerification": "compression.verification",
     "Evaluation": "result",
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
@@ -75,11 +90,13 @@ _MODULE_OF = {
     "SweepResult": "sweeping",
     "Verification": "certificate.verification",
     "load_guarded": "serving.folder",
+    "compress_booster": "compress",
     "prune_booster": "prune",
     "select_alpha": "selection",
     "simplify": "simplification.simplify",
     "sweep": "sweeping",
     "verify": "certificate.verification",
+    "verify_compression": "compression.verification",
 }
 
 

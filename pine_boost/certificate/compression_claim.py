@@ -1,0 +1,76 @@
+"""The sentences of `compress_booster`: a statistic about future inputs, never worded like a proof.
+
+In come the numbers of a record; out goes the one sentence that belongs to its status. VALIDATED
+speaks of future inputs, MEASURED only of the rows at hand, NOT_VALIDATED promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
+
+
+def kept_answer(keeps_class: bool, tolerance: float | None) -> str:
+    """What a future input keeps, in words."""
+    if not keeps_class:
+        return f"a raw value within {tolerance:g} of the original's"
+    if tolerance is None:
+        return "the class that the original gives it"
+    return f"the class that the original gives it, and every probability within {tolerance:g}"
+
+
+def compression_claim(
+    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float
+) -> str:
+    """The sentence of a record.
+
+    Parameters
+    ----------
+    status : str
+    kept : str
+        Of `kept_answer`.
+    n_val, n_changed : int
+        Validation rows, and those of them that changed.
+    fidelity, confidence : float
+        What was asked for.
+    """
+    if status == VALIDATED:
+        return (
+            f"With confidence {confidence:g} over the draw of the {n_val} validation rows, a "
+            f"future input that comes independently from the same source gets {kept} with "
+            f"probability at least {fidelity:g}. This is a statistic, not a proof."
+        )
+    if status == MEASURED:
+        return (
+            f"{n_val - n_changed} of the {n_val} validation rows get {kept}. As rows of X_val were "
+            "found in X_fit, this is a measurement on these rows and promises nothing about "
+            "future inputs."
+        )
+    return (
+        f"No smaller model reached {fidelity:g} at confidence {confidence:g} on the {n_val} "
+        "validation rows: the original is returned and nothing is promised about any other."
+    )
+
+
+def bound_in_words(bound: float, n_changed: int, n_val: int, confidence: float) -> str:
+    """The bound of one candidate; four decimals, never rounded up."""
+    floored = math.floor(1e4 * bound) / 1e4
+    return (
+        f"{n_changed} of {n_val} validation rows changed; taken alone, that puts the share that "
+        f"is kept at {floored:.4f} or more with confidence {confidence:g}"
+    )
+
+
+def attack_claim(distance: float | None, n_tried: int) -> str:
+    """What an attack found, or did not find; never a bound."""
+    if distance is None:
+        return (
+            f"An attack from {n_tried} rows of X_fit found no plausible input whose class "
+            "changes; that none exists is not shown."
+        )
+    return (
+        f"An attack from {n_tried} rows of X_fit found a plausible input whose class changes at "
+        f"the distance {distance:.4g} from the original's decision (in margin); farther ones may "
+        "exist."
+    )

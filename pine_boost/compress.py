@@ -1,0 +1,116 @@
+"""The conductor of compression: a smaller model, and an exact statistic about future inputs.
+
+In come a native model, X_fit and X_val; out goes a CompressResult. Reads like DESIGN section 8:
+rows, path, test, record. Refuses rows that cannot carry the promise; proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pine_boost.budget import Budget, Step
+from pine_boost.compression.attack import attack
+from pine_boost.compression.fixed_sequence import allowed, require_rows
+from pine_boost.compression.options import CompressOptions
+from pine_boost.compression.reading import read_for_compression, read_tables
+from pine_boost.compression.result import CompressResult, conclude
+from pine_boost.compression.search import find_candidates, set_up
+from pine_boost.compression.validation import validate
+
+
+def compress_booster(
+    model: Any,
+    X_fit: Any,
+    X_val: Any,
+    *,
+    fidelity: float = 0.99,
+    confidence: float = 0.95,
+    tolerance: float | None = None,
+    unit: str = "leaf",
+    threshold: float | Sequence[float] | None = None,
+    time_limit: float | None = None,
+    random_state: int = 0,
+    callback: Callable[[Step], None] | None = None,
+    allow_overlap: bool = False,
+    segments: Any = None,
+) -> CompressResult:
+    """Return a much smaller model of the same kind that keeps nearly every answer.
+
+    With the stated confidence over the draw of X_val, a future input from the same source gets
+    the class that the original gives it with probability at least ``fidelity``. This is a
+    statistic, not a proof; it works for models of any size. `prune_booster` proves.
+
+    Parameters
+    ----------
+    model : object, path or bytes
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker;
+        never modified.
+    X_fit : table
+        Rows that shape the smaller model (the training rows are fine); no labels needed.
+    X_val : table
+        Rows that nothing else has seen, neither the model nor you. They decide which size is
+        returned and are spent by it: another call needs other rows for its promise.
+    fidelity : float
+        Share of future inputs that must keep their answer.
+    confidence : float
+        Of the statement, over the draw of X_val.
+    tolerance : float, optional
+        Classifiers: no probability may move by more either. Regressors and rankers, where it is
+        required: the raw value may not move by more.
+    unit : {"leaf", "tree"}
+        Collapse subtrees, or drop whole trees only.
+    threshold : float or sequence of float, optional
+        Your own decision threshold on the probability of class 1; several make score bands.
+    time_limit : float, optional
+        Seconds; the path ends where it has come to by then.
+    random_state : int
+        Seed of everything random. The same call gives the same result (without a time limit).
+    callback : callable, optional
+        Called with a `Step` after each step of the path.
+    allow_overlap : bool
+        Go on although X_val evidently repeats rows of X_fit; the result is only MEASURED then.
+    segments : column, labels or mapping of them, optional
+        Changed rows are counted per segment of X_val too.
+
+    Returns
+    -------
+    CompressResult
+        ``status`` is ``"VALIDATED"``, ``"MEASURED"`` (overlapping rows) or ``"NOT_VALIDATED"``
+        (no smaller model passed; ``model`` is the original).
+
+    Raises
+    ------
+    UnsupportedModelError
+        The model is of a kind whose leaves cannot be changed freely (AdaBoost), or unreadable.
+    InvalidInputError
+        X_val is too small for the target, repeats X_fit, or tables and options do not fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> import pine_boost
+    >>> X, y = make_classification(2000, random_state=0)
+    >>> gb = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(X[:1000], y[:1000])
+    >>> result = pine_boost.compress_booster(gb, X[:1000], X[1000:], fidelity=0.95)
+    >>> result.status
+    'VALIDATED'
+    >>> result.leaves_after < result.leaves_before
+    True
+    """
+    options = CompressOptions(
+        fidelity, confidence, tolerance, unit, threshold, time_limit, random_state, callback,
+        allow_overlap, segments,
+    )  # fmt: skip
+    budget = Budget.of(time_limit, callback=callback)
+    parsed, goal = read_for_compression(model, options)
+    tables = read_tables(parsed, X_fit, X_val, options)
+    require_rows(len(tables.val), fidelity, confidence)
+    share = allowed(len(tables.val), fidelity, confidence) / len(tables.val)
+    setting = set_up(goal, tables.fit, random_state, budget)
+    # everything above and in this line is fixed before a row of X_val is predicted
+    candidates, stopped = find_candidates(goal, setting, share, unit == "tree", budget)
+    validated = validate(parsed, goal, setting, candidates, tables, options)
+    found = attack(goal, setting, validated, tables.fit, random_state, budget)
+    return conclude(parsed, goal, setting, validated, found, tables, options, stopped, budget)

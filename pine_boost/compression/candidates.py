@@ -1,0 +1,59 @@
+"""Which shapes are put to the test, and in which order: chosen before X_val is seen.
+
+In come shapes of the path and slices with their estimated share of changed rows; out go a few,
+from the largest to the smallest. An estimate only orders; it promises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.pulls import Points
+from pine_boost.compression.shape import Shape, margins
+
+# Levels of the estimate, as multiples of the share that the test allows. Rows made by swapping
+# values are harder or easier than real ones by some factor (much easier where a forest knows its
+# training rows by heart), so the levels reach far to both sides.
+_LEVELS = np.geomspace(0.02, 6.0, 24)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A shape and the share of rows on which it is expected to differ."""
+
+    shape: Shape
+    estimate: float
+
+    @cached_property
+    def n_leaves(self) -> int:
+        """Leaves of the shape."""
+        return self.shape.n_leaves
+
+
+def estimate(goal: Goal, points: Points, shape: Shape) -> float:
+    """Share of rows that change, on synthetic rows that the path was not fitted to."""
+    changed = goal.changed(points.margins, margins(shape, goal.forest, points.leaves))
+    return float(np.average(changed, weights=points.weight))
+
+
+def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
+    """For every level of the estimate the smallest shape below it, largest shapes first.
+
+    Spacing by the estimate and not by size passes over stretches where a smaller shape is as
+    good: every further candidate is one more chance to fail by bad luck.
+    """
+    # the largest is the safest to begin with, whatever the estimates are worth
+    chosen = [max(found, key=lambda candidate: candidate.n_leaves)] if found else []
+    for level in _LEVELS * allowed_share:
+        below = [candidate for candidate in found if candidate.estimate <= level]
+        if not below:
+            continue
+        best = min(below, key=lambda candidate: (candidate.n_leaves, candidate.estimate))
+        if best.n_leaves < chosen[-1].n_leaves:
+            chosen.append(best)
+    return chosen

@@ -1,0 +1,99 @@
+"""The test: candidates in an order fixed beforehand, each by an exact binomial bound.
+
+In come counts of changed rows; out go bounds and how many candidates are accepted. Valid at the
+full level, as testing stops at the first candidate that fails. Refuses samples that are too small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scipy.stats import beta
+
+from pine_boost.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One candidate of the sequence.
+
+    Attributes
+    ----------
+    n_changed : int
+        Validation rows on which the candidate differs from the original.
+    bound : float
+        With the stated confidence, a future input keeps its answer at least this often.
+    accepted : bool
+        The bound reaches the target, for this candidate and all before it.
+    """
+
+    n_changed: int
+    bound: float
+    accepted: bool
+
+
+def lower_bound(n_changed: int, n_rows: int, confidence: float) -> float:
+    """Exact (Clopper-Pearson) lower bound on the share that keeps its answer, one-sided.
+
+    Examples
+    --------
+    >>> from pine_boost.compression.fixed_sequence import lower_bound
+    >>> round(lower_bound(0, 299, 0.95), 4)
+    0.99
+    """
+    if n_changed >= n_rows:
+        return 0.0
+    return float(beta.ppf(1.0 - confidence, n_rows - n_changed, n_changed + 1))
+
+
+def fewest_rows(fidelity: float, confidence: float) -> int:
+    """The smallest sample that can reach the target at all, with no row changed."""
+    n_rows = max(1, math.floor(math.log1p(-confidence) / math.log(fidelity)) - 1)
+    while lower_bound(0, n_rows, confidence) < fidelity:
+        n_rows += 1
+    return n_rows
+
+
+def highest_fidelity(n_rows: int, confidence: float) -> float:
+    """The highest target that a sample of this size can reach, rounded down to 4 decimals."""
+    return math.floor(1e4 * lower_bound(0, n_rows, confidence)) / 1e4
+
+
+def require_rows(n_rows: int, fidelity: float, confidence: float) -> None:
+    """Refuse a sample that is too small for the target even if no row changes."""
+    if n_rows > 0 and lower_bound(0, n_rows, confidence) >= fidelity:
+        return
+    needed = fewest_rows(fidelity, confidence)
+    best = highest_fidelity(n_rows, confidence) if n_rows else 0.0
+    way_out = f" or ask for fidelity={best:g} at most" if best > 0 else ""
+    raise InvalidInputError(
+        f"X_val has {n_rows} rows; fidelity={fidelity:g} at confidence={confidence:g} needs at "
+        f"least {needed}, even if none of them changes. Pass more rows{way_out}."
+    )
+
+
+def allowed(n_rows: int, fidelity: float, confidence: float) -> int:
+    """The most rows that may change so that the target is still reached; -1 if none."""
+    n_changed = -1
+    while lower_bound(n_changed + 1, n_rows, confidence) >= fidelity:
+        n_changed += 1
+    return n_changed
+
+
+def in_order(
+    counts: Iterable[int], n_rows: int, fidelity: float, confidence: float
+) -> Iterator[Tested]:
+    """Test counts as they come and stop after the first that fails.
+
+    If the first candidate that keeps less than ``fidelity`` is the k-th, a false acceptance needs
+    that very one to pass, and its bound is wrong with probability at most ``1 - confidence``: the
+    order and the candidates must not depend on the rows that are counted here.
+    """
+    for n_changed in counts:
+        bound = lower_bound(n_changed, n_rows, confidence)
+        accepted = bound >= fidelity
+        yield Tested(n_changed, bound, accepted)
+        if not accepted:
+            return

@@ -1,0 +1,97 @@
+"""What must not change: the class, the probability within a tolerance, or the value within one.
+
+In come a Forest and what the user asked for; out goes a Goal: decisions and distances of margins,
+and which of two lists of margins differ. These are estimates; the native library decides later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import FloatArray, Forest, IntArray
+
+_SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
+_FARTHEST = 60.0  # a logit beyond which a probability is 0 or 1 for every purpose here
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What a smaller model has to keep.
+
+    Attributes
+    ----------
+    forest : Forest
+        The original.
+    keeps_class : bool
+        False for models without classes.
+    tolerance : float or None
+        How far a probability (with classes) or the value (without) may move.
+    """
+
+    forest: Forest
+    keeps_class: bool
+    tolerance: float | None
+
+    @property
+    def n_summands(self) -> int:
+        """What the native library divides a sum by: the trees of an average, else 1."""
+        return 1 if self.forest.free_intercept else self.forest.n_trees
+
+    def classes(self, margins: FloatArray) -> IntArray:
+        """Class indices, or the number of cuts that lie below."""
+        if margins.shape[1] > 1:
+            return np.asarray(margins.argmax(axis=1))
+        return np.asarray((margins > np.array(self.forest.decision.cuts)).sum(axis=1))
+
+    def probabilities(self, margins: FloatArray) -> FloatArray:
+        """Probabilities of margins, without native rounding; one column for a binary margin."""
+        if not self.forest.free_intercept:
+            return margins / self.n_summands
+        scaled = self.forest.slope * margins
+        if margins.shape[1] == 1 or self.forest.objective == _SEPARATE:
+            return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scaled, -500, 500))))
+        powers = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def changed(self, before: FloatArray, after: FloatArray) -> npt.NDArray[np.bool_]:
+        """Rows on which two lists of margins differ by more than the goal allows."""
+        if not self.keeps_class:
+            assert self.tolerance is not None
+            moved = np.abs(after - before).max(axis=1) / self.n_summands
+            return np.asarray(moved > self.tolerance)
+        changed = self.classes(before) != self.classes(after)
+        if self.tolerance is not None:
+            shift = np.abs(self.probabilities(after) - self.probabilities(before))
+            changed = changed | (shift.max(axis=1) > self.tolerance)
+        return np.asarray(changed)
+
+    def distances(self, margins: FloatArray) -> FloatArray:
+        """Distance of each row from the decision; 0 where nearness does not matter."""
+        if not self.keeps_class or self.tolerance is not None:
+            return np.zeros(len(margins))
+        if margins.shape[1] > 1:
+            best = np.partition(margins, -2, axis=1)
+            return np.asarray(best[:, -1] - best[:, -2])
+        cuts = np.array(self.forest.decision.cuts)
+        return np.asarray(np.abs(margins - cuts).min(axis=1))
+
+    def interval(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where a sum that was ``distance`` may move to within half the tolerance."""
+        if self.tolerance is None:
+            return np.full(len(distance), -np.inf), np.full(len(distance), np.inf)
+        half = self.tolerance / 2
+        if not self.keeps_class or not self.forest.free_intercept:
+            room = half * self.n_summands
+            return distance - room, distance + room
+        slope = self.forest.slope
+        chance = 1.0 / (1.0 + np.exp(-np.clip(slope * distance, -_FARTHEST, _FARTHEST)))
+        return _logit(chance - half) / slope, _logit(chance + half) / slope
+
+
+def _logit(chance: FloatArray) -> FloatArray:
+    inside = np.clip(chance, 1e-300, 1 - 1e-16)
+    logit = np.log(inside) - np.log1p(-inside)
+    return np.where(chance <= 0, -np.inf, np.where(chance >= 1, np.inf, logit))

@@ -1,0 +1,106 @@
+"""The path: ever smaller shapes of the original, each fitted to keep what must not change.
+
+In come a forest over states and its rows; out come Shapes, largest first: collapse the weakest
+subtrees, refit all leaf values, again. Slices of the original join where they are better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pine_boost.compression.collapse import collapse
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.pulls import Pulls
+from pine_boost.compression.refit import Intervals, refit
+from pine_boost.compression.shape import Ranges, Shape, slice_shape
+from pine_boost.model.forest import FloatArray
+
+# Sizes as shares of the original's leaves: first small equal steps, as noisy models stop early,
+# then a constant factor.
+_SHARES = np.concatenate([np.arange(0.97, 0.5, -0.03), np.geomspace(0.49, 0.01, 30)])
+_REACH = 3.0  # rows pull until they are this many typical errors from the decision
+_LEAST_REACH = 0.06  # of the median distance, before there are errors
+
+
+def step_sizes(n_leaves: int) -> list[int]:
+    """Numbers of leaves to stop at, largest first."""
+    sizes = np.unique(np.maximum(np.rint(_SHARES * n_leaves), 2).astype(int))[::-1]
+    return [int(size) for size in sizes if size < n_leaves]
+
+
+def walk(
+    goal: Goal, ranges: Ranges, start: Shape, pulls: Pulls, whole_trees: bool
+) -> Iterator[Shape]:
+    """Yield smaller and smaller shapes, each one step on from the last."""
+    shape, sums = start, pulls.distance
+    near = _nearness(pulls)
+    for n_leaves in step_sizes(start.n_leaves):
+        intervals = _intervals(goal, pulls, sums, near)
+        _, unsigned, number = pulls.matrix(shape)
+        leaf_weight = _leaf_weight(unsigned, intervals.weight, number, shape, pulls.width)
+        smaller = collapse(goal.forest, ranges, shape, leaf_weight, n_leaves, whole_trees)
+        if smaller.n_leaves == shape.n_leaves:
+            continue
+        if smaller.n_leaves == 0:
+            return
+        shape, sums = _fitted(goal, pulls, smaller, intervals)
+        yield shape
+
+
+def slices(goal: Goal, ranges: Ranges, n_slices: int) -> Iterator[Shape]:
+    """The first rounds of the original, largest first."""
+    n_rounds = int(goal.forest.tree_round.max()) + 1
+    counts = np.unique(np.rint(np.linspace(1, n_rounds - 1, n_slices)).astype(int))
+    for count in counts[::-1] if n_rounds > 1 else ():
+        yield slice_shape(goal.forest, ranges, int(count))
+
+
+def _nearness(pulls: Pulls) -> FloatArray:
+    """Weights that fall with the distance, before errors are known."""
+    scale = max(float(np.quantile(np.abs(pulls.distance), 0.2)), 1e-300)
+    return np.asarray(pulls.weight / (1.0 + (pulls.distance / scale) ** 2))
+
+
+def _intervals(goal: Goal, pulls: Pulls, sums: FloatArray, near: FloatArray) -> Intervals:
+    """Where every pull should be, at the size of the errors that are usual by now."""
+    low, high = goal.interval(pulls.distance)
+    if not goal.keeps_class:
+        return Intervals(low, high, pulls.weight)
+    error = float(np.sqrt(np.average((sums - pulls.distance) ** 2, weights=near)))
+    reach = max(_REACH * error, _LEAST_REACH * float(np.median(pulls.distance)), 1e-300)
+    low = np.maximum(low, np.minimum(pulls.distance, reach))
+    if goal.tolerance is not None:
+        return Intervals(low, high, pulls.weight)
+    return Intervals(low, high, pulls.weight / (1.0 + (pulls.distance / reach) ** 2))
+
+
+def _leaf_weight(
+    unsigned: object, weight: FloatArray, number: FloatArray, shape: Shape, width: int
+) -> FloatArray:
+    """Weight of the rows in each present leaf, at its first original leaf."""
+    columns = unsigned.T @ weight  # type: ignore[attr-defined]
+    n_present = shape.n_leaves
+    of_leaf = columns[: n_present * width].reshape(n_present, width).sum(axis=1)
+    weights = np.zeros(len(shape.owner))
+    weights[shape.begins] = of_leaf
+    return weights
+
+
+def _fitted(
+    goal: Goal, pulls: Pulls, shape: Shape, intervals: Intervals
+) -> tuple[Shape, FloatArray]:
+    """Refit all leaf values and intercepts; returns the sums of the pulls too."""
+    signed, _, number = pulls.matrix(shape)
+    n_present, width = shape.n_leaves, pulls.width
+    present = np.zeros((n_present + 1, width))
+    present[:n_present] = shape.value[shape.begins]
+    values = np.concatenate([present.ravel(), shape.intercept])
+    fixed = np.zeros(len(values), dtype=bool)
+    fixed[n_present * width : (n_present + 1) * width] = True
+    values = refit(signed, pulls.offset, values, fixed, intervals)
+    present = values[: (n_present + 1) * width].reshape(n_present + 1, width)
+    intercept = values[(n_present + 1) * width :]
+    sums = signed @ values + pulls.offset
+    return Shape(shape.owner, present[number], intercept), sums

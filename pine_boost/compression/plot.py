@@ -1,0 +1,40 @@
+"""The path as a curve: share of answers kept against leaves left, with bounds and the target.
+
+In comes a record; out goes a matplotlib Axes. Draws only what was tested.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pine_boost.compression.record import CompressionRecord
+from pine_boost.errors import MissingDependencyError
+
+
+def plot_path(record: CompressionRecord, ax: Any = None) -> Any:
+    """Draw the tested sizes; returns the Axes."""
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise MissingDependencyError(
+                "A plot needs matplotlib; install pine-boost[plot]."
+            ) from error
+        _, ax = pyplot.subplots(figsize=(6, 4))
+    leaves = [size.leaves for size in record.path]
+    kept = [1 - size.n_changed / record.n_val for size in record.path]
+    ax.plot(leaves, kept, marker="o", label="kept on X_val")
+    ax.plot(leaves, [size.bound for size in record.path], marker=".", linestyle=":",
+            label=f"exact bound, confidence {record.confidence:g}")  # fmt: skip
+    ax.axhline(record.fidelity, color="grey", linewidth=1, label=f"target {record.fidelity:g}")
+    accepted = [size for size in record.path if size.accepted]
+    if accepted:
+        chosen = accepted[-1]
+        ax.plot(
+            [chosen.leaves], [1 - chosen.n_changed / record.n_val], marker="*", markersize=14,
+            linestyle="", color="tab:green", label=f"returned: {chosen.leaves} leaves",
+        )  # fmt: skip
+    ax.set_xlabel(f"leaves (original: {record.leaves_before})")
+    ax.set_ylabel("share of answers kept")
+    ax.legend()
+    return ax

@@ -1,0 +1,80 @@
+"""Reading what a user gave: a model for compression, and tables that can carry a promise.
+
+In come a native model and two tables; out go the parsed model, its Goal and matrices. Refuses
+kinds whose leaves cannot be changed, tolerances that are missing, and rows seen before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.options import CompressOptions
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.model.forest import FloatArray, Model
+from pine_boost.native.child_process import rehearse
+from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.overlap import count_overlap, row_hashes
+
+_FEWEST_FIT_ROWS = 20
+_VOTES = "SAMME"
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """Both tables as the trees see them, X_val as the user gave it too."""
+
+    fit: FloatArray
+    val: FloatArray
+    X_val: Any
+    overlap: float
+    is_overlapping: bool
+
+
+def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, Goal]:
+    """Parse a model; classes are kept where it has any, else the raw value."""
+    parsed = read_model(model, threshold=options.threshold, decision="value")
+    rehearse(parsed)
+    forest = parsed.forest
+    if forest.objective == _VOTES:
+        raise UnsupportedModelError(
+            "AdaBoost's trees vote with one weight each, so their leaves cannot be changed one by "
+            "one. prune_booster drops whole trees of it."
+        )
+    keeps_class = forest.n_outputs > 1 or bool(forest.decision.cuts)
+    if not keeps_class and options.tolerance is None:
+        raise InvalidInputError(
+            f"This model ({parsed.kind}, {forest.objective}) predicts a value and no class: pass "
+            "tolerance=, the most that its raw value may move, or threshold= for a decision."
+        )
+    tolerance = options.tolerance
+    if keeps_class and tolerance is not None and tolerance >= 1:
+        raise InvalidInputError(
+            f"tolerance={tolerance!r}: a probability cannot move by 1 or more; pass a number "
+            "below 1, or none to keep only the class."
+        )
+    return parsed, Goal(forest, keeps_class, tolerance)
+
+
+def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:
+    """Both tables as matrices; refuses validation rows that were evidently seen before."""
+    schema = schema_of(parsed.forest)
+    fit, val = to_matrix(X_fit, schema, "X_fit"), to_matrix(X_val, schema, "X_val")
+    if len(fit) < _FEWEST_FIT_ROWS:
+        raise InvalidInputError(
+            f"X_fit has {len(fit)} rows; at least {_FEWEST_FIT_ROWS} are needed. The rows that the "
+            "model was trained on will do."
+        )
+    if len(val) == 0:
+        raise InvalidInputError("X_val has no rows; pass rows that nothing has seen.")
+    overlap = count_overlap(row_hashes(fit), row_hashes(val))
+    if overlap.is_evident and not options.allow_overlap:
+        raise InvalidInputError(
+            f"{overlap.n_seen} of the {len(val)} rows of X_val also occur in X_fit (about "
+            f"{overlap.n_expected:.0f} would by chance): rows that were seen before cannot carry a "
+            "promise about future inputs. Pass held-out rows, or allow_overlap=True for a result "
+            "that is only MEASURED."
+        )
+    return Tables(fit, val, X_val, overlap.share, overlap.is_evident)

@@ -1,0 +1,211 @@
+"""compression.json: what was compared on how many rows, and what came out.
+
+In come the numbers of a compression; out goes plain JSON with a format version and a digest of its
+own, and back. Refuses files with other fields, other types or another digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.certificate.compression_claim import (
+    MEASURED,
+    NOT_VALIDATED,
+    VALIDATED,
+    compression_claim,
+    kept_answer,
+)
+from pine_boost.errors import CertificateMismatch
+from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.json_fields import parse, reading, record, require
+from pine_boost.model.forest import FloatArray
+
+RECORD = "compression.json"
+FORMAT = "pine_boost compression"
+FORMAT_VERSION = 1
+_REMEDY = "Take the file that compress_booster wrote"
+_STATUSES = (VALIDATED, MEASURED, NOT_VALIDATED)
+
+
+@dataclass(frozen=True)
+class TestedSize:
+    """One candidate of the path that was put to the test.
+
+    Attributes
+    ----------
+    trees, leaves : int
+        What is left.
+    origin : str
+        ``"path"``, or ``"slice"`` for the first rounds of the original.
+    estimate : float
+        Share of rows expected to change, from X_fit and synthetic rows only.
+    n_changed : int
+        Validation rows that changed natively.
+    bound : float
+        Exact lower bound on the share that is kept, for this candidate alone.
+    accepted : bool
+    """
+
+    trees: int
+    leaves: int
+    origin: str
+    estimate: float
+    n_changed: int
+    bound: float
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Changed rows of one segment of X_val, with a bound of its own."""
+
+    name: str
+    n_rows: int
+    n_changed: int
+    bound: float
+
+
+@dataclass(frozen=True)
+class CompressionRecord:
+    """What an auditor reads; numbers of the test are computed again by `verify_compression`.
+
+    Attributes
+    ----------
+    status, claim : str
+    original_digest, compressed_digest : str
+        `forest_digest` of both models.
+    validation_digest : str
+        Of the validation rows as the trees see them.
+    fidelity, confidence : float
+    tolerance : float or None
+    keeps_class : bool
+    thresholds : tuple of float
+    unit : str
+    n_fit, n_val, n_changed : int
+    bound : float
+        Exact lower bound on the share that is kept, at ``confidence``.
+    overlap : float
+        Share of the validation rows that X_fit holds too, beyond what is expected by chance.
+    trees_before, trees_after, leaves_before, leaves_after : int
+    path : tuple of TestedSize
+    segments : tuple of Segment
+    probability_shift : mapping
+        Mean and largest change of a probability on X_val; empty for models without classes.
+    attack_starts : int
+        Rows of X_fit that an attack began with; 0: none was made.
+    attack_distance : float or None
+        The farthest from the decision at which it found a changed class; None: it found none.
+    attack_row : tuple
+        That input, categories as codes, None for missing; empty without one.
+    seed : int
+    seconds : float
+    stopped : str
+        Why the path ended.
+    versions : mapping
+    date : str
+    files : mapping
+        SHA-256 of the files that were saved with it.
+    """
+
+    status: str
+    claim: str
+    original_digest: str
+    compressed_digest: str
+    validation_digest: str
+    fidelity: float
+    confidence: float
+    tolerance: float | None
+    keeps_class: bool
+    thresholds: tuple[float, ...]
+    unit: str
+    n_fit: int
+    n_val: int
+    n_changed: int
+    bound: float
+    overlap: float
+    trees_before: int
+    trees_after: int
+    leaves_before: int
+    leaves_after: int
+    path: tuple[TestedSize, ...]
+    segments: tuple[Segment, ...]
+    probability_shift: Mapping[str, float]
+    attack_starts: int
+    attack_distance: float | None
+    attack_row: tuple[float | None, ...]
+    seed: int
+    seconds: float
+    stopped: str
+    versions: Mapping[str, str]
+    date: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Canonical JSON with a digest of everything but date and seconds."""
+        document = json.loads(json.dumps(asdict(self), allow_nan=False))
+        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **document}
+        return json.dumps({**document, "digest": _digest(document)}, indent=1, allow_nan=False)
+
+    def expected_claim(self) -> str:
+        """The sentence that belongs to these numbers."""
+        kept = kept_answer(self.keeps_class, self.tolerance)
+        return compression_claim(
+            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence
+        )
+
+
+def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
+    """Read a record from a file, a folder that holds one, or its bytes.
+
+    Raises
+    ------
+    CertificateMismatch
+        The file is no record, or it was changed after it was written.
+    """
+    if not isinstance(source, (bytes, bytearray)):
+        path = Path(source)
+        path = path / RECORD if path.is_dir() else path
+        source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
+    with reading("compression record", _REMEDY, CertificateMismatch):
+        document = dict(parse(source))
+        digest = document.pop("digest", None)
+        require(document.get("format") == FORMAT, "the format is another one")
+        version = document.get("format_version")
+        require(version == FORMAT_VERSION, f"format version {version!r} is not {FORMAT_VERSION}")
+        require(digest == _digest(document), "its digest does not fit: it was changed")
+        del document["format"], document["format_version"]
+        checked = record(document, _kinds(CompressionRecord))
+        require(checked["status"] in _STATUSES, f"unknown status {checked['status']!r}")
+        checked["path"] = tuple(
+            TestedSize(**record(entry, _kinds(TestedSize))) for entry in checked["path"]
+        )
+        checked["segments"] = tuple(
+            Segment(**record(entry, _kinds(Segment))) for entry in checked["segments"]
+        )
+    return CompressionRecord(**checked)
+
+
+def rows_digest(matrix: FloatArray) -> str:
+    """SHA-256 of rows as the trees see them, in their order; all gaps are one."""
+    matrix = np.ascontiguousarray(matrix, dtype=np.float64) + 0.0
+    matrix[np.isnan(matrix)] = np.nan
+    text = f"{matrix.shape}".encode()
+    return hashlib.sha256(text + matrix.tobytes()).hexdigest()
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    covered = {name: value for name, value in document.items() if name not in ("date", "seconds")}
+    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _kinds(kind: type[Any]) -> dict[str, str]:
+    return {entry.name: str(entry.type) for entry in fields(kind)}

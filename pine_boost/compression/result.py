@@ -1,0 +1,292 @@
+"""What a user gets back from `compress_booster`: the smaller model and what the test said.
+
+In come the parts that the conductor made; out go a summary, a table of the path, a plot and files.
+Nothing here changes the model; only the sentence of the status is ever printed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.budget import Budget, StopReason
+from pine_boost.certificate.certificate import forest_digest, library_versions
+from pine_boost.certificate.compression_claim import (
+    MEASURED,
+    NOT_VALIDATED,
+    VALIDATED,
+    attack_claim,
+    bound_in_words,
+)
+from pine_boost.certificate.saved import MODEL_SUFFIXES
+from pine_boost.compression.answers import Question, ask, differ, probabilities
+from pine_boost.compression.attack import Attack
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.options import CompressOptions
+from pine_boost.compression.reading import Tables
+from pine_boost.compression.record import (
+    RECORD,
+    CompressionRecord,
+    TestedSize,
+    read_record,
+    rows_digest,
+)
+from pine_boost.compression.search import Setting
+from pine_boost.compression.segments import find_segments
+from pine_boost.compression.validation import Validated
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.files import MODEL_LIMIT, read_limited, write_folder
+from pine_boost.model.forest import Model
+from pine_boost.native.predict import original_bytes
+from pine_boost.parsers import read_model
+from pine_boost.result import model_file
+from pine_boost.tables.matrix import schema_of
+
+
+@dataclass(frozen=True, eq=False)
+class CompressResult:
+    """A smaller model and the record of its test.
+
+    Attributes
+    ----------
+    model : object or bytes
+        Of the same kind as the model that was given; bytes of the same format for a file.
+    record : CompressionRecord
+    original : Model or None
+        As parsed; None for a result that was loaded from its folder.
+    compressed : Model
+    changed : bool (n_val,) or None
+        Validation rows on which the two native models differ; None for a loaded result.
+    attack : Attack or None
+    """
+
+    model: Any
+    record: CompressionRecord
+    original: Model | None = field(repr=False)
+    compressed: Model = field(repr=False)
+    changed: Any = field(default=None, repr=False)
+    attack: Attack | None = field(default=None, repr=False)
+
+    @property
+    def status(self) -> str:
+        """``"VALIDATED"``, ``"MEASURED"`` or ``"NOT_VALIDATED"``."""
+        return self.record.status
+
+    @property
+    def path(self) -> tuple[TestedSize, ...]:
+        """The candidates that were tested, largest first."""
+        return self.record.path
+
+    @property
+    def leaves_before(self) -> int:
+        """Leaves of the original."""
+        return self.record.leaves_before
+
+    @property
+    def leaves_after(self) -> int:
+        """Leaves of the returned model."""
+        return self.record.leaves_after
+
+    @property
+    def compression_rate(self) -> float:
+        """Share of the leaves that are gone."""
+        return 1.0 - self.leaves_after / self.leaves_before
+
+    def summary(self) -> str:
+        """What is gone, what is promised, what it rests on."""
+        r = self.record
+        lines = [str(self), r.claim]
+        if r.status != NOT_VALIDATED:
+            lines.append(bound_in_words(r.bound, r.n_changed, r.n_val, r.confidence) + ".")
+        if r.probability_shift:
+            lines.append(
+                f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "
+                f"{r.probability_shift['maximum']:.3f} at most on the validation rows."
+            )
+        if r.attack_starts:
+            lines.append(attack_claim(r.attack_distance, r.attack_starts))
+        ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
+        lines.append(f"{len(r.path)} sizes tested, {r.seconds:.1f} s{ended}.")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        r = self.record
+        return (
+            f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> "
+            f"{r.leaves_after} leaves ({self.compression_rate:.0%} of the leaves gone)"
+        )
+
+    def __repr__(self) -> str:
+        return f"<CompressResult {self}>"
+
+    def path_table(self) -> list[dict[str, Any]]:
+        """The tested sizes as rows for a DataFrame or a CSV file."""
+        return [asdict(tested) for tested in self.path]
+
+    def evaluate(self, X: Any) -> float:
+        """Share of rows of your own that keep their native answer.
+
+        A measurement: use rows that were not part of X_val.
+        """
+        if self.original is None:
+            raise InvalidInputError(
+                "This result was loaded from its folder, without the original; use "
+                "pine_boost.verify_compression(folder, original, X)."
+            )
+        question = Question(self.record.keeps_class, self.record.tolerance)
+        before, after = ask(self.original, X, question), ask(self.compressed, X, question)
+        return 1.0 - float(differ(before, after, question).mean())
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the tested sizes, their bounds and the target; needs matplotlib."""
+        from pine_boost.compression.plot import plot_path
+
+        return plot_path(self.record, ax)
+
+    def files(self) -> dict[str, bytes]:
+        """The files of the result by name: native model and compression.json."""
+        name, contents = model_file(self.model, self.compressed.forest.library)
+        digest = hashlib.sha256(contents).hexdigest()
+        record = replace(self.record, files={name: digest})
+        return {name: contents, RECORD: record.to_json().encode()}
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the model and compression.json, each under a temporary name first.
+
+        Raises
+        ------
+        InvalidInputError
+            The folder holds files of these names that are no earlier result.
+        OutputError
+            The system refused to write.
+        """
+        return write_folder(
+            folder, self.files(), last=[RECORD], owned=owned_files(folder), overwrite=overwrite
+        )
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> CompressResult:
+        """Read a saved result; the model comes back as a file, a pickle as a live object.
+
+        Raises
+        ------
+        CertificateMismatch
+            The model is not the one that the record names.
+        """
+        record = read_record(folder)
+        path = saved_model(Path(folder), record)
+        compressed = read_model(
+            path, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
+        )
+        if forest_digest(compressed.forest) != record.compressed_digest:
+            raise CertificateMismatch(f"{path} is not the model of its compression.json.")
+        native = compressed.native
+        native = read_limited(path, MODEL_LIMIT, "model file") if native is None else native
+        return cls(native, record, None, compressed)
+
+
+def conclude(
+    parsed: Model,
+    goal: Goal,
+    setting: Setting,
+    validated: Validated,
+    found: Attack | None,
+    tables: Tables,
+    options: CompressOptions,
+    stopped: StopReason,
+    budget: Budget,
+) -> CompressResult:
+    """Put the record together; the original is returned where nothing smaller passed."""
+    written = validated.written
+    compressed = parsed if written is None else written.model
+    native = parsed.native if written is None else written.native
+    if native is None:
+        native = original_bytes(parsed)
+    status = VALIDATED if written is not None else NOT_VALIDATED
+    if written is not None and tables.is_overlapping:
+        status = MEASURED
+    record = CompressionRecord(
+        status=status,
+        claim="",
+        original_digest=forest_digest(parsed.forest),
+        compressed_digest=forest_digest(compressed.forest),
+        validation_digest=rows_digest(tables.val),
+        fidelity=float(options.fidelity),
+        confidence=float(options.confidence),
+        tolerance=None if goal.tolerance is None else float(goal.tolerance),
+        keeps_class=goal.keeps_class,
+        thresholds=parsed.forest.decision.thresholds,
+        unit=options.unit,
+        n_fit=len(tables.fit),
+        n_val=len(tables.val),
+        n_changed=int(validated.changed.sum()),
+        bound=validated.bound,
+        overlap=tables.overlap,
+        trees_before=parsed.forest.n_trees,
+        trees_after=compressed.forest.n_trees,
+        leaves_before=parsed.forest.n_leaves,
+        leaves_after=compressed.forest.n_leaves,
+        path=validated.tested,
+        segments=find_segments(
+            options.segments, tables.X_val, schema_of(parsed.forest), validated.changed,
+            options.confidence,
+        ),
+        probability_shift=_shift(parsed, compressed, goal, tables.X_val),
+        attack_starts=0 if found is None else found.n_starts,
+        attack_distance=None if found is None else found.distance,
+        attack_row=_row(found),
+        seed=int(options.random_state),
+        seconds=budget.elapsed,
+        stopped=str(stopped),
+        versions=library_versions(parsed.forest.library),
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )  # fmt: skip
+    record = replace(record, claim=record.expected_claim())
+    return CompressResult(native, record, parsed, compressed, validated.changed, found)
+
+
+def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
+    """Files of an earlier compression in a folder that are unchanged since."""
+    try:
+        record = read_record(folder)
+    except (CertificateMismatch, InvalidInputError):
+        return frozenset()
+    owned = {RECORD}
+    for name, digest in record.files.items():
+        path = Path(folder) / Path(name).name
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            owned.add(path.name)
+    return frozenset(owned)
+
+
+def saved_model(folder: Path, record: CompressionRecord) -> Path:
+    """The model file that a record in a folder names."""
+    folder = folder if folder.is_dir() else folder.parent
+    for name in record.files:
+        path = folder / Path(name).name
+        if path.suffix.lstrip(".") in MODEL_SUFFIXES and path.is_file():
+            return path
+    raise InvalidInputError(
+        f"{folder} does not hold the model that its {RECORD} names; name a folder that "
+        "pine-boost compress or CompressResult.save wrote."
+    )
+
+
+def _shift(parsed: Model, compressed: Model, goal: Goal, X_val: Any) -> Mapping[str, float]:
+    if not parsed.forest.classes:  # regressors, also those with a threshold
+        return {}
+    moved = np.abs(probabilities(compressed, X_val) - probabilities(parsed, X_val)).max(axis=1)
+    return {"mean": float(moved.mean()), "maximum": float(moved.max())}
+
+
+def _row(found: Attack | None) -> tuple[float | None, ...]:
+    if found is None or found.row is None:
+        return ()
+    return tuple(None if np.isnan(value) else float(value) for value in found.row)

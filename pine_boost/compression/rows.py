@@ -1,0 +1,130 @@
+"""The rows that shape the path: X_fit and synthetic rows, mostly those near the decision.
+
+In come a forest over states and the states of X_fit; out go points to fit and points to look at,
+weighted so that both stand for all rows. X_val is never here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.pulls import Points
+from pine_boost.compression.shape import Shape, margins
+from pine_boost.compression.synthetic_rows import stream
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.routing import StateTrees
+
+_MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds per step
+_MOST_POINTS, _FEWEST_POINTS = 60_000, 4_000
+_LOOKED_AT = 20_000  # points of the estimates
+_WEIGHT = 30_000.0  # of all synthetic rows together, and at most of X_fit; the ridge counts in it
+_CHUNK_CELLS = 4_000_000
+_PROPOSALS = 6  # synthetic rows drawn for each one that is kept, at most
+_NEAR = 0.2  # this quantile of the distances is near
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Points the path is fitted to, and others by which its sizes are compared."""
+
+    fitted: Points
+    looked_at: Points
+
+
+def draw_rows(
+    goal: Goal,
+    trees: StateTrees,
+    original: Shape,
+    states: npt.NDArray[np.int32],
+    seed: int,
+    budget: Budget,
+    n_points: int | None = None,
+) -> Rows:
+    """Fit rows and synthetic rows; the latter are drawn until enough near ones are found.
+
+    ``n_points`` rows are fitted; as many as are worth their time without it.
+    """
+    random = np.random.default_rng([seed, 1])
+    if n_points is None:
+        n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
+    base = _sample(states, 4 * n_points, random)
+    leaves = trees.leaves(base)
+    values = margins(original, goal.forest, leaves)
+    distance = goal.distances(values)
+    near = max(float(np.quantile(distance, _NEAR)), 1e-12 + 1e-9 * float(distance.max(initial=0.0)))
+    chance = _chance(distance, near)
+    chance = np.minimum(1.0, chance * max(1.0, n_points / 2 / chance.sum()))
+    if len(base) <= n_points // 2:
+        chance = np.ones(len(base))
+    kept = np.flatnonzero(random.random(len(base)) < chance)
+    weight = 1.0 / chance[kept]
+    weight *= min(len(states), _WEIGHT) / weight.sum()
+    real = Points(leaves[kept], values[kept], weight)
+    few = np.sort(random.permutation(len(base))[:n_points])
+    sources = (base[few], leaves[few])
+    fitted = _synthetic(goal, trees, original, sources, near, n_points // 2, seed, budget)
+    looked_at = _synthetic(
+        goal, trees, original, sources, near, min(_looked_at(trees), n_points), seed + 1, budget
+    )
+    fitted = Points(fitted.leaves, fitted.margins, fitted.weight * (_WEIGHT / fitted.weight.sum()))
+    return Rows(_joined(real, fitted), looked_at)
+
+
+def _synthetic(
+    goal: Goal,
+    trees: StateTrees,
+    original: Shape,
+    sources: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    near: float,
+    n_wanted: int,
+    seed: int,
+    budget: Budget,
+) -> Points:
+    """Synthetic rows, near ones kept more often, weighted by the inverse of their chance."""
+    chunk = max(500, min(_CHUNK_CELLS // trees.n_trees, 2 * n_wanted))
+    random = np.random.default_rng([seed, 2])
+    found: list[Points] = []
+    drawn = count = 0
+    for states in stream(*sources, seed, chunk):
+        leaves = trees.leaves(states)
+        values = margins(original, goal.forest, leaves)
+        chance = _chance(goal.distances(values), near)
+        kept = np.flatnonzero(random.random(len(states)) < chance)
+        found.append(Points(leaves[kept], values[kept], 1.0 / chance[kept]))
+        drawn, count = drawn + len(states), count + len(kept)
+        if count >= n_wanted or drawn >= _PROPOSALS * n_wanted or budget.is_over:
+            break
+    everything = found[0]
+    for more in found[1:]:
+        everything = _joined(everything, more)
+    first = slice(0, n_wanted)
+    return Points(everything.leaves[first], everything.margins[first], everything.weight[first])
+
+
+def _chance(distance: FloatArray, near: float) -> FloatArray:
+    return np.asarray(1.0 / (1.0 + (distance / near) ** 2))
+
+
+def _looked_at(trees: StateTrees) -> int:
+    return int(np.clip(_MOST_CELLS // 2 // trees.n_trees, _FEWEST_POINTS, _LOOKED_AT))
+
+
+def _sample(
+    states: npt.NDArray[np.int32], n_most: int, random: np.random.Generator
+) -> npt.NDArray[np.int32]:
+    if len(states) > n_most:
+        states = states[np.sort(random.permutation(len(states))[:n_most])]
+    return np.ascontiguousarray(states, dtype=np.int32)
+
+
+def _joined(first: Points, second: Points) -> Points:
+    return Points(
+        np.concatenate([first.leaves, second.leaves]),
+        np.concatenate([first.margins, second.margins]),
+        np.concatenate([first.weight, second.weight]),
+    )

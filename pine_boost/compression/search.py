@@ -1,0 +1,90 @@
+"""The search for candidates: all that happens before X_val is seen.
+
+In come the parsed model, its goal and X_fit; out go candidates in the order of the test. Stops
+when the budget is over, with the path as far as it came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pine_boost.budget import Budget, OutOfTime, Step, StopReason
+from pine_boost.compression.candidates import Candidate, choose, estimate
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import slices, walk
+from pine_boost.compression.pulls import build_pulls
+from pine_boost.compression.rows import Rows, draw_rows
+from pine_boost.compression.shape import Ranges, Shape, leaf_ranges, original_shape
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
+
+_N_SLICES = 40
+_HOPELESS = 12.0  # times the share that may change: smaller shapes will not be tested
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """The forest over states, its leaves and the rows that shape the path."""
+
+    space: StateSpace
+    trees: StateTrees
+    ranges: Ranges
+    original: Shape
+    rows: Rows
+
+
+def set_up(goal: Goal, fit: FloatArray, seed: int, budget: Budget) -> Setting:
+    """Turn X_fit into states once, and draw the rows."""
+    space = build_space(goal.forest)
+    trees = route(goal.forest, space)
+    ranges = leaf_ranges(goal.forest, trees)
+    original = original_shape(goal.forest, ranges)
+    rows = draw_rows(goal, trees, original, space.states(fit), seed, budget)
+    return Setting(space, trees, ranges, original, rows)
+
+
+def find_candidates(
+    goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget
+) -> tuple[list[Candidate], StopReason]:
+    """Walk the path and choose what is tested; nothing here depends on X_val but its size."""
+    found: list[Candidate] = []
+    reason = StopReason.EFFORT
+    looked_at = setting.rows.looked_at
+
+    def add(shape: Shape, phase: str) -> float:
+        if shape.n_leaves < setting.original.n_leaves:
+            found.append(Candidate(shape, estimate(goal, looked_at, shape)))
+            _tell(goal, setting, found, phase, budget)
+            return found[-1].estimate
+        return 0.0
+
+    try:
+        for shape in slices(goal, setting.ranges, _N_SLICES):
+            add(shape, "slices")
+            budget.check()
+        pulls = build_pulls(goal, setting.rows.fitted)
+        for shape in walk(goal, setting.ranges, setting.original, pulls, whole_trees):
+            if add(shape, "path") > _HOPELESS * max(allowed_share, 1e-3):
+                break
+            budget.check()
+    except OutOfTime:
+        reason = StopReason.TIME
+    except KeyboardInterrupt:
+        reason = StopReason.INTERRUPTED
+    return choose(found, allowed_share), reason
+
+
+def _tell(goal: Goal, setting: Setting, found: list[Candidate], phase: str, budget: Budget) -> None:
+    step = Step(
+        step=len(found),
+        phase=phase,
+        trees=goal.forest.n_trees,
+        rows=len(setting.rows.fitted.weight),
+        seconds=budget.elapsed,
+        unit="leaf",
+        units=found[-1].n_leaves,
+        proved_once=found[-1].n_leaves,
+        lower_bound=0,
+    )
+    budget.tell(step)

@@ -1,0 +1,69 @@
+"""Segments of the validation rows: how many of each changed, with an exact bound each.
+
+In come a column's name or position, or one label per row, and which rows changed; out go Segments.
+Refuses labels of another length. The bounds hold one at a time, not all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.record import Segment
+from pine_boost.errors import InvalidInputError
+from pine_boost.tables.matrix import InputSchema, raw_values, to_matrix
+
+_MOST_SEGMENTS = 50
+
+
+def find_segments(
+    given: Any,
+    X_val: Any,
+    schema: InputSchema,
+    changed: npt.NDArray[np.bool_],
+    confidence: float,
+) -> tuple[Segment, ...]:
+    """Changed rows by segment, largest segments first; none without ``given``."""
+    if given is None:
+        return ()
+    if isinstance(given, Mapping):
+        return tuple(
+            segment
+            for name, labels in given.items()
+            for segment in _count(_labels(labels, X_val, schema), changed, confidence, f"{name}: ")
+        )
+    return tuple(_count(_labels(given, X_val, schema), changed, confidence, ""))
+
+
+def _labels(given: Any, X_val: Any, schema: InputSchema) -> npt.NDArray[Any]:
+    if isinstance(given, (str, int, np.integer)):
+        feature = schema.index_of(given)
+        matrix = to_matrix(X_val, schema, "X_val")
+        return np.array([str(value) for value in raw_values(matrix, schema)[:, feature]])
+    return np.array([str(label) for label in given])
+
+
+def _count(
+    labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence: float, prefix: str
+) -> list[Segment]:
+    if len(labels) != len(changed):
+        raise InvalidInputError(
+            f"segments has {len(labels)} labels for {len(changed)} rows of X_val; pass one label "
+            "per row, a column of the table, or a mapping of such."
+        )
+    names, counts = np.unique(labels, return_counts=True)
+    if len(names) > _MOST_SEGMENTS:
+        raise InvalidInputError(
+            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. "
+            "Group them first."
+        )
+    segments = []
+    for index in np.argsort(-counts, kind="stable"):
+        n_rows, n_changed = int(counts[index]), int(changed[labels == names[index]].sum())
+        bound = lower_bound(n_changed, n_rows, confidence)
+        segments.append(Segment(f"{prefix}{names[index]}", n_rows, n_changed, bound))
+    return segments

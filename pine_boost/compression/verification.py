@@ -1,0 +1,172 @@
+"""Checking a compression anew: both native models, X_val and the record, nothing else.
+
+In come two models, the validation rows and compression.json; out goes a verdict on every number of
+the test. That the sizes were fixed before X_val was seen is the one thing taken on trust.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pine_boost.certificate.certificate import forest_digest
+from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
+from pine_boost.compression.answers import Question, ask, differ
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.record import CompressionRecord, read_record, rows_digest
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model.forest import Model
+from pine_boost.native.child_process import rehearse
+from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import schema_of, to_matrix
+
+_SAME = 1e-12  # two computations of one bound; the counts are compared exactly
+
+
+@dataclass(frozen=True)
+class CompressionVerification:
+    """What came of counting again.
+
+    Attributes
+    ----------
+    agrees : bool
+        Every number of the record was found again.
+    n_rows, n_changed : int
+        Validation rows, and those on which the two native models differ.
+    bound : float
+    remarks : tuple of str
+        What differs, and what was taken on trust.
+    seconds : float
+    """
+
+    agrees: bool
+    n_rows: int
+    n_changed: int
+    bound: float
+    confidence: float
+    remarks: tuple[str, ...]
+    seconds: float
+
+    def summary(self) -> str:
+        """A few readable lines."""
+        head = "AGREES: every number of the record was found again" if self.agrees else (
+            "DISAGREES: the record is wrong"
+        )  # fmt: skip
+        counted = bound_in_words(self.bound, self.n_changed, self.n_rows, self.confidence)
+        return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def verify_compression(
+    original: Any,
+    compressed: Any,
+    record: CompressionRecord | str | os.PathLike[str],
+    X_val: Any,
+    *,
+    trust_pickle: bool = False,
+) -> CompressionVerification:
+    """Ask both native models about X_val again and compare with the record.
+
+    Parameters
+    ----------
+    original, compressed : model, path or bytes
+        What was compressed and what was written.
+    record : CompressionRecord, or path of compression.json
+    X_val : table
+        The validation rows, in the same order.
+    trust_pickle : bool
+        Load pickle files. Unpickling runs code from the file: only for files you made.
+
+    Returns
+    -------
+    CompressionVerification
+
+    Raises
+    ------
+    CertificateMismatch
+        A model or X_val is not the one that the record names.
+    """
+    started = time.monotonic()
+    if not isinstance(record, CompressionRecord):
+        record = read_record(Path(record))
+    before, after = (
+        _read(model, record, digest, name, trust_pickle)
+        for model, digest, name in (
+            (original, record.original_digest, "original"),
+            (compressed, record.compressed_digest, "compressed"),
+        )
+    )
+    matrix = to_matrix(X_val, schema_of(before.forest), "X_val")
+    if rows_digest(matrix) != record.validation_digest:
+        raise CertificateMismatch(
+            f"X_val ({len(matrix)} rows) is not the table of the record ({record.n_val} rows), or "
+            "its rows are in another order. Pass the very rows that compress_booster was given."
+        )
+    question = Question(record.keeps_class, record.tolerance)
+    changed = differ(ask(before, X_val, question), ask(after, X_val, question), question)
+    n_changed = int(changed.sum())
+    bound = lower_bound(n_changed, len(matrix), record.confidence)
+    found = _objections(record, before, after, n_changed, bound)
+    trusted = (
+        "Taken on trust: that X_val had not been seen before, that the sizes and their order were "
+        "fixed before it was, and that future inputs come from the same source.",
+    )
+    return CompressionVerification(
+        agrees=not found,
+        n_rows=len(matrix),
+        n_changed=n_changed,
+        bound=bound,
+        confidence=record.confidence,
+        remarks=(*found, *(trusted if record.status == VALIDATED else ())),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _read(
+    model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool
+) -> Model:
+    if not isinstance(model, Model):
+        model = read_model(
+            model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
+        )
+        rehearse(model)
+    if forest_digest(model.forest) != digest:
+        raise CertificateMismatch(f"The {name} model is not the one that the record names.")
+    return model
+
+
+def _objections(
+    record: CompressionRecord, before: Model, after: Model, n_changed: int, bound: float
+) -> tuple[str, ...]:
+    """Every number of the record that was not found again, in words."""
+    sizes = (
+        before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves,
+    )  # fmt: skip
+    stated = (
+        record.trees_before, record.trees_after, record.leaves_before, record.leaves_after,
+    )  # fmt: skip
+    accepted = [size for size in record.path if size.accepted]
+    in_order = all(size.accepted for size in record.path[:-1])
+    checks = {
+        f"it states {record.n_changed} changed rows, {n_changed} were found": (
+            record.n_changed == n_changed
+        ),
+        f"it states the bound {record.bound:.6f}, which is {bound:.6f}": (
+            abs(record.bound - bound) <= _SAME
+        ),
+        "its numbers of trees and leaves are not those of the models": sizes == stated,
+        "it claims what the bound does not reach": (
+            record.status != VALIDATED or bound >= record.fidelity
+        ),
+        "its claim is not the sentence of its numbers": record.claim == record.expected_claim(),
+        "a size was accepted after one that failed": in_order,
+        "the returned model is not the last accepted size": (
+            not accepted or accepted[-1].n_changed == record.n_changed
+        ),
+    }
+    return tuple(f"The record is wrong: {text}." for text, holds in checks.items() if not holds)

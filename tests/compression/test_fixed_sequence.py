@@ -1,0 +1,118 @@
+"""The test of compress_booster: exact bounds, and a promise that is broken as rarely as it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+from pine_boost.compression.candidates import Candidate, choose
+from pine_boost.compression.fixed_sequence import (
+    allowed,
+    fewest_rows,
+    highest_fidelity,
+    in_order,
+    lower_bound,
+    require_rows,
+)
+from pine_boost.compression.shape import Shape
+from pine_boost.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("n_rows", [1, 20, 299, 5000])
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_bound_is_the_exact_one_sided_interval(n_rows: int, confidence: float) -> None:
+    for n_changed in {0, 1, n_rows // 10, n_rows - 1, n_rows}:
+        test = binomtest(n_rows - n_changed, n_rows, alternative="greater")
+        expected = test.proportion_ci(confidence, method="exact").low
+        assert lower_bound(n_changed, n_rows, confidence) == pytest.approx(expected, abs=1e-12)
+
+
+def test_299_rows_carry_99_percent_and_298_do_not() -> None:
+    assert fewest_rows(0.99, 0.95) == 299
+    require_rows(299, 0.99, 0.95)
+    with pytest.raises(InvalidInputError, match=r"at least 299.*fidelity=0\.9899 at most"):
+        require_rows(298, 0.99, 0.95)
+    assert highest_fidelity(298, 0.95) < 0.99
+    require_rows(298, highest_fidelity(298, 0.95), 0.95)
+
+
+@pytest.mark.parametrize("n_rows", [299, 1000, 5210])
+def test_allowed_is_the_largest_count_that_reaches_the_target(n_rows: int) -> None:
+    most = allowed(n_rows, 0.99, 0.95)
+    # at the true share 0.99 so few changed rows come with probability 0.05 at most, one more not
+    assert binom.cdf(most, n_rows, 0.01) <= 0.05 < binom.cdf(most + 1, n_rows, 0.01)
+
+
+def test_testing_stops_at_the_first_failure() -> None:
+    seen = []
+
+    def counts():
+        for count in (0, 1, 60, 0):
+            seen.append(count)
+            yield count
+
+    tested = list(in_order(counts(), 1000, 0.99, 0.95))
+    assert [entry.accepted for entry in tested] == [True, True, False]
+    assert seen == [0, 1, 60]  # what comes after a failure is never looked at
+
+
+def _shape(n_leaves: int) -> Shape:
+    return Shape(np.arange(n_leaves), np.zeros((n_leaves, 1)), np.zeros(1))
+
+
+def _candidate(n_leaves: int, estimate: float) -> Candidate:
+    return Candidate(_shape(n_leaves), estimate)
+
+
+# Cells of equal probability. A candidate of k leaves changes the first changed[k] cells, so its
+# true fidelity is known. "plateau": every size is just below the target, the worst case.
+CELLS = 1000
+CHANGED = {
+    "falling": np.rint(np.geomspace(40, 1, 40)).astype(int),
+    "plateau": np.full(40, 51),
+}
+
+
+@pytest.mark.parametrize("world", CHANGED)
+@pytest.mark.parametrize(("n_fit", "n_val"), [(20, 59), (500, 59), (20, 600), (500, 600)])
+def test_the_promise_is_broken_at_most_as_often_as_stated(
+    world: str, n_fit: int, n_val: int
+) -> None:
+    fidelity, confidence, n_draws = 0.95, 0.95, 2000
+    random = np.random.default_rng([len(world), n_fit, n_val])
+    changed = CHANGED[world]
+    share = allowed(n_val, fidelity, confidence) / n_val
+    shapes = [_shape(i + 2) for i in range(len(changed))]
+    broken = accepted = 0
+    for _ in range(n_draws):
+        fit, val = random.integers(0, CELLS, n_fit), random.integers(0, CELLS, n_val)
+        # candidate number i has i + 2 leaves; sizes and order come from the fit rows alone
+        estimates = np.searchsorted(np.sort(fit), changed) / n_fit
+        found = [Candidate(*pair) for pair in zip(shapes, estimates, strict=True)]
+        chain = choose(found, max(share, 1 / n_fit))
+        cells = [changed[candidate.n_leaves - 2] for candidate in chain]
+        counts = (int(np.count_nonzero(val < n_cells)) for n_cells in cells)
+        passed = [test.accepted for test in in_order(counts, n_val, fidelity, confidence)]
+        n_passed = sum(passed)
+        if n_passed:
+            accepted += 1
+            broken += cells[n_passed - 1] / CELLS > 1 - fidelity
+    # three standard deviations of a count of 2000 draws above the stated rate
+    rate = 1 - confidence
+    assert broken <= n_draws * rate + 3 * np.sqrt(n_draws * rate * (1 - rate))
+    if world == "falling":
+        assert accepted > n_draws / 5  # a test that accepts nothing would be easy to keep
+    elif n_val == 59:
+        assert broken > 0.02 * n_draws  # the worst case comes close to the stated rate
+
+
+def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
+    sizes = {100: 0.0005, 90: 0.001, 80: 0.02, 70: 0.001, 50: 0.004, 40: 0.5}
+    found = [_candidate(size, estimate) for size, estimate in sizes.items()]
+    chain = [candidate.n_leaves for candidate in choose(found, 0.01)]
+    assert chain == sorted(chain, reverse=True)
+    assert 80 not in chain
+    assert 90 not in chain
+    assert 40 not in chain  # hopeless
+    assert chain[-1] == 50

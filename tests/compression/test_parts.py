@@ -1,0 +1,199 @@
+"""Shapes, pulls, least squares, rounding: each part against a slow, obvious one or natively."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.budget import Budget
+from pine_boost.compression.collapse import collapse
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import slices, step_sizes, walk
+from pine_boost.compression.pulls import Points, build_pulls
+from pine_boost.compression.refit import RIDGE, Intervals, refit
+from pine_boost.compression.rounding import to_pruned
+from pine_boost.compression.rows import draw_rows
+from pine_boost.compression.shape import (
+    GONE,
+    leaf_ranges,
+    margins,
+    original_shape,
+    slice_shape,
+)
+from pine_boost.compression.synthetic_rows import swap_values
+from pine_boost.exporters import export
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
+from pine_boost.native.predict import predict_margins
+from pine_boost.parsers import read_model
+from tests.support.native_models import make_table
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+
+def _models() -> dict[str, Any]:
+    X, y = make_table(3)
+    full, labels = make_table(3, missing=False)
+    return {
+        "xgboost binary": (
+            xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(X, y > 0), X),
+        "xgboost classes": (
+            xgboost.XGBClassifier(n_estimators=5, max_depth=4, n_jobs=1).fit(X, y), X),
+        "lightgbm classes": (
+            lightgbm.LGBMClassifier(n_estimators=6, n_jobs=1, verbose=-1).fit(X, y), X),
+        "forest": (
+            ensemble.RandomForestClassifier(7, max_depth=6, random_state=0).fit(full, labels),
+            full),
+        "histogram": (ensemble.HistGradientBoostingClassifier(max_iter=6).fit(X, y), X),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=list(_models()))
+def case(request: Any) -> Any:
+    native, X = _models()[request.param]
+    model = read_model(native)
+    space = build_space(model.forest)
+    trees = route(model.forest, space)
+    return model, X, space, trees, leaf_ranges(model.forest, trees)
+
+
+def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
+    model, X, space, trees, ranges = case
+    leaves = trees.leaves(space.states(X))
+    found = margins(original_shape(model.forest, ranges), model.forest, leaves)
+    np.testing.assert_allclose(found, predict_margins(model, X)[0], atol=1e-5)
+
+
+def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
+    model, X, space, trees, ranges = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    states = space.states(X)
+    rows = draw_rows(goal, trees, original, states, 0, Budget.of(), n_points=1000)
+    pulls = build_pulls(goal, rows.fitted)
+    leaves, sizes = trees.leaves(states), []
+    for number, shape in enumerate(walk(goal, ranges, original, pulls, False)):
+        sizes.append(shape.n_leaves)
+        assert np.all(shape.value[shape.owner == GONE] == 0)
+        if number % 12:
+            continue
+        pruned = to_pruned(model.forest, ranges, shape)
+        smaller = read_model(export(model, pruned))
+        kept = predict_margins(smaller, X)[0]
+        scale = 1.0 if model.forest.free_intercept else len(pruned.kept) / model.forest.n_trees
+        expected = margins(shape, model.forest, leaves) * scale
+        np.testing.assert_allclose(kept, expected, atol=2.0**-pruned.grid * model.forest.n_trees)
+        # splits: fillers of classes without a tree are constants of one leaf
+        n_splits = smaller.forest.n_leaves - smaller.forest.n_trees
+        assert n_splits == shape.n_leaves - len(pruned.kept)
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == len(sizes)
+    assert len(sizes) > 10
+
+
+def test_pulls_are_distances_to_the_decision(case: Any) -> None:
+    model, X, space, trees, ranges = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    leaves = trees.leaves(space.states(X))
+    values = margins(original, model.forest, leaves)
+    pulls = build_pulls(goal, Points(leaves, values, np.ones(len(X))))
+    signed, unsigned, _ = pulls.matrix(original)
+    present = np.vstack([original.value, np.zeros((1, original.value.shape[1]))])
+    sums = signed @ np.concatenate([present.ravel(), original.intercept]) + pulls.offset
+    np.testing.assert_allclose(sums, pulls.distance, atol=1e-9)
+    assert np.all(pulls.distance >= 0)
+    nearest = np.sort(pulls.distance)[: len(X) // 4]
+    assert np.all(nearest <= np.sort(goal.distances(values))[: len(X) // 4] + 1e-9)
+    assert np.array_equal(unsigned.indices, signed.indices)
+
+
+def test_slices_are_the_native_first_rounds() -> None:
+    X, y = make_table(3)
+    native = xgboost.XGBClassifier(n_estimators=9, max_depth=3, n_jobs=1).fit(X, y)
+    model = read_model(native)
+    trees = route(model.forest, space := build_space(model.forest))
+    ranges = leaf_ranges(model.forest, trees)
+    leaves = trees.leaves(space.states(X))
+    for n_rounds in (1, 4, 8):
+        found = margins(slice_shape(model.forest, ranges, n_rounds), model.forest, leaves)
+        expected = native.predict(X, output_margin=True, iteration_range=(0, n_rounds))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    listed = list(slices(Goal(model.forest, True, None), ranges, 40))
+    assert [shape.name for shape in listed] == ["slice"] * 8
+
+
+def test_collapse_takes_the_cheapest_subtree() -> None:
+    X, y = make_table(2)
+    model = read_model(xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1).fit(X, y))
+    forest = model.forest
+    trees = route(forest, build_space(forest))
+    ranges = leaf_ranges(forest, trees)
+    start = original_shape(forest, ranges)
+    weight = np.random.default_rng(0).random(trees.n_leaves) + 0.1
+    smaller = collapse(forest, ranges, start, weight, start.n_leaves - 1, False)
+
+    def cost(node: int) -> float:
+        leaves = slice(ranges.first[node], ranges.last[node])
+        weights, values = weight[leaves] + 1e-3, start.value[leaves, 0]
+        error = np.sum(weights * (values - np.average(values, weights=weights)) ** 2)
+        return float(error / (len(values) - 1 + (ranges.parent[node] < 0)))
+
+    cheapest = min(np.flatnonzero(forest.left >= 0), key=cost)
+    n_below = ranges.last[cheapest] - ranges.first[cheapest]
+    assert smaller.n_leaves == start.n_leaves - n_below + 1
+    assert np.count_nonzero(smaller.owner == cheapest) == n_below
+    whole = collapse(forest, ranges, start, weight, start.n_leaves - 4, True)
+    gone = whole.owner == GONE
+    assert len(set(ranges.leaf_tree[gone])) == 1  # one whole tree, nothing else
+    assert np.array_equal(whole.owner[~gone], start.owner[~gone])
+
+
+def test_refit_solves_the_ridge_problem() -> None:
+    from scipy import sparse
+
+    random = np.random.default_rng(0)
+    dense = (random.random((400, 12)) < 0.3).astype(float)
+    start, target = random.normal(size=12), random.normal(size=400)
+    weight = random.random(400) + 0.5
+    fixed = np.zeros(12, dtype=bool)
+    fixed[-1] = True
+    both = Intervals(target, target, weight)
+    found = refit(sparse.csr_matrix(dense), np.zeros(400), start, fixed, both)
+    assert found[-1] == start[-1]
+    free = dense[:, :-1]
+    matrix = free.T @ (weight[:, None] * free) + RIDGE * np.eye(11)
+    right = free.T @ (weight * (target - dense[:, -1] * start[-1])) + RIDGE * start[:-1]
+    np.testing.assert_allclose(found[:-1], np.linalg.solve(matrix, right), atol=1e-3)
+
+
+def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
+    from scipy import sparse
+
+    matrix = sparse.csr_matrix(np.eye(3))
+    start = np.array([1.0, 0.2, -1.0])
+    above = Intervals(np.full(3, 0.5), np.full(3, np.inf), np.full(3, 1e6))
+    found = refit(matrix, np.zeros(3), start, np.zeros(3, dtype=bool), above)
+    np.testing.assert_allclose(found, [1.0, 0.5, 0.5], atol=1e-3)
+
+
+def test_synthetic_rows_hold_only_values_of_their_own_leaf() -> None:
+    random = np.random.default_rng(0)
+    states = random.integers(0, 50, (300, 6)).astype(np.int32)
+    leaves = np.stack([states[:, 0] // 10, states[:, 1] // 25], axis=1).astype(np.int32)
+    rows = swap_values(states, leaves, np.random.default_rng(1), 500)
+    for feature in range(6):
+        assert set(rows[:, feature]) <= set(states[:, feature])
+    again = swap_values(states, leaves, np.random.default_rng(1), 500)
+    assert np.array_equal(rows, again)
+    assert len(np.unique(rows, axis=0)) > 300  # new ones among them
+
+
+def test_sizes_fall_and_end_above_one() -> None:
+    sizes = step_sizes(3000)
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert sizes[0] < 3000
+    assert sizes[-1] >= 2
+    assert step_sizes(2) == []
