@@ -13,7 +13,7 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
-from pine_boost.native.child_process import rehearse
+from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import schema_of, to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
@@ -36,7 +36,7 @@ class Tables:
 def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, Goal]:
     """Parse a model; classes are kept where it has any, else the raw value."""
     parsed = read_model(model, threshold=options.threshold, decision="value")
-    rehearse(parsed)
+    try_in_child(parsed)
     forest = parsed.forest
     if forest.objective == _VOTES:
         raise UnsupportedModelError(

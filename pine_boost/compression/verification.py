@@ -19,7 +19,7 @@ from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Model
-from pine_boost.native.child_process import rehearse
+from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import schema_of, to_matrix
 
@@ -134,7 +134,7 @@ def _read(
         model = read_model(
             model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
         )
-        rehearse(model)
+        try_in_child(model)
     if forest_digest(model.forest) != digest:
         raise CertificateMismatch(f"The {name} model is not the one that the record names.")
     return model
