@@ -15,8 +15,9 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.schema import schema_of
 
 _FEWEST_FIT_ROWS = 20
 _VOTES = "SAMME"

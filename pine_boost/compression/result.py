@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.certificate.certificate import forest_digest, library_versions
+from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.compression_claim import (
     MEASURED,
     NOT_VALIDATED,
@@ -43,11 +43,12 @@ from pine_boost.compression.segments import find_segments
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import MODEL_LIMIT, read_limited, write_folder
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.result import model_file
-from pine_boost.tables.matrix import schema_of
+from pine_boost.tables.schema import schema_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError
-from pine_boost.tables.matrix import InputSchema, raw_values, to_matrix
+from pine_boost.tables.matrix import raw_values, to_matrix
+from pine_boost.tables.schema import InputSchema
 
 _MOST_SEGMENTS = 50
 

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.certificate.certificate import forest_digest
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
 from pine_boost.compression.answers import Question, ask, differ
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
-from pine_boost.tables.matrix import schema_of, to_matrix
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import schema_of
 
 _SAME = 1e-12  # two computations of one bound; the counts are compared exactly
 
