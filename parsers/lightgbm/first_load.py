@@ -18,8 +18,8 @@ def main() -> None:
     contents = sys.stdin.buffer.read()
     library.LGBM_GetLastError.restype = ctypes.c_char_p
 
-    def call(name: str, *arguments: object) -> None:
-        if getattr(library, name)(*arguments) != 0:
+    def call(name: str, *arguments: object, forgiven: bytes | None = None) -> None:
+        if getattr(library, name)(*arguments) != 0 and library.LGBM_GetLastError() != forgiven:
             print(library.LGBM_GetLastError().decode(errors="replace"), file=sys.stderr)
             sys.exit(REFUSED)
 
@@ -27,10 +27,15 @@ def main() -> None:
     length = ctypes.c_int64()
     call("LGBM_BoosterLoadModelFromString", contents, ctypes.byref(n_rounds), ctypes.byref(model))
     call("LGBM_BoosterGetNumClasses", model, ctypes.byref(n_classes))
-    # the Python package asks for the parameters right after loading
-    room = ctypes.create_string_buffer(len(contents) + 2**20)
-    size = ctypes.c_int64(len(room))
-    call("LGBM_BoosterGetLoadedParam", model, size, ctypes.byref(length), room)
+    if hasattr(library, "LGBM_BoosterGetLoadedParam"):
+        # Newer Python packages ask for the parameters right after loading; 4.0 does not, and knows
+        # not every name that a newer version writes.
+        room = ctypes.create_string_buffer(len(contents) + 2**20)
+        size = ctypes.c_int64(len(room))
+        call(
+            "LGBM_BoosterGetLoadedParam", model, size, ctypes.byref(length), room,
+            forgiven=b"unordered_map::at",
+        )  # fmt: skip
     zeros, result = (ctypes.c_double * n_features)(), (ctypes.c_double * n_classes.value)()
     call(
         "LGBM_BoosterPredictForMat", model, zeros, _FLOAT64, ctypes.c_int32(1),

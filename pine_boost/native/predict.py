@@ -7,12 +7,20 @@ re-serialised from a checked document.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from pine_boost.errors import MissingDependencyError, PineBoostError, UnsupportedModelError
+from pine_boost.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    PineBoostError,
+    UnsupportedModelError,
+)
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import band_of
 from pine_boost.parsers.traits import traits_of
+
+Answer = TypeVar("Answer")
 
 
 def load_native(model: Model) -> Any:
@@ -46,11 +54,10 @@ def predict_classes(model: Model, X: Any) -> IntArray:
     The user's thresholds are compared with probabilities of class 1 for classifiers, and with
     raw margins, before any link, for everything else.
     """
-    native, traits = load_native(model), traits_of(model.forest.library)
-    thresholds = model.forest.decision.thresholds
+    traits, thresholds = traits_of(model.forest.library), model.forest.decision.thresholds
     if thresholds:
-        return band_of(traits.scores(model, native, traits.accepted(X)), thresholds)
-    return traits.classes(model, native, traits.accepted(X))
+        return band_of(_ask(traits.scores, model, X), thresholds)
+    return _ask(traits.classes, model, X)
 
 
 def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
@@ -60,5 +67,19 @@ def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
     AdaBoost are what is left after a division; multiplied back they are the sum that the IR
     holds, up to the bound.
     """
+    return _ask(traits_of(model.forest.library).margins, model, X)
+
+
+def _ask(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
+    """Ask the native model about a table; what it raises is an error of ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
-    return traits.margins(model, native, traits.accepted(X))
+    try:
+        return question(model, native, traits.accepted(X))
+    except (PineBoostError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # each library has its own errors, some only ValueError
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise InvalidInputError(
+            f"{traits.title}'s own predict refuses this table ({type(error).__name__}: {reason}). "
+            "Pass it as the library takes it, for example as a float64 matrix."
+        ) from error

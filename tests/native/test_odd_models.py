@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster
-from pine_boost.errors import UnsupportedModelError
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes, predict_margins
@@ -229,3 +229,12 @@ def test_infinity_in_the_rows_of_a_booster() -> None:
         xgboost.DMatrix(rows, score > 0), 6,
     )  # fmt: skip
     _prune(booster, X)
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
+def test_a_table_that_the_library_refuses_is_an_error_of_ours(library: str) -> None:
+    frame, label = _categories(6)
+    model = read_model(_categorical_model(library).fit(frame, label))
+    for ask in (predict_classes, predict_margins):
+        with pytest.raises(InvalidInputError, match="own predict refuses this table"):
+            ask(model, frame.assign(x="text"))
