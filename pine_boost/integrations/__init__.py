@@ -1,0 +1,1 @@
+"""Tools that teams keep their models in."""

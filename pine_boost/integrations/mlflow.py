@@ -1,0 +1,130 @@
+"""MLflow: a result as a run, with the native flavour and its proof beside it.
+
+In comes a result; out go a logged model of the library's own flavour, certificate, region and
+report as artifacts, and the numbers as metrics. Refuses what has no flavour.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.native.predict import load_native
+
+ARTIFACTS = "pine_boost"
+_TAG_LIMIT = 5000
+
+
+def log_result(
+    result: Any,
+    *,
+    name: str = "model",
+    report: bool = True,
+    X: Any = None,
+    **log_model_options: Any,
+) -> Any:
+    """Log a result to the active MLflow run, or to a new one.
+
+    The model is logged with the flavour of its library (``mlflow.xgboost``, ``mlflow.lightgbm``,
+    ``mlflow.sklearn``), so that whoever loads it needs no pine_boost. Certificate, region and
+    report are artifacts in ``pine_boost/``; status and claim are tags; sizes are metrics.
+
+    Parameters
+    ----------
+    result : PruneResult, CompressResult or WrappedResult
+    name : str
+        Of the model within the run.
+    report : bool
+        Whether to make and log report.html (some seconds; of pruned models only).
+    X : table, optional
+        Rows on which the report measures coverage and speed.
+    **log_model_options
+        Handed to ``log_model`` of the flavour, for example ``registered_model_name`` or
+        ``signature``. MLflow 3 writes scikit-learn models with skops and asks which types whoever
+        loads them may trust: say ``skops_trusted_types=[...]``, it is not decided here.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+
+    Raises
+    ------
+    InvalidInputError
+        Not a result of pine_boost.
+    MissingDependencyError
+        MLflow is not installed.
+    """
+    if not hasattr(result, "files") or not hasattr(result, "status"):
+        raise InvalidInputError(
+            f"log_result takes what prune_booster or compress_booster returned, not a "
+            f"{type(result).__name__}."
+        )
+    try:
+        import mlflow
+    except ImportError as error:
+        raise MissingDependencyError(
+            "log_result needs MLflow; install it with: pip install mlflow"
+        ) from error
+    flavour, model = _flavoured(mlflow, result)
+    files = _artifacts(result, report, X)
+    is_own = mlflow.active_run() is None
+    if is_own:
+        mlflow.start_run()
+    try:
+        mlflow.set_tags(_tags(result))
+        mlflow.log_metrics(_metrics(result))
+        with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder:
+            for file_name, contents in files.items():
+                Path(folder, file_name).write_bytes(contents)
+            mlflow.log_artifacts(folder, ARTIFACTS)
+        info = flavour.log_model(model, name=name, **log_model_options)
+    except BaseException:
+        if is_own:
+            mlflow.end_run("FAILED")
+        raise
+    if is_own:
+        mlflow.end_run()
+    return info
+
+
+def _flavoured(mlflow: Any, result: Any) -> tuple[Any, Any]:
+    """The flavour and the live model; what came as a file is loaded."""
+    library = result.original.forest.library
+    if hasattr(result, "wrapper"):  # a Pipeline is scikit-learn's, whatever is inside
+        library = "sklearn"
+    model = result.model
+    if isinstance(model, (bytes, bytearray)):
+        model = load_native(result.pruned if hasattr(result, "pruned") else result.compressed)
+    return getattr(mlflow, library), model
+
+
+def _artifacts(result: Any, report: bool, X: Any) -> dict[str, bytes]:
+    """Every file of the result but the model itself, which the flavour writes."""
+    found = {n: contents for n, contents in result.files().items() if not n.startswith("model.")}
+    plain = getattr(result, "inner", result)
+    if report and hasattr(plain, "certificate"):
+        from pine_boost.report.report import render_report
+
+        rows = result.wrapper.rows(X) if hasattr(result, "wrapper") else X
+        found["report.html"] = render_report(plain, rows, ()).encode()
+    return found
+
+
+def _tags(result: Any) -> Mapping[str, str]:
+    claim = getattr(getattr(result, "certificate", None), "claim", "") or result.summary()
+    return {"pine_boost.status": result.status, "pine_boost.claim": claim[:_TAG_LIMIT]}
+
+
+def _metrics(result: Any) -> Mapping[str, float]:
+    smaller = result.pruned if hasattr(result, "pruned") else result.compressed
+    before, after = result.original.forest, smaller.forest
+    return {
+        "trees_before": before.n_trees,
+        "trees_after": after.n_trees,
+        "leaves_before": before.n_leaves,
+        "leaves_after": after.n_leaves,
+        "share_of_leaves_removed": 1 - after.n_leaves / before.n_leaves,
+    }
