@@ -61,7 +61,8 @@ def compress_booster(
     unit : {"leaf", "tree"}
         Collapse subtrees, or drop whole trees only.
     threshold : float or sequence of float, optional
-        Your own decision threshold on the probability of class 1; several make score bands.
+        Your own decision threshold on the probability of class 1; on the raw margin, before any
+        link, for regressors and rankers. Several, ascending, make score bands.
     time_limit : float, optional
         Seconds; the path ends where it has come to by then.
     random_state : int

@@ -72,7 +72,8 @@ def prune_booster(
     unit : {"round", "tree"}
         What is kept or dropped in a multiclass booster.
     threshold : float or sequence of float, optional
-        Your own decision threshold on the probability of class 1; several make score bands.
+        Your own decision threshold on the probability of class 1; on the raw margin, before any
+        link, for regressors and rankers. Several, ascending, make score bands.
     domain : Domain, optional
         What you know of every input that can occur.
     time_limit : float, optional

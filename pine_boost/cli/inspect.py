@@ -29,7 +29,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Read the model and describe it."""
-    _, parsed = options.read_given_model(arguments)
+    _, parsed = options.read_given_model(arguments, decision="value")
     facts = describe(parsed, Path(arguments.model).stat().st_size)
     if arguments.json:
         options.print_json(facts)
@@ -53,6 +53,7 @@ def describe(parsed: Any, size: int) -> dict[str, Any]:
         "kind": parsed.kind,
         "objective": forest.objective,
         "supported": True,
+        "decides": "a class" if forest.decides else "a value: compress it, or give --threshold",
         "trees": forest.n_trees,
         "rounds": int(forest.tree_round.max()) + 1,
         "leaves": forest.n_leaves,

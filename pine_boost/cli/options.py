@@ -34,7 +34,8 @@ def add_threshold(parser: argparse.ArgumentParser) -> None:
     """The user's own decision threshold(s)."""
     parser.add_argument(
         "--threshold", type=float, action="append", metavar="P",
-        help="decision threshold on the probability of class 1; repeat it for score bands",
+        help="decision threshold on the probability of class 1 (regressors and rankers: on the raw "
+        "margin, before any link); repeat it, ascending, for score bands",
     )  # fmt: skip
 
 
@@ -120,13 +121,14 @@ def thresholds(arguments: argparse.Namespace) -> Any:
     return given[0] if len(given) == 1 else tuple(given)
 
 
-def read_given_model(arguments: argparse.Namespace) -> tuple[Any, Any]:
+def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> tuple[Any, Any]:
     """What to hand to the library, and the parsed model."""
     from pine_boost.parsers import read_model
 
     parsed = read_model(
-        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle
-    )
+        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle,
+        decision=decision,
+    )  # fmt: skip
     return (arguments.model if parsed.native is None else parsed.native), parsed
 
 
