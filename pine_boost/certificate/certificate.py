@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost._version import __version__
+from pine_boost.certificate.bound_record import BoundRecord, parse_bound
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
@@ -28,7 +29,7 @@ FORMAT_VERSION = 3
 # 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
 _LATER: dict[str, Any] = {
     "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
-    "overlap": 0.0, "rests_on": [], "fitted_with": {},
+    "overlap": 0.0, "rests_on": [], "fitted_with": {}, "bound": None,
 }  # fmt: skip
 _REMEDY = "Take the file that prune_booster wrote"
 
@@ -80,6 +81,8 @@ class Certificate:
     units_before, units_kept, lower_bound : int
         In units of the search (rounds or trees).
     optimal : bool
+    bound : BoundRecord or None
+        Rows and multipliers that prove the lower bound; None where it is 1.
     kept : tuple of int
         Indices of the kept trees.
     weights : tuple of float
@@ -145,6 +148,7 @@ class Certificate:
     overlap: float = 0.0
     rests_on: tuple[str, ...] = ()
     fitted_with: Mapping[str, int] = field(default_factory=dict)
+    bound: BoundRecord | None = field(default=None, repr=False)
     version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
 
     @property
@@ -222,6 +226,7 @@ def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
         known = {status.value for status in Status}
         require(checked["status"] in known, f"unknown status {checked['status']!r}")
         proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])
+        checked["bound"] = parse_bound(checked["bound"])
         return {**checked, "proofs": tuple(QuestionProof(**proof) for proof in proofs)}
 
 

@@ -122,9 +122,14 @@ def headline_of(certificate: Certificate) -> str:
 def bound_of(certificate: Certificate) -> str:
     """What was proved about the number of units."""
     c = certificate
+    rows = " and the decided rows of X_fit" if c.bound is not None and c.bound.outside else ""
+    form = f"the original's {c.unit}s, reweighted"
     if c.optimal:
-        return f"No model of this form keeps the certified decisions with fewer {c.unit}s."
-    return f"Any model of this form needs at least {c.lower_bound} of the {c.unit}s."
+        return f"No model of this form ({form}) keeps the certified decisions{rows} with fewer."
+    return (
+        f"Any model of this form ({form}) that keeps the certified decisions{rows} needs at least "
+        f"{c.lower_bound} of them."
+    )
 
 
 def proof_of(certificate: Certificate) -> str:
@@ -159,6 +164,12 @@ def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ..
         listed.append("that future inputs are exchangeable with X_cal")
     if certificate.narrowed:
         listed.append("that every input is one that the domain permits")
+    outside = 0 if certificate.bound is None else certificate.bound.outside
+    if outside and not tables:
+        listed.append(
+            f"that {outside} of the points that the lower bound rests on, those outside the "
+            "region, are rows of X_fit"
+        )
     listed.append("objective, probability_shift, versions, timings and date")
     return tuple(listed)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget
+from pine_boost.certificate.bound_record import read_bound
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.certificate.tree_matching import Correspondence
@@ -20,6 +22,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, SplitKind, tree_units
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import TreeCost
@@ -187,3 +190,34 @@ def _require_proofs(problem: Problem, certificate: Certificate) -> None:
             raise CertificateMismatch(
                 f"The certificate records {len(used)} proofs of {name!r}; a claim needs two."
             )
+
+
+def require_bound(
+    problem: Problem, certificate: Certificate, budget: Budget, X_fit: Any, region: Region
+) -> tuple[str, ...]:
+    """Prove the lower bound anew from the rows and multipliers that the certificate holds."""
+    written = certificate.bound
+    if written is None:
+        if certificate.lower_bound > 1 and certificate.version >= 3:
+            raise CertificateMismatch(
+                f"The certificate's lower bound {certificate.lower_bound} comes without a proof."
+            )
+        return ()
+    bound = read_bound(problem, certificate.lower_bound, written)
+    units = tree_units(problem.forest, certificate.unit)
+    verdict = False if bound is None else check_bound(problem, units, bound, budget)
+    if verdict is False or bound is None:
+        raise CertificateMismatch(
+            f"The rows and multipliers of the certificate do not prove its lower bound "
+            f"{certificate.lower_bound}."
+        )
+    if written.outside and X_fit is not None:
+        known = {row.tobytes() for row in region.states(X_fit)}
+        outside = bound.states[~problem.region.contains(bound.states)]
+        if not all(row.tobytes() in known for row in outside):
+            raise CertificateMismatch(
+                "The lower bound rests on a point that is neither in the region nor in X_fit."
+            )
+    if verdict is None:
+        return ("The lower bound could not be proved anew within the budget.",)
+    return (f"At least {bound.units} {certificate.unit}s are needed: that was proved anew.",)

@@ -6,6 +6,7 @@ model that its library reads or predicts otherwise than the proof says is never 
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import StopReason
+from pine_boost.certificate.bound_record import write_bound
 from pine_boost.certificate.certificate import (
     Certificate,
     QuestionProof,
@@ -38,6 +40,7 @@ from pine_boost.search.found import Found
 from pine_boost.search.probabilities import probability_shift
 from pine_boost.tables.native import first_rows
 
+_LOGGER = logging.getLogger("pine_boost")
 _REPLAYED_ROWS = 20_000
 
 
@@ -111,6 +114,10 @@ def _certificate(
     if found.pruned is not None and found.reference is not None:
         shift = asdict(probability_shift(problem, found.pruned, found.reference))
     undecided = problem.undecided if is_pruned else 0.0
+    bound = write_bound(problem, found.bound)
+    is_proved = found.lower_bound <= 1 or bound is not None
+    if not is_proved:
+        _LOGGER.warning("The proof of the lower bound is too large to be written down.")
     leaves_after = int(np.diff(problem.trees.leaf_offset)[kept].sum())
     certificate = Certificate(
         status=status.value,
@@ -139,8 +146,9 @@ def _certificate(
         objective=objective,
         units_before=int(tree_units(forest, unit).max()) + 1,
         units_kept=found.n_kept,
-        lower_bound=found.lower_bound,
-        optimal=found.stopped is StopReason.OPTIMAL,
+        lower_bound=found.lower_bound if is_proved else 1,
+        optimal=is_proved and found.stopped is StopReason.OPTIMAL,
+        bound=bound,
         kept=tuple(int(tree) for tree in kept),
         weights=tuple(float(weight) for weight in weights),
         thresholds=forest.decision.thresholds,

@@ -18,7 +18,11 @@ import numpy as np
 from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.certificate import Certificate, QuestionProof
 from pine_boost.certificate.claim import rests_on
-from pine_boost.certificate.consistency import require_belonging, require_consistent
+from pine_boost.certificate.consistency import (
+    require_belonging,
+    require_bound,
+    require_consistent,
+)
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
 from pine_boost.certificate.recalibration import recalibrate
 from pine_boost.certificate.tree_matching import correspond, require_decisive
@@ -41,7 +45,8 @@ THIRD = (
     Setting("cp-sat-verify-no-lp", random_seed=104729),
 )
 _MAX_BOXES = 20_000_000
-_TO_THE_END = Effort(proof_effort=1e9)
+_WITH_BOUND = 3  # the format version since which the band is narrow and the bound written down
+_TO_THE_END = Effort(master_effort=1e9, proof_effort=1e9)
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
 _UNSEALED = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
@@ -207,7 +212,8 @@ def verify(
     require_interchangeable(before, after)
     parts = (before.forest, region.space, region.tables)
     problem = build_problem(*parts, delta=region.delta or 0.0)
-    if certificate.undecided > problem.undecided > 0:  # an earlier version left out more
+    is_earlier = certificate.version < _WITH_BOUND
+    if is_earlier and certificate.undecided > problem.undecided > 0:  # it left out more
         wider = certificate.undecided
         problem = build_problem(*parts, delta=region.delta or 0.0, undecided=wider)
     remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
@@ -218,12 +224,13 @@ def verify(
         anew = recalibrate(before.forest, region, certificate, X_fit, X_cal)
         refitted, remarks = anew.refitted, remarks + anew.remarks
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
+    remarks += require_bound(problem, certificate, budget.share(0.25), X_fit, region)
     if certificate.grid < 0:
         return _identical(problem, certificate, remarks, started)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
-    remarks += _check_undecided(problem, outer, certificate)
+    remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
     verdict = _conclude(problem, matched.pruned, before, after, proofs, remarks, started)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
@@ -248,17 +255,18 @@ def _identical(
 
 
 def _check_undecided(
-    problem: Problem, outer: list[Enclosure], certificate: Certificate
+    problem: Problem, outer: list[Enclosure], certificate: Certificate, budget: Budget
 ) -> tuple[str, ...]:
-    if certificate.undecided != problem.undecided:
+    is_earlier = certificate.version < _WITH_BOUND and certificate.undecided > 0
+    if certificate.undecided != problem.undecided and not is_earlier:
         raise CertificateMismatch(
             f"The certificate leaves out inputs within {certificate.undecided!r} of the decision; "
             f"for these models it must be {problem.undecided!r}."
         )
     if problem.undecided == 0:
         return ()
-    nowhere = any(find_undecided(stage.problem) is False for stage in outer)
-    exists = False if nowhere else find_undecided(problem)
+    nowhere = any(find_undecided(stage.problem, None, budget) is False for stage in outer)
+    exists = False if nowhere else find_undecided(problem, None, budget)
     if certificate.undecided_exists is False and exists is True:
         raise CertificateMismatch(
             "The certificate says that no input of the region lies within the rounding band, but "

@@ -58,5 +58,6 @@ class Band:
         """What the library's rounding and what the integers leave undecided, as margins."""
         if self.is_exact or self.inside >= self.native + self.rounding:
             return 0.0, 0.0
-        native, solver = (float(x / self.unit) for x in (self.native, 2 * self.rounding + 1))
+        native = math.nextafter(float(self.native / self.unit), math.inf)
+        solver = float((2 * self.rounding + 1) / self.unit) if self.rounding else 0.0
         return native, max(solver, undecided - native)
