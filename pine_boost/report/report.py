@@ -48,7 +48,7 @@ def render_report(
     subject = Subject(
         result.certificate, result.region, result.pruned,
         None if isinstance(result.original, Absent) else result.original, result.points,
-        getattr(result.search, "history", ()) if searched else (),
+        [(at.seconds, at.units) for at in result.search.history if at.proofs > 1] if searched else (),
     )  # fmt: skip
     return render_page(gather(subject, X, curve, clock or Clock()))
 
