@@ -44,11 +44,12 @@ def render_report(
     str
         One self-contained page.
     """
-    searched = not isinstance(result.search, Absent)
+    history = () if isinstance(result.search, Absent) else result.search.history
+    curve_of_sizes = [(at.seconds, at.units) for at in history if at.proofs > 1]
     subject = Subject(
         result.certificate, result.region, result.pruned,
         None if isinstance(result.original, Absent) else result.original, result.points,
-        [(at.seconds, at.units) for at in result.search.history if at.proofs > 1] if searched else (),
+        curve_of_sizes,
     )  # fmt: skip
     return render_page(gather(subject, X, curve, clock or Clock()))
 
