@@ -28,7 +28,7 @@ from pine_boost.region.distinct import count_states, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.region.scores.fitting import fit_score
+from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows, Rows, States, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
@@ -112,57 +112,50 @@ def fit_region(
     ).region  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class RegionOptions:
+    """What `fit_region` lets a user choose."""
+
+    alpha: float
+    score: Any = "chow-liu"
+    n_bins: int = 4
+    indifference: float = 0.0
+    domain: Domain | None = None
+    random_state: int = 0
+    allow_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        read_level(self.alpha, "alpha")
+        read_level(self.indifference, "indifference")
+
+
 def fit_with_states(
     forest: Forest | Model,
     X_fit: Any = None,
     X_cal: Any = None,
     *,
-    alpha: float,
-    score: Any = "chow-liu",
-    n_bins: int = 4,
-    indifference: float = 0.0,
-    domain: Domain | None = None,
-    random_state: int = 0,
-    allow_overlap: bool = False,
     budget: Budget | None = None,
+    **options: Any,
 ) -> FittedRegion:
     """`fit_region`, and the states of X_fit that it computed on the way.
 
     Raises `OutOfTime` between two chunks once the deadline of ``budget`` has passed.
     """
-    if isinstance(forest, Model):
-        forest = forest.forest
-    for level, name in ((alpha, "alpha"), (indifference, "indifference")):
-        read_level(level, name)
+    forest = forest.forest if isinstance(forest, Model) else forest
+    chosen, budget = RegionOptions(**options), budget or Budget()
     schema = schema_of(forest)
-    if X_cal is None and alpha == 0 and indifference == 0:
-        return _whole_space(forest, X_fit, domain, schema, budget or Budget())
-    budget = budget or Budget()
+    if X_cal is None and chosen.alpha == 0 and chosen.indifference == 0:
+        return _whole_space(forest, X_fit, chosen.domain, schema, budget)
     fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
     overlap = count_overlap(*(np.concatenate(list(X.map_values(row_hashes))) for X in (fit, cal)))
-    check_overlap(overlap, "X_fit", "X_cal", allow_overlap, stacklevel=4)
-    fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state)
-    space = fitted.space
-    tables = compile_domain(domain, space, schema)
-    delta, distance = None, None
-    if indifference != 0:
-        distance = partial(_distance, forest, route(forest, space))
-        nearest = _nearest(fit.map_states(space, distance), indifference, fit.n_rows)
-        delta = indifference_delta(nearest, indifference, fit.n_rows)
-    judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
-    n_impossible = sum(part.n_impossible for part in judged)
-    if n_impossible:
-        warnings.warn(
-            f"The domain calls {n_impossible} of {cal.n_rows} rows of X_cal impossible; they count "
-            "as outside the region.",
-            stacklevel=3,
-        )
-    if delta is not None:
-        distance_cal = np.concatenate([part.distance for part in judged])
-        require_room(nearest, distance_cal, alpha=alpha, indifference=indifference, delta=delta,
-                     n_fit=fit.n_rows)  # fmt: skip
+    check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
+    fitted = fit_score(
+        chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state
+    )
+    tables = compile_domain(chosen.domain, fitted.space, schema)
+    delta, calibration = _calibration(forest, fit, cal, fitted, tables, chosen)
     region = Region(
-        space=space,
+        space=fitted.space,
         schema=schema,
         tables=tables,
         score_tables=fitted.tables,
@@ -170,8 +163,8 @@ def fit_with_states(
         alpha=0.0,
         n_fit=fit.n_rows,
         n_cal=cal.n_rows,
-        calibration=np.sort(np.concatenate([part.scores for part in judged])),
-        indifference=float(indifference),
+        calibration=calibration,
+        indifference=float(chosen.indifference),
         delta=delta,
         cuts=forest.decision.cuts,
         n_outputs=forest.n_outputs,
@@ -179,7 +172,34 @@ def fit_with_states(
         overlap=overlap,
         model_digest=forest_digest(forest),
     )
-    return FittedRegion(region.with_alpha(alpha), *_states_of(fit, space))
+    return FittedRegion(region.with_alpha(chosen.alpha), *_states_of(fit, fitted.space))
+
+
+def _calibration(
+    forest: Forest, fit: Rows, cal: Rows, fitted: FittedScore, tables: RegionTables,
+    options: RegionOptions,
+) -> tuple[float | None, IntArray]:  # fmt: skip
+    """delta, and the scores of the rows of X_cal that can lie inside, ascending."""
+    space, delta, distance, nearest = fitted.space, None, None, np.zeros(0)
+    if options.indifference != 0:
+        distance = partial(_distance, forest, route(forest, space))
+        nearest = _nearest(fit.map_states(space, distance), options.indifference, fit.n_rows)
+        delta = indifference_delta(nearest, options.indifference, fit.n_rows)
+    judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
+    n_impossible = sum(part.n_impossible for part in judged)
+    if n_impossible:
+        warnings.warn(
+            f"The domain calls {n_impossible} of {cal.n_rows} rows of X_cal impossible; they count "
+            "as outside the region.",
+            stacklevel=4,
+        )
+    if delta is not None:
+        distance_cal = np.concatenate([part.distance for part in judged])
+        require_room(
+            nearest, distance_cal, alpha=options.alpha, indifference=options.indifference,
+            delta=delta, n_fit=fit.n_rows,
+        )  # fmt: skip
+    return delta, np.sort(np.concatenate([part.scores for part in judged]))
 
 
 @dataclass(frozen=True, eq=False)
