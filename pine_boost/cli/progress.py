@@ -54,9 +54,10 @@ class Progress:
             print("\r" + " " * self._width + "\r", end="", file=self.stream, flush=True)
 
     def _line(self, step: Step) -> str:
+        bound = f", at least {step.lower_bound}" if step.lower_bound else ""
         return (
-            f"{self._label}{self._units} -> {step.units} {step.unit}s, at least "
-            f"{step.lower_bound}, {step.phase}, {step.rows} rows, {step.seconds:.1f} s"
+            f"{self._label}{self._units} -> {step.units} {_plural(step.unit)}{bound}, "
+            f"{step.phase}, {step.rows} rows, {step.seconds:.1f} s"
         )
 
     def _draw(self, step: Step) -> None:
@@ -67,3 +68,7 @@ class Progress:
         padding = " " * max(self._width - len(text), 0)
         self._width = len(text)
         print(f"\r{text}{padding}", end="", file=self.stream, flush=True)
+
+
+def _plural(unit: str) -> str:
+    return "leaves" if unit == "leaf" else f"{unit}s"
