@@ -20,7 +20,7 @@ from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate, Status
-    from pine_boost.certificate.verification import Verification, verify
+    from pine_boost.certificate.verdict import Verification
     from pine_boost.classifier import PineClassifier
     from pine_boost.compress import compress_booster
     from pine_boost.compression.record import CompressionRecord
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pine_boost.serving.guarded import GuardedModel
     from pine_boost.simplification.simplify import SimplifyResult, simplify
     from pine_boost.sweeping import SweepResult, sweep
+    from pine_boost.verifying import verify
 
 __all__ = [
     "AlphaSelection",
@@ -88,14 +89,14 @@ _MODULE_OF = {
     "SimplifyResult": "simplification.simplify",
     "Status": "certificate.certificate",
     "SweepResult": "sweeping",
-    "Verification": "certificate.verification",
+    "Verification": "certificate.verdict",
     "load_guarded": "serving.folder",
     "compress_booster": "compress",
     "prune_booster": "prune",
     "select_alpha": "selection",
     "simplify": "simplification.simplify",
     "sweep": "sweeping",
-    "verify": "certificate.verification",
+    "verify": "verifying",
     "verify_compression": "compression.verification",
 }
 

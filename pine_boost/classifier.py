@@ -47,7 +47,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         with 30 trees of depth 2.
     region_score
         ``score`` of `prune_booster` (scikit-learn has a method of that name).
-    alpha, n_bins, indifference, objective, unit, domain, time_limit, n_jobs, callback
+    alpha, n_bins, indifference, objective, unit, domain, time_limit, n_jobs, callback, verbose
         As in `prune_booster`.
     threshold : float, optional
         Your own decision threshold on the probability of the second class (two classes only).
@@ -97,6 +97,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         n_jobs: int = 1,
         random_state: Any = None,
         callback: Callable[[Step], None] | None = None,
+        verbose: bool | None = None,
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
@@ -112,6 +113,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.callback = callback
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> PineClassifier:
         """Train on a part of the rows, calibrate on the rest, prune.

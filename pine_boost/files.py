@@ -129,7 +129,7 @@ def write_folder(
     OutputError
         The system refused: no space, no permission. Nothing that looks complete was left.
     """
-    folder = _folder_of(folder)
+    folder = folder_path(folder)
     require_free(folder, files, owned=owned, overwrite=overwrite)
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def require_free(
 
     ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
     """
-    folder = _folder_of(folder)
+    folder = folder_path(folder)
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
     names = list(names)
@@ -184,7 +184,7 @@ def require_free(
 
 def require_writable(folder: str | os.PathLike[str]) -> None:
     """Try whether files can be written where the folder is or would be; leaves nothing behind."""
-    folder = _folder_of(folder)
+    folder = folder_path(folder)
     with clear_errors(folder):
         place = folder
         while not place.exists() and place != place.parent:
@@ -201,7 +201,7 @@ def keep_elsewhere(
     folder: str | os.PathLike[str], files: Mapping[str, bytes], last: Collection[str] = ()
 ) -> Path | None:
     """Write to another place what could not be written to a folder; None if no place will do."""
-    folder = _folder_of(folder)
+    folder = folder_path(folder)
     for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
         for number in range(1, 100):
             other = parent / f"{folder.name}-kept-{number}"
@@ -243,7 +243,8 @@ def clear_errors(target: Path) -> Iterator[None]:
         ) from error
 
 
-def _folder_of(folder: str | os.PathLike[str]) -> Path:
+def folder_path(folder: str | os.PathLike[str]) -> Path:
+    """A path to write to; refuses what names none."""
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
         raise InvalidInputError(f"{folder!r} names no folder to write to.")
     return Path(folder)

@@ -41,6 +41,8 @@ class Options:
     n_jobs: int = 1
     random_state: int = 0
     callback: Callable[..., None] | None = None
+    verbose: bool | None = None
+    allow_overlap: bool = False
 
     def __post_init__(self) -> None:
         require_level(self.alpha, "alpha")
@@ -60,6 +62,11 @@ class Options:
             raise InvalidInputError(
                 f"callback={self.callback!r}: something that can be called, or None."
             )
+        for name, accepted in (("verbose", (True, False, None)), ("allow_overlap", (True, False))):
+            value = getattr(self, name)
+            if not any(value is word for word in accepted):
+                words = ", ".join(str(word) for word in accepted)
+                raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
 
     @property
     def n_workers(self) -> int:
@@ -68,7 +75,8 @@ class Options:
 
     def of_region(self) -> dict[str, Any]:
         """The options that `fit_region` takes."""
-        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state")
+        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state",
+                 "allow_overlap")  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
 

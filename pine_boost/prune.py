@@ -7,6 +7,7 @@ calibrate the region, search, export, certify. A model that was not proved is ne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pine_boost.budget import Budget, Step
@@ -14,6 +15,7 @@ from pine_boost.certificate.issue import conclude, named, native_rows, replay
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import Domain
@@ -41,6 +43,8 @@ def prune_booster(
     n_jobs: int = 1,
     random_state: int = 0,
     callback: Callable[[Step], None] | None = None,
+    verbose: bool | None = None,
+    allow_overlap: bool = False,
 ) -> PruneResult:
     """Return a smaller model of the same kind that provably predicts the same classes.
 
@@ -84,6 +88,11 @@ def prune_booster(
         Seed of everything random.
     callback : callable, optional
         Called with a `Step` after each step of the search.
+    verbose : bool, optional
+        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
+        callback. What is logged goes to the logger ``pine_boost``.
+    allow_overlap : bool
+        Go on although rows of X_cal evidently occur in X_fit; no probability is promised then.
 
     Returns
     -------
@@ -112,7 +121,7 @@ def prune_booster(
     """
     options = Options(
         alpha, score, n_bins, indifference, objective, unit, threshold, domain, time_limit, n_jobs,
-        random_state, callback,
+        random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
@@ -125,7 +134,8 @@ def prune_booster(
     region = fitted.region
     problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
     how = SearchOptions(objective, unit, options.n_workers, random_state)
-    found = search_inwards(problem, fitted.fit_states, budget, how)
+    with shown(verbose, time_limit, callback) as tell:
+        found = search_inwards(problem, fitted.fit_states, replace(budget, callback=tell), how)
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:

@@ -21,7 +21,7 @@ from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.next_steps import next_steps
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
-from pine_boost.files import require_free, write_folder
+from pine_boost.files import folder_path, require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers.traits import traits_of
@@ -302,6 +302,9 @@ class PruneResult:
             the rest is.
         """
         files, failure = self.files(), None
+        folder = folder_path(folder)
+        if X is not None:
+            to_matrix(X, self.region.schema)  # other rows are an error before anything is written
         owned = saved.owned_files(folder)
         names = [*files, *([saved.REPORT] if report else [])]
         require_free(folder, names, owned=owned, overwrite=overwrite)

@@ -18,6 +18,7 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionE
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, require_level
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
@@ -32,7 +33,7 @@ ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SweepResult:
     """One certified answer per alpha, ascending.
 
@@ -116,13 +117,20 @@ class SweepResult:
         ax.set_ylim(bottom=0)
         return ax
 
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{alpha:g}" for alpha in self.alphas)
+        return f"<SweepResult of alpha {listed}>"
+
     def __str__(self) -> str:
-        lines = ["alpha  trees  leaves  removed  at least  status"]
+        unit = f"{self.results[0].certificate.unit}s"
+        removed, least = f"{unit} removed", f"{unit} needed"
+        lines = [f"alpha  trees  leaves  {removed}  {least}  status"]
         for row in self.table():
             mark = " (fewest)" if row["optimal"] else ""
             lines.append(
-                f"{row['alpha']:<5g}  {row['trees']:>5}  {row['leaves']:>6}  {row['removed']:>7.0%}"
-                f"  {row['lower_bound']:>8}  {row['status']}{mark}"
+                f"{row['alpha']:<5g}  {row['trees']:>5}  {row['leaves']:>6}  "
+                f"{row['removed']:>{len(removed)}.0%}  {row['lower_bound']:>{len(least)}}  "
+                f"{row['status']}{mark}"
             )
         return "\n".join(lines)
 
@@ -152,6 +160,8 @@ def sweep(
     n_jobs: int = 1,
     random_state: int = 0,
     callback: Callable[[float, Step], None] | None = None,
+    verbose: bool | None = None,
+    allow_overlap: bool = False,
 ) -> SweepResult:
     """Prune one model for many alphas, each answer with its own certificate.
 
@@ -164,7 +174,7 @@ def sweep(
     Parameters
     ----------
     model, X_fit, X_cal, score, n_bins, indifference, objective, unit, threshold, domain, n_jobs, \
-random_state
+random_state, verbose, allow_overlap
         As in `prune_booster`.
     alphas : iterable of float, optional
         Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
@@ -201,7 +211,7 @@ random_state
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
         max(grid), score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
-        n_jobs, random_state, callback,
+        n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     outer = unwrap(model, threshold)
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
@@ -214,21 +224,22 @@ random_state
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state)
-    plan = SweepPlan(parsed.forest, largest, fitted.fit_states, grid, how, budget, callback)
     results: list[PruneResult] = []
     before: Found | None = None
     rows: NativeRows | None = None
-    for region, problem, found in search_alphas(plan):
-        same = results[-1] if before is not None and found.pruned is before.pruned else None
-        before = found
-        with finishing():  # Ctrl-C ends the search, not what makes its result
-            result = conclude(
-                parsed, region, problem, found, objective=objective, unit=unit, same=same
-            )
-            if same is None and result.search.pruned is not None:
-                rows = rows or native_rows(parsed, region, problem, X_fit)
-                replay(result, problem, rows)
-        results.append(named(result, outer.inner, options))
+    with shown(verbose, time_limit, callback) as tell:
+        plan = SweepPlan(parsed.forest, largest, fitted.fit_states, grid, how, budget, tell)
+        for region, problem, found in search_alphas(plan):
+            same = results[-1] if before is not None and found.pruned is before.pruned else None
+            before = found
+            with finishing():  # Ctrl-C ends the search, not what makes its result
+                result = conclude(
+                    parsed, region, problem, found, objective=objective, unit=unit, same=same
+                )
+                if same is None and result.search.pruned is not None:
+                    rows = rows or native_rows(parsed, region, problem, X_fit)
+                    replay(result, problem, rows)
+            results.append(named(result, outer.inner, options))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 

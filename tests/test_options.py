@@ -24,7 +24,8 @@ def _defaults(function):
 
 
 def test_prune_booster_and_sweep_have_the_options_and_their_defaults():
-    for function, own in ((prune_booster, {"X_cal"}), (sweep, {"X_cal", "alphas"})):
+    tables = {"X_fit", "X_cal"}
+    for function, own in ((prune_booster, tables), (sweep, {*tables, "alphas"})):
         defaults = {n: v for n, v in _defaults(function).items() if n not in own}
         expected = {n: v for n, v in OURS.items() if "alphas" not in own or n != "alpha"}
         assert defaults == expected
@@ -33,7 +34,7 @@ def test_prune_booster_and_sweep_have_the_options_and_their_defaults():
 def test_the_classifier_passes_on_every_option():
     classifier = PineClassifier(alpha=0.2, region_score="leaf-support", unit="tree", n_jobs=-1)
     passed = classifier._options(seed=7)
-    assert set(passed) == set(OURS)
+    assert set(passed) == set(OURS) - {"allow_overlap"}  # it splits the rows itself
     assert (passed["alpha"], passed["score"], passed["unit"]) == (0.2, "leaf-support", "tree")
     assert (passed["n_jobs"], passed["random_state"]) == (-1, 7)
 
@@ -46,7 +47,7 @@ def test_the_classifier_passes_on_every_option():
         {"objective": "l2"}, {"objective": None}, {"unit": ["round"]}, {"time_limit": 0},
         {"time_limit": True}, {"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.0},
         {"random_state": -1}, {"random_state": 2**32}, {"random_state": None},
-        {"callback": "print"},
+        {"callback": "print"}, {"verbose": 1}, {"verbose": "yes"}, {"allow_overlap": None},
     ],
     ids=str,
 )  # fmt: skip

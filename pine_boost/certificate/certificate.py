@@ -29,7 +29,7 @@ FORMAT_VERSION = 3
 # 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
 _LATER: dict[str, Any] = {
     "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
-    "overlap": 0.0, "rests_on": [], "fitted_with": {}, "bound": None,
+    "overlap": 0.0, "overlap_evident": False, "rests_on": [], "fitted_with": {}, "bound": None,
 }  # fmt: skip
 _REMEDY = "Take the file that prune_booster wrote"
 
@@ -67,7 +67,8 @@ class Certificate:
     region_fingerprint : str
     alpha, tau, n_cal, n_fit, score, indifference, delta, narrowed, overlap : of the region
         ``narrowed``: a domain leaves inputs out. ``overlap``: the share of the calibration rows
-        that were found among the fit rows.
+        that were found among the fit rows, beyond what chance explains; ``overlap_evident``: more
+        than 1 %, and not by chance (``allow_overlap=True`` was given).
     undecided : float
         Inputs whose exact margin is nearer than this to a cut are not part of the claim.
     native_band : float
@@ -146,6 +147,7 @@ class Certificate:
     narrowed: bool = False
     native_band: float = 0.0
     overlap: float = 0.0
+    overlap_evident: bool = False
     rests_on: tuple[str, ...] = ()
     fitted_with: Mapping[str, int] = field(default_factory=dict)
     bound: BoundRecord | None = field(default=None, repr=False)

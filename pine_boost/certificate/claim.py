@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate
 
 CONFIDENCE = 0.95
-# Above this share of calibration rows among the fit rows no probability is promised any more.
-MOST_OVERLAP = 0.01
 
 
 def claim_of(certificate: Certificate) -> str:
@@ -69,7 +67,7 @@ def coverage_of(certificate: Certificate) -> str:
     c = certificate
     if speaks_of_everything(c):
         return ""
-    if c.overlap > MOST_OVERLAP:
+    if c.overlap_evident:
         return (
             f"How many future inputs lie in the region is not promised: {c.overlap:.1%} of the "
             "calibration rows were found among the fit rows."
@@ -111,7 +109,7 @@ def headline_of(certificate: Certificate) -> str:
         text += f", inputs within {c.undecided:.2g} of the decision boundary aside"
     if speaks_of_everything(c):
         return text + "."
-    if c.overlap > MOST_OVERLAP:
+    if c.overlap_evident:
         return text + "; how many future inputs lie in it is not promised."
     return (
         f"{text}; a future input like your calibration data lies in it with probability at least "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.certificate.bound_record import read_bound
+from pine_boost.certificate.bounding import read_bound
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.certificate.tree_matching import Correspondence
@@ -55,6 +55,8 @@ def require_belonging(
     }
     if certificate.version > 2:  # before, the sentences were others
         found["narrowed"] = region.is_narrowed()
+        found["overlap"] = 0.0 if region.overlap is None else region.overlap.share
+        found["overlap_evident"] = region.overlap is not None and region.overlap.is_evident
         found["claim"] = claim_of(certificate)
         found["rests_on"] = rests_on(certificate)
     subject = {

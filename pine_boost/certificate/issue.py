@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import StopReason
-from pine_boost.certificate.bound_record import write_bound
+from pine_boost.certificate.bounding import write_bound
 from pine_boost.certificate.certificate import (
     Certificate,
     QuestionProof,
@@ -134,6 +134,8 @@ def _certificate(
         indifference=region.indifference,
         delta=region.delta,
         narrowed=region.is_narrowed(),
+        overlap=0.0 if region.overlap is None else region.overlap.share,
+        overlap_evident=region.overlap is not None and region.overlap.is_evident,
         undecided=undecided,
         native_band=problem.native_band if is_pruned else 0.0,
         undecided_exists=exists,
@@ -200,7 +202,7 @@ def native_rows(parsed: Model, region: Region, problem: Problem, X_fit: Any) -> 
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
     if X_fit is None:  # every input was asked about, without a table
         return NativeRows(None, np.zeros(0, dtype=bool), None)
-    table = first_rows(X_fit, _REPLAYED_ROWS, region.schema.feature_names)
+    table = first_rows(X_fit, _REPLAYED_ROWS)
     return NativeRows(table, problem.settled(region.states(table)), _classes(parsed, table))
 
 

@@ -39,8 +39,8 @@ def main(arguments: argparse.Namespace) -> int:
     from sklearn.datasets import load_breast_cancer
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
-    from pine_boost.cli.progress import Progress
     from pine_boost.cli.prune import describe, evaluated, exit_code
+    from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
     from pine_boost.result import model_file
@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     name, contents = model_file(model, library)
     original = f"original{Path(name).suffix}"
     output.require_place(arguments, [name, original, REGION, CERTIFICATE, REPORT])
-    progress = Progress()
+    progress = Progress(time_limit=arguments.time_limit)
     try:
         result = prune_booster(
             model, X_fit, X_cal, alpha=arguments.alpha, indifference=arguments.indifference,

@@ -46,6 +46,10 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)"
     )
+    data.add_argument(
+        "--allow-overlap", action="store_true",
+        help="go on although rows of --cal are among those of --fit; no probability is promised",
+    )  # fmt: skip
     data.add_argument("--test", metavar="FILE", help="further rows for coverage and fidelity")
     data.add_argument(
         "--label", metavar="COLUMN", help="column of the labels in --test, for accuracy"
@@ -110,6 +114,7 @@ def search_arguments(arguments: argparse.Namespace, started: float, kept: float)
         "time_limit": limit,
         "n_jobs": arguments.jobs,
         "random_state": arguments.seed,
+        "allow_overlap": arguments.allow_overlap,
     }
 
 

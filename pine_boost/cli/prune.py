@@ -38,7 +38,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Prune, save, say what was promised."""
     from pine_boost.certificate.saved import CERTIFICATE, REPORT
-    from pine_boost.cli.progress import Progress
+    from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
     from pine_boost.tables.schema import schema_of
@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     keywords = options.search_arguments(arguments, started, report_seconds)
     fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
     test = options.read_data(arguments.test, schema, arguments.label)
-    progress = Progress(unit=arguments.unit)
+    progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         result = prune_booster(
             model,

@@ -40,8 +40,8 @@ def main(arguments: argparse.Namespace) -> int:
         table_csv,
         table_json,
     )
-    from pine_boost.cli.progress import Progress
     from pine_boost.cli.prune import exit_code
+    from pine_boost.progress import Progress
     from pine_boost.report.report import render_report
     from pine_boost.sweeping import ALPHAS, sweep
     from pine_boost.tables.schema import schema_of
@@ -60,7 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
     test = options.read_data(arguments.test, schema, arguments.label)
-    progress = Progress(unit=arguments.unit)
+    progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         swept = sweep(
             model, fit.X, None if cal is None else cal.X, alphas=alphas,

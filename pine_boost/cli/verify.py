@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pine_boost.cli import options
 
 if TYPE_CHECKING:
-    from pine_boost.certificate.verification import Verification
+    from pine_boost.certificate.verdict import Verification
 
 EXAMPLES = """examples:
   pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
@@ -75,10 +75,10 @@ def main(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> Verification:
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
-    from pine_boost.certificate.verification import verify
     from pine_boost.errors import InvalidInputError
     from pine_boost.region.region import Region
     from pine_boost.tables.files import read_table
+    from pine_boost.verifying import verify
 
     pruned = model_path(place) if place.is_dir() else place
     certificate = Path(arguments.certificate or pruned.parent / CERTIFICATE)

@@ -56,7 +56,18 @@ class Wrapper:
     def rows(self, X: Any) -> Any:
         """Rows of the inner model; None stays None."""
         prepare = self.prepare
-        return X if X is None or prepare is None else prepare(X)
+        if X is None or prepare is None:
+            return X
+        try:
+            return prepare(X)
+        except PineBoostError:
+            raise
+        except Exception as error:  # a user's own steps may raise anything
+            raise InvalidInputError(
+                f"The first steps of the Pipeline cannot prepare these rows "
+                f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); pass what its "
+                "predict takes, and a Pipeline that is fitted."
+            ) from error
 
     def rebuild(self, inner: Any) -> Any:
         """The same layers around another model; nothing that was given is changed."""

@@ -75,7 +75,8 @@ def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certif
 
 
 def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Certificate) -> None:
-    some, many = replace(certified, overlap=0.004), replace(certified, overlap=0.4)
+    some = replace(certified, overlap=0.004)
+    many = replace(certified, overlap=0.4, overlap_evident=True)
     assert "0.40% of the calibration rows were found among the fit rows" in coverage_of(some)
     assert "probability at least 0.8" in coverage_of(some)
     for text in (claim_of(many), headline_of(many)):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pine_boost.budget import StopReason
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.issue import conclude
-from pine_boost.certificate.verification import verify
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
@@ -25,6 +25,7 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.proof.verdict import Answer
 from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
+from pine_boost.verifying import verify
 from tests.support.verifying import MAKERS, breast_or_iris, pruned_model
 
 
@@ -76,8 +77,10 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     region = fit_region(forest, X[:20], X[n:], alpha=0.2, score="isolation-forest")
     assert region.space.n_states.sum() > 2 * build_space(forest).n_states.sum()
     problem = build_problem(forest, region.space, region.tables)
+    # the points of the bound are those of another region, over other states
+    search = replace(result.search, bound=None, lower_bound=1, stopped=StopReason.EFFORT)
     moved = conclude(
-        result.original, region, problem, result.search, objective="l0", unit="round"
+        result.original, region, problem, search, objective="l0", unit="round"
     ).certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from pine_boost.certificate.certificate import _LATER, Certificate
-from pine_boost.certificate.verification import verify
 from pine_boost.errors import CertificateMismatch, MalformedModelError
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
+from pine_boost.verifying import verify
 from tests.support.verifying import pruned_model
 
 
@@ -48,7 +48,7 @@ REGION_EDITS = {
     "one cost": lambda d: _bump(d, "score", "pairs", 0, 2, 0, 0),
     "root cost": lambda d: _bump(d, "score", "unary", d["score"]["pairs"][0][0], 0),
     "calibration": lambda d: _bump(d, "calibration", -1),
-    "n_cal": lambda d: _bump(d, "n_cal"),
+    "n_cal": lambda d: (_bump(d, "n_cal"), _bump(d, "overlap", "n_rows")),
     "delta": lambda d: d.update(delta=d["delta"] * 2),
     "cut": lambda d: d.update(cuts=[0.25]),
     "edge": lambda d: d["space"]["axes"][-1]["edges"].__setitem__(0, -123.0),

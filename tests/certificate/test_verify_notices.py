@@ -12,9 +12,9 @@ import pytest
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
 from pine_boost.certificate.claim import claim_of, rests_on
-from pine_boost.certificate.verification import verify
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
+from pine_boost.verifying import verify
 from tests.support.verifying import breast_or_iris
 
 xgboost = pytest.importorskip("xgboost")
@@ -142,8 +142,9 @@ def _forged(saved: Path) -> tuple[Region, Certificate]:
     forged = Region.from_json(document)
     certificate = Certificate.load(saved / "out" / "certificate.json")
     certificate = replace(
-        certificate, region_fingerprint=forged.fingerprint(), alpha=0.1, tau=forged.tau
-    )
+        certificate, region_fingerprint=forged.fingerprint(), alpha=0.1, tau=forged.tau,
+        bound=None, lower_bound=1, optimal=False,
+    )  # fmt: skip
     certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
     return forged, Certificate.from_json(certificate.to_json())
 
@@ -186,3 +187,25 @@ def test_the_command_line_takes_the_tables(saved: Path, capsys: Any) -> None:
     assert "computed anew from X_fit and X_cal" in capsys.readouterr().out
     assert main([*arguments, "--fit", str(saved / "cal.csv"), "--cal", str(saved / "fit.csv")]) == 1
     assert "the tables given say" in capsys.readouterr().err
+
+
+def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
+    saved: Path, tables: Any, tmp_path: Path, capsys: Any
+) -> None:
+    X_fit = tables[0]
+    X_fit.iloc[:100].to_csv(tmp_path / "seen.csv", index=False)
+    arguments = [
+        "prune", str(saved / "original.json"), "--fit", str(saved / "fit.csv"), "--cal",
+        str(tmp_path / "seen.csv"), "--alpha", "0.2", "-o", str(tmp_path / "out"),
+    ]  # fmt: skip
+    assert main(arguments) == 1
+    assert "--allow-overlap" in capsys.readouterr().err
+    assert main([*arguments, "--allow-overlap"]) in (0, 2)
+    certificate = Certificate.load(tmp_path / "out" / "certificate.json")
+    assert certificate.overlap > 0.9
+    assert certificate.overlap_evident
+    assert "is not promised" in certificate.claim
+    assert "is not promised" in (tmp_path / "out" / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["verify", str(saved / "original.json"), str(tmp_path / "out")]) == 0
+    assert "of the calibration rows are among the fit rows" in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -16,10 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.budget import Step
 from pine_boost.cli import COMMANDS, main
 from pine_boost.cli.options import read_domain
-from pine_boost.cli.progress import Progress
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.region import Region
@@ -374,29 +371,3 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
     assert f"interrupted; written is the {written}".replace("the the", "the") in err
     assert out.startswith(status)
     assert (tmp_path / "out/model.json").is_file()
-
-
-class _Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
-    steps = [
-        Step(1, "rows", 30, 50, 0.1, "round", 10, 10, 1),
-        Step(2, "climb", 30, 60, 0.2, "round", 10, 10, 1),
-        Step(3, "certified", 12, 70, 0.3, "round", 4, 4, 1),
-        Step(4, "exact", 12, 80, 0.4, "round", 4, 4, 4),
-    ]
-    terminal, log = _Terminal(), io.StringIO()
-    for stream in (terminal, log):
-        progress = Progress(stream)
-        for step in steps:
-            progress(step)
-        progress.close()
-    assert "\n" not in terminal.getvalue()
-    assert "[####################] 10 -> 4 rounds, at least 4" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r")
-    lines = log.getvalue().splitlines()
-    assert len(lines) == 3
-    assert lines[-1] == "10 -> 4 rounds, at least 4, exact, 80 rows, 0.4 s"

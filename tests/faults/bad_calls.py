@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import pine_boost as pb
-from pine_boost.certificate.verification import verify
 from pine_boost.region.domain import Condition
+from pine_boost.verifying import verify
 
 Call = Callable[["World"], Any]
 Row = tuple[str, Call, type[Exception], str]
@@ -110,7 +110,7 @@ OPTIONS: list[Row] = [
 
 DOMAINS: list[Row] = [
     ("domain a dict", lambda w: w.prune(domain={"lower": {0: 1}}), _INPUT,
-     "domain is a dict; pass a pine_boost.Domain"),
+     "domain is a dict; pass a Domain"),
     ("bounds crossed", lambda w: w.prune(domain=pb.Domain(lower={0: 5}, upper={0: 1})), _INPUT,
      "lower bound must not exceed the upper"),
     ("bound as text", lambda w: w.prune(domain=pb.Domain(lower={0: "x"})), _INPUT, "'x', no num"),
@@ -171,7 +171,8 @@ MODELS: list[Row] = [
     ("no model", lambda w: w.prune_with(None), _MODEL, "NoneType is not a model.*accepted: xgb"),
     ("a class", lambda w: w.prune_with(type(w.model)), _MODEL, "not a model|not fitted"),
     ("not fitted", lambda w: w.prune_with(type(w.model)()), _INPUT, "not fitted.*call fit"),
-    ("a pipeline", lambda w: w.prune_with(_pipeline(w)), _MODEL, "pass its last step"),
+    ("a pipeline that was not fitted", lambda w: w.prune_with(_pipeline(w)), _INPUT,
+     "first steps of the Pipeline cannot prepare.*not fitted yet"),
     ("no trees", lambda w: w.prune_with(_linear(w)), _MODEL, "LogisticRegression is not supp"),
     ("no classes", lambda w: w.prune_with(w.regressor), _MODEL, "pass threshold="),
     ("other features", lambda w: pb.prune_booster(_narrow(w), w.X[:120], w.X[120:]), _INPUT,

@@ -95,9 +95,9 @@ def _lightgbm_objective(y: Any) -> dict[str, Any]:
 def live(fit: Callable[[Any, Any], Any], n_classes: int) -> dict[str, Any]:
     """Train, prune, compare, save, read back, verify; returns what was measured."""
     from pine_boost import prune_booster
-    from pine_boost.certificate.verification import verify
     from pine_boost.native.predict import predict_classes
     from pine_boost.parsers import read_model
+    from pine_boost.verifying import verify
 
     X, fresh = make_rows(0, 500), make_rows(1, 400)
     y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2], [0.0] if n_classes == 2 else [-0.6, 0.6])

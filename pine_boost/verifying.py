@@ -1,0 +1,62 @@
+"""Verify, with the native libraries at hand for an input that breaks the claim.
+
+In come the files (or live objects); out goes a Verification. The proof is `certificate.
+verification`'s and needs no native library; only a counterexample is replayed natively, files in a
+child process.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.verdict import Verification
+from pine_boost.certificate.verification import prove_anew
+from pine_boost.native.child_process import predict_in_child
+from pine_boost.region.region import Region
+
+
+def verify(
+    original: Any,
+    pruned: Any,
+    region: Region | str | os.PathLike[str],
+    certificate: Certificate | str | os.PathLike[str],
+    *,
+    time_limit: float | None = None,
+    n_jobs: int = 1,
+    trust_pickle: bool = False,
+    X_fit: Any = None,
+    X_cal: Any = None,
+) -> Verification:
+    """Prove anew that two models predict the same class on every input of a region.
+
+    Parameters
+    ----------
+    original, pruned : model, path or bytes
+        What was pruned and what was written.
+    region : Region or path of region.json
+    certificate : Certificate or path of certificate.json
+    time_limit : float, optional
+        Seconds; without it CP-SAT runs to the end and boxes up to 20 million boxes a question.
+    n_jobs : int
+        Threads for CP-SAT; with joblib installed, processes for parts of the boxes. -1: all cores.
+    trust_pickle : bool
+        Load pickled models; only for files you made.
+    X_fit, X_cal : tables, optional
+        Those that the region is said to be fitted and calibrated on: score, tau and coverage are
+        computed anew. Without them they rest on the certificate's word (``certificate.rests_on``).
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    CertificateMismatch
+        A file was changed or belongs to something else; or the certificate carries no claim.
+    """
+    return prove_anew(
+        original, pruned, region, certificate, time_limit=time_limit, n_jobs=n_jobs,
+        trust_pickle=trust_pickle, X_fit=X_fit, X_cal=X_cal, replay=predict_in_child,
+    )  # fmt: skip

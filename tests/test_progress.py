@@ -1,0 +1,97 @@
+"""Progress: a bar on a terminal, lines in a log, words after half a minute; shown or not."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster, sweep
+from pine_boost.budget import Step
+from pine_boost.progress import Progress, is_shown
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
+    steps = [
+        Step(1, "rows", 30, 50, 0.1, "round", 10, 10, 1),
+        Step(2, "climb", 30, 60, 0.2, "round", 10, 10, 1),
+        Step(3, "certified", 12, 70, 0.3, "round", 4, 4, 1),
+        Step(4, "exact", 12, 80, 0.4, "round", 4, 4, 4),
+    ]
+    terminal, log = _Terminal(), io.StringIO()
+    for stream in (terminal, log):
+        progress = Progress(stream)
+        for step in steps:
+            progress(step)
+        progress.close()
+    assert "\n" not in terminal.getvalue()
+    assert "[####################] 10 -> 4 rounds, at least 4" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")
+    lines = log.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[-1] == "10 -> 4 rounds, at least 4, exact, 80 rows, 0.4 s"
+
+
+def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
+    early = Step(1, "rows", 30, 50, 29.0, "round", 10, 10, 1)
+    late = Step(2, "exact", 12, 80, 31.0, "round", 4, 4, 2)
+    later = Step(3, "exact", 12, 80, 90.0, "round", 4, 4, 2)
+    log = io.StringIO()
+    progress = Progress(log, option="--time-limit")
+    progress(early)
+    assert "Ctrl-C" not in log.getvalue()
+    progress(late)
+    progress(later)
+    told = [line for line in log.getvalue().splitlines() if "Ctrl-C" in line]
+    assert told == [
+        "after 31 s 4 of 10 rounds is certified, and at least 2 are needed; still looking for "
+        "fewer (exact). Ctrl-C stops and keeps what is certified; --time-limit sets a limit."
+    ]
+    limited = io.StringIO()
+    progress = Progress(limited, time_limit=60.0)
+    progress(early)
+    progress(late)
+    assert "Ctrl-C" not in limited.getvalue()
+
+
+def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not is_shown(None)
+    assert is_shown(True)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    assert is_shown(None)
+    assert not is_shown(False)
+    monkeypatch.delitem(sys.modules, "ipykernel")
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert is_shown(None)
+
+
+def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys: Any) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
+    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    options: dict[str, Any] = {"objective": "l1"}
+    steps: list[Step] = []
+    prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, **options)
+    assert steps
+    assert capsys.readouterr().err == ""
+    prune_booster(
+        model, X[:200], X[200:], alpha=0.3, callback=steps.append, verbose=True, **options
+    )
+    assert "5 -> " in capsys.readouterr().err
+    told: list[Any] = []
+    sweep(
+        model, X[:200], X[200:], alphas=[0.3], verbose=True,
+        callback=lambda *step: told.append(step), **options,
+    )  # fmt: skip
+    assert "alpha 0.3: 5 -> " in capsys.readouterr().err
+    assert all(len(step) == 2 for step in told)
