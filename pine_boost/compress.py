@@ -17,6 +17,7 @@ from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.result import CompressResult, conclude
 from pine_boost.compression.search import find_candidates, set_up
 from pine_boost.compression.validation import validate
+from pine_boost.pipelines.unwrapping import unwrap
 
 
 def compress_booster(
@@ -44,8 +45,8 @@ def compress_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker;
-        never modified.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or
+        a Pipeline, threshold wrapper or calibrated classifier around one; never modified.
     X_fit : table
         Rows that shape the smaller model (the training rows are fine); no labels needed.
     X_val : table
@@ -100,13 +101,14 @@ def compress_booster(
     >>> result.leaves_after < result.leaves_before
     True
     """
+    outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     options = CompressOptions(
-        fidelity, confidence, tolerance, unit, threshold, time_limit, random_state, callback,
+        fidelity, confidence, tolerance, unit, outer.threshold, time_limit, random_state, callback,
         allow_overlap, segments,
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
-    parsed, goal = read_for_compression(model, options)
-    tables = read_tables(parsed, X_fit, X_val, options)
+    parsed, goal = read_for_compression(outer.inner, options)
+    tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
     require_rows(len(tables.val), fidelity, confidence)
     share = allowed(len(tables.val), fidelity, confidence) / len(tables.val)
     setting = set_up(goal, tables.fit, random_state, budget)
@@ -114,4 +116,7 @@ def compress_booster(
     candidates, stopped = find_candidates(goal, setting, share, unit == "tree", budget)
     validated = validate(parsed, goal, setting, candidates, tables, options)
     found = attack(goal, setting, validated, tables.fit, random_state, budget)
-    return conclude(parsed, goal, setting, validated, found, tables, options, stopped, budget)
+    whole: CompressResult = outer.rewrap(
+        conclude(parsed, goal, setting, validated, found, tables, options, stopped, budget)
+    )
+    return whole

@@ -82,19 +82,21 @@ class Progress:
             self._width = 0
 
     def _line(self, step: Step) -> str:
+        bound = f", at least {step.lower_bound}" if step.lower_bound else ""
         return (
-            f"{self._label}{self._units} -> {step.units} {step.unit}s, at least "
-            f"{step.lower_bound}, {step.phase}, {step.rows} rows, {step.seconds:.1f} s"
+            f"{self._label}{self._units} -> {step.units} {_plural(step.unit)}{bound}, "
+            f"{step.phase}, {step.rows} rows, {step.seconds:.1f} s"
         )
 
     def _how_to_stop(self, step: Step) -> str:
         certified = "nothing smaller than the original"
         if step.units < self._units:
-            certified = f"{step.units} of {self._units} {step.unit}s"
+            certified = f"{step.units} of {self._units} {_plural(step.unit)}"
+        bound = f", and at least {step.lower_bound} are needed" if step.lower_bound else ""
         return (
-            f"{self._label}after {step.seconds:.0f} s {certified} is certified, and at least "
-            f"{step.lower_bound} are needed; still looking for fewer ({step.phase}). Ctrl-C stops "
-            f"and keeps what is certified; {self._option} sets a limit."
+            f"{self._label}after {step.seconds:.0f} s {certified} is reached{bound}; still looking "
+            f"for fewer ({step.phase}). Ctrl-C stops and keeps what was reached; {self._option} "
+            "sets a limit."
         )
 
     def _draw(self, step: Step) -> None:
@@ -105,6 +107,10 @@ class Progress:
         padding = " " * max(self._width - len(text), 0)
         self._width = len(text)
         print(f"\r{text}{padding}", end="", file=self.stream, flush=True)
+
+
+def _plural(unit: str) -> str:
+    return "leaves" if unit == "leaf" else f"{unit}s"
 
 
 def is_shown(verbose: bool | None) -> bool:

@@ -33,8 +33,9 @@ def run(arguments: list[str], folder: Path) -> str:
 
 def test_there_is_an_example_for_every_use():
     assert {path.stem for path in EXAMPLES} == {
-        "alpha_selection", "faithful", "fleet", "guarded_scorer", "lightgbm_multiclass", "pipeline",
-        "score_bands", "sklearn_forest", "treelite_scorer", "two_moons", "xgboost_binary",
+        "alpha_selection", "compress_default_size", "faithful", "fleet", "guarded_scorer",
+        "lightgbm_multiclass", "pipeline", "score_bands", "sklearn_forest", "treelite_scorer",
+        "two_moons", "xgboost_binary",
     }  # fmt: skip
 
 

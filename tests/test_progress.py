@@ -52,8 +52,8 @@ def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
     progress(later)
     told = [line for line in log.getvalue().splitlines() if "Ctrl-C" in line]
     assert told == [
-        "after 31 s 4 of 10 rounds is certified, and at least 2 are needed; still looking for "
-        "fewer (exact). Ctrl-C stops and keeps what is certified; --time-limit sets a limit."
+        "after 31 s 4 of 10 rounds is reached, and at least 2 are needed; still looking for "
+        "fewer (exact). Ctrl-C stops and keeps what was reached; --time-limit sets a limit."
     ]
     limited = io.StringIO()
     progress = Progress(limited, time_limit=60.0)

@@ -65,6 +65,19 @@ def test_the_wheel_holds_one_top_level_package(wheel):
     assert "pine_boost/py.typed" in names
 
 
+def test_the_wheel_holds_every_package_of_the_sources(wheel, clone):
+    """setup.cfg lists packages one by one; a folder that is forgotten there is not installed."""
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if name.endswith(".py")}
+    own = {path.relative_to(clone).as_posix() for path in (clone / "pine_boost").glob("**/*.py")}
+    own = {name for name in own if not name.startswith("pine_boost/parsers/")}
+    parsers = {
+        f"pine_boost/{path.relative_to(clone).as_posix()}"
+        for path in (clone / "parsers").glob("**/*.py")
+    }
+    assert own | parsers == found
+
+
 def test_the_clone_imports_whole_beside_an_installed_wheel(clone, wheel, tmp_path):
     """From the clone's root Python finds the folder pine_boost/ before the installed package."""
     installed = tmp_path / "installed"

@@ -126,8 +126,8 @@ TRAITS = Traits(
     classes=_classes,
     scores=_scores,
     margins=_margins,
+    column_name=_column_name,
     accepted=_accepted,
     prepared=_prepared,
     facts=_facts,
-    column_name=_column_name,
 )

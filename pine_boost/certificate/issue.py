@@ -202,7 +202,7 @@ def native_rows(parsed: Model, region: Region, problem: Problem, X_fit: Any) -> 
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
     if X_fit is None:  # every input was asked about, without a table
         return NativeRows(None, np.zeros(0, dtype=bool), None)
-    table = first_rows(X_fit, _REPLAYED_ROWS)
+    table = first_rows(X_fit, _REPLAYED_ROWS, region.schema.feature_names)
     return NativeRows(table, problem.settled(region.states(table)), _classes(parsed, table))
 
 

@@ -20,6 +20,7 @@ from pine_boost._version import __version__
 INTERRUPTED = 130  # as shells count Ctrl-C
 COMMANDS = {
     "prune": "prune a model with a certificate",
+    "compress": "a much smaller model, tested on unseen rows",
     "fleet": "prune or compress many models with one policy",
     "sweep": "prune a model for many alphas",
     "simplify": "the same margins from fewer nodes, without data",

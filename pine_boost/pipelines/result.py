@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,8 @@ class WrappedResult:
 
     def evaluate(self, X: Any, y: Any = None, **options: Any) -> Any:
         """Compare both ensembles on rows of the whole model, by the thresholds around them."""
-        return self.inner.evaluate(self.wrapper.rows(X), y, **options)
+        labels = () if y is None else (y,)
+        return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
 
     def save(
         self,
@@ -121,18 +122,37 @@ class WrappedResult:
         """Write the files of the inner result, and the whole model as a pickle beside them.
 
         The certificate speaks of the ensemble inside and of rows that the layers have prepared;
-        `verify` takes the ensemble's files as always.
+        `verify` takes the ensemble's files as always. ``X``, ``curve`` and ``report`` are for the
+        report of a pruned model.
         """
-        from pine_boost.certificate import saved
         from pine_boost.files import write_folder
 
-        files = self.inner.files({WHOLE_MODEL: pickle.dumps(self.model)})
-        if report:
+        files, last, owned = self.files(), self._last(), self._owned(folder)
+        if report and hasattr(self.inner, "certificate"):
             from pine_boost.report.report import render_report
 
-            rows = self.wrapper.rows(X)
-            files = {saved.REPORT: render_report(self.inner, rows, curve).encode(), **files}
-        return write_folder(
-            folder, files, last=[saved.CERTIFICATE], owned=saved.owned_files(folder),
-            overwrite=overwrite,
-        )  # fmt: skip
+            page = render_report(self.inner, self.wrapper.rows(X), curve)
+            files = {"report.html": page.encode(), **files}
+        return write_folder(folder, files, last=[last], owned=owned, overwrite=overwrite)
+
+    def files(self) -> dict[str, bytes]:
+        """The files of the inner result and the whole model, which its record names too."""
+        whole = {WHOLE_MODEL: pickle.dumps(self.model)}
+        if hasattr(self.inner, "certificate"):
+            return dict(self.inner.files(whole))
+        from pine_boost.certificate.saved import digests
+
+        files = {name: c for name, c in self.inner.files().items() if name != self._last()}
+        files |= whole
+        record = replace(self.inner.record, files=digests(files))
+        return {**files, self._last(): record.to_json().encode()}
+
+    def _last(self) -> str:
+        return "certificate.json" if hasattr(self.inner, "certificate") else "compression.json"
+
+    def _owned(self, folder: str | os.PathLike[str]) -> Collection[str]:
+        if hasattr(self.inner, "certificate"):
+            from pine_boost.certificate.saved import owned_files
+        else:
+            from pine_boost.compression.result import owned_files
+        return owned_files(folder)

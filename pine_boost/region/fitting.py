@@ -6,26 +6,31 @@ are converted once. Refuses a calibration without guarantee.
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import FloatArray, Forest, Model
-from pine_boost.model.routing import route
-from pine_boost.model.states import build_space
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.distinct import count_states, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
-from pine_boost.region.score_tables import RegionTables
-from pine_boost.region.scores.fitting import fit_score
-from pine_boost.tables.matrix import to_matrix
+from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
+from pine_boost.tables.rows import MemoryRows, Rows, States, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
 _N_DRAWN = 500  # inputs to begin with where there are no rows
@@ -40,10 +45,14 @@ class FittedRegion:
     region : Region
     fit_states : int32 (n_rows, n_features)
         States of the rows of X_fit in ``region.space``; of drawn inputs where there was none.
+        Of a table that is read in chunks the distinct rows, at most `distinct.MOST_DISTINCT`.
+    fit_counts : int64 (n_rows,) or None
+        How often each of them occurs in X_fit; None where every row is there.
     """
 
     region: Region
     fit_states: npt.NDArray[np.int32]
+    fit_counts: IntArray | None = None
 
 
 def fit_region(
@@ -66,8 +75,10 @@ def fit_region(
     forest : Forest or Model
         The original.
     X_fit, X_cal : tables
-        With the model's columns. X_cal must be rows like the future ones that nothing else has
-        seen: calibrating on training rows breaks the guarantee. Both may be None for ``alpha=0``.
+        With the model's columns; in memory, or as the path of a Parquet file or folder, a pyarrow
+        Dataset or a Dask DataFrame, which are read in chunks and give the same region. X_cal must
+        be rows like the future ones that nothing else has seen: calibrating on training rows
+        breaks the guarantee. ``alpha=0`` needs neither.
     alpha : float
         In [0, 1): the share of future inputs that may fall outside. 0 is the whole space.
     score : {"chow-liu", "leaf-support", "isolation-forest"} or a user's own
@@ -101,65 +112,59 @@ def fit_region(
     ).region  # fmt: skip
 
 
+@dataclass(frozen=True, eq=False)
+class RegionOptions:
+    """What `fit_region` lets a user choose."""
+
+    alpha: float
+    score: Any = "chow-liu"
+    n_bins: int = 4
+    indifference: float = 0.0
+    domain: Domain | None = None
+    random_state: int = 0
+    allow_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        read_level(self.alpha, "alpha")
+        read_level(self.indifference, "indifference")
+
+
 def fit_with_states(
     forest: Forest | Model,
     X_fit: Any = None,
     X_cal: Any = None,
     *,
-    alpha: float,
-    score: Any = "chow-liu",
-    n_bins: int = 4,
-    indifference: float = 0.0,
-    domain: Domain | None = None,
-    random_state: int = 0,
-    allow_overlap: bool = False,
+    budget: Budget | None = None,
+    **options: Any,
 ) -> FittedRegion:
-    """`fit_region`, and the states of X_fit that it computed on the way."""
-    if isinstance(forest, Model):
-        forest = forest.forest
-    for level, name in ((alpha, "alpha"), (indifference, "indifference")):
-        read_level(level, name)
+    """`fit_region`, and the states of X_fit that it computed on the way.
+
+    Raises `OutOfTime` between two chunks once the deadline of ``budget`` has passed.
+    """
+    forest = forest.forest if isinstance(forest, Model) else forest
+    chosen, budget = RegionOptions(**options), budget or Budget()
     schema = schema_of(forest)
-    if X_cal is None and alpha == 0 and indifference == 0:
-        return _whole_space(forest, X_fit, domain, schema)
-    fit, cal = (_read_rows(X, schema, name) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    overlap = count_overlap(row_hashes(fit), row_hashes(cal))
-    check_overlap(overlap, "X_fit", "X_cal", allow_overlap, stacklevel=4)
-    fitted = fit_score(score, forest, fit, n_bins=n_bins, random_state=random_state)
-    space = fitted.space
-    tables = compile_domain(domain, space, schema)
-    cal_states = space.states(cal)
-    possible = tables.permits(cal_states)
-    if not possible.all():
-        warnings.warn(
-            f"The domain calls {int((~possible).sum())} of {len(cal)} rows of X_cal impossible "
-            f"(first: row {int(np.argmin(possible))}); they count as outside the region.",
-            stacklevel=3,
-        )
-    delta, decided = None, np.ones(len(cal), dtype=bool)
-    if indifference != 0:
-        trees = route(forest, space)
-        distance_fit, distance_cal = (
-            decision_distance(float_margins(forest, trees, states), forest.decision.cuts)
-            for states in (fitted.states, cal_states)
-        )
-        delta = indifference_delta(distance_fit, indifference)
-        if delta is not None:
-            require_room(
-                distance_fit, distance_cal, alpha=alpha, indifference=indifference, delta=delta
-            )
-            decided = distance_cal >= delta
+    if X_cal is None and chosen.alpha == 0 and chosen.indifference == 0:
+        return _whole_space(forest, X_fit, chosen.domain, schema, budget)
+    fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
+    overlap = count_overlap(*(np.concatenate(list(X.map_values(row_hashes))) for X in (fit, cal)))
+    check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
+    fitted = fit_score(
+        chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state
+    )
+    tables = compile_domain(chosen.domain, fitted.space, schema)
+    delta, calibration = _calibration(forest, fit, cal, fitted, tables, chosen)
     region = Region(
-        space=space,
+        space=fitted.space,
         schema=schema,
         tables=tables,
         score_tables=fitted.tables,
         score_name=fitted.name,
         alpha=0.0,
-        n_fit=len(fit),
-        n_cal=len(cal),
-        calibration=np.sort(fitted.tables.score(cal_states[possible & decided])),
-        indifference=float(indifference),
+        n_fit=fit.n_rows,
+        n_cal=cal.n_rows,
+        calibration=calibration,
+        indifference=float(chosen.indifference),
         delta=delta,
         cuts=forest.decision.cuts,
         n_outputs=forest.n_outputs,
@@ -167,11 +172,82 @@ def fit_with_states(
         overlap=overlap,
         model_digest=forest_digest(forest),
     )
-    return FittedRegion(region.with_alpha(alpha), fitted.states)
+    return FittedRegion(region.with_alpha(chosen.alpha), *_states_of(fit, fitted.space))
+
+
+def _calibration(
+    forest: Forest, fit: Rows, cal: Rows, fitted: FittedScore, tables: RegionTables,
+    options: RegionOptions,
+) -> tuple[float | None, IntArray]:  # fmt: skip
+    """delta, and the scores of the rows of X_cal that can lie inside, ascending."""
+    space, delta, distance, nearest = fitted.space, None, None, np.zeros(0)
+    if options.indifference != 0:
+        distance = partial(_distance, forest, route(forest, space))
+        nearest = _nearest(fit.map_states(space, distance), options.indifference, fit.n_rows)
+        delta = indifference_delta(nearest, options.indifference, fit.n_rows)
+    judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
+    n_impossible = sum(part.n_impossible for part in judged)
+    if n_impossible:
+        warnings.warn(
+            f"The domain calls {n_impossible} of {cal.n_rows} rows of X_cal impossible; they count "
+            "as outside the region.",
+            stacklevel=4,
+        )
+    if delta is not None:
+        distance_cal = np.concatenate([part.distance for part in judged])
+        require_room(
+            nearest, distance_cal, alpha=options.alpha, indifference=options.indifference,
+            delta=delta, n_fit=fit.n_rows,
+        )  # fmt: skip
+    return delta, np.sort(np.concatenate([part.scores for part in judged]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A chunk of X_cal: scores of the rows that can lie inside, and what keeps the others out."""
+
+    scores: IntArray
+    n_impossible: int
+    distance: FloatArray
+
+
+def _judged(
+    tables: RegionTables,
+    score: ScoreTables,
+    distance: Callable[[States], FloatArray] | None,
+    delta: float | None,
+    states: States,
+) -> _Judged:
+    possible = tables.permits(states)
+    found = np.zeros(0) if distance is None else distance(states)
+    inside = possible if delta is None else possible & (found >= delta)
+    return _Judged(score.score(states[inside]), int(np.count_nonzero(~possible)), found)
+
+
+def _distance(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
+    return decision_distance(float_margins(forest, trees, states), forest.decision.cuts)
+
+
+def _nearest(chunks: Iterable[FloatArray], indifference: float, n_rows: int) -> FloatArray:
+    """The smallest distances, ascending, as many as decide delta."""
+    n_kept = math.floor(read_level(indifference, "indifference") * n_rows) + 1
+    kept = np.zeros(0)
+    for chunk in chunks:
+        kept = np.concatenate([kept, chunk])
+        if len(kept) > n_kept:
+            kept = np.partition(kept, n_kept - 1)[:n_kept]
+    return np.sort(kept)
+
+
+def _states_of(rows: Rows, space: StateSpace) -> tuple[States, IntArray | None]:
+    """The states of X_fit for the search: all of them in memory, else distinct ones and counts."""
+    if isinstance(rows, MemoryRows):
+        return rows.states(space), None
+    return distinct_states(rows.map_states(space, count_states))
 
 
 def _whole_space(
-    forest: Forest, X_fit: Any, domain: Domain | None, schema: InputSchema
+    forest: Forest, X_fit: Any, domain: Domain | None, schema: InputSchema, budget: Budget
 ) -> FittedRegion:
     """Every possible input: nothing is fitted, nothing calibrated; X_fit only helps the search."""
     space = build_space(forest)
@@ -183,7 +259,7 @@ def _whole_space(
     )  # fmt: skip
     if X_fit is None:
         return FittedRegion(region, _some_states(tables))
-    return FittedRegion(region, space.states(_read_rows(X_fit, schema, "X_fit")))
+    return FittedRegion(region, *_states_of(_open(X_fit, schema, "X_fit", budget), space))
 
 
 def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:
@@ -194,15 +270,15 @@ def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:
     return drawn[tables.permits(drawn)].astype(np.int32)
 
 
-def _read_rows(X: Any, schema: InputSchema, name: str) -> FloatArray:
+def _open(X: Any, schema: InputSchema, name: str, budget: Budget) -> Rows:
     if X is None:
         raise InvalidInputError(
             f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data."
         )
-    matrix = to_matrix(X, schema, name)
-    if len(matrix) < 2:
+    rows = open_rows(X, schema, name, budget)
+    if rows.n_rows < 2:
         raise InvalidInputError(
-            f"{name} has {len(matrix)} row(s); a distribution cannot be learned or calibrated from "
+            f"{name} has {rows.n_rows} row(s); a distribution cannot be learned or calibrated from "
             "fewer than two."
         )
-    return matrix
+    return rows

@@ -52,29 +52,31 @@ class GuardedParts:
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
     """The parts of a guarded model, with the region as its guard, or with X_val the margin."""
-    for name in ("original", "pruned"):
-        if not hasattr(result, name):
-            raise InvalidInputError(
-                f"GuardedModel takes what prune_booster or compress_booster returned, not a "
-                f"{type(result).__name__}."
-            )
     prepare = finish = None
     if hasattr(result, "wrapper"):
         prepare, finish = result.wrapper.prepare, result.wrapper.finish
         result = result.inner
-    original, pruned = result.original, result.pruned
+    original = getattr(result, "original", None)
+    pruned = getattr(result, "pruned", None) or getattr(result, "compressed", None)
+    if not isinstance(original, Model) or not isinstance(pruned, Model):
+        raise InvalidInputError(
+            f"GuardedModel takes what prune_booster or compress_booster returned, with both "
+            f"models in it, not a {type(result).__name__} without them."
+        )
+    if not original.forest.decision.cuts and original.forest.n_outputs == 1:
+        raise InvalidInputError(
+            f"A guard needs a decision, and {original.kind} predicts a value; make the result "
+            "with threshold=."
+        )
     certificate = getattr(result, "certificate", None)
     if X_val is not None:
         rows = X_val if prepare is None else prepare(X_val)
+        _require_fresh(result, rows)
         margin = measure_margin(original, pruned, rows, fidelity, confidence)
         return GuardedParts(
-            original,
-            pruned,
-            original.forest.classes,
-            margin=margin,
-            prepare=prepare,
+            original, pruned, original.forest.classes, margin=margin, prepare=prepare,
             finish=finish,
-        )
+        )  # fmt: skip
     region = getattr(result, "region", None)
     if certificate is None or region is None:
         raise InvalidInputError(
@@ -97,6 +99,21 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
         original, pruned, original.forest.classes, region=region, certificate=certificate,
         prepare=prepare, finish=finish,
     )  # fmt: skip
+
+
+def _require_fresh(result: Any, rows: Any) -> None:
+    """Rows that chose the size of a compressed model cannot choose its guard as well."""
+    record = getattr(result, "record", None)
+    if record is None:
+        return
+    from pine_boost.compression.record import rows_digest
+
+    matrix = to_matrix(rows, schema_of(result.original.forest), "X_val")
+    if rows_digest(matrix) == record.validation_digest:
+        raise InvalidInputError(
+            "These are the rows of X_val on which compress_booster chose the size: the model was "
+            "made to do well on them. Pass other rows that nothing else has seen."
+        )
 
 
 def measure_margin(

@@ -6,12 +6,12 @@ goes the smallest distance that reaches the asked fidelity. Refuses too few rows
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.compression.fixed_sequence import allowed, require_rows
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 
@@ -63,24 +63,15 @@ def choose_margin(
     InvalidInputError
         Not even a model without any difference could pass with so few rows.
     """
-    from scipy.stats import binom
-
     for value, name in ((fidelity, "fidelity"), (confidence, "confidence")):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
             raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1.")
     n_val = len(distance)
-    needed = math.ceil(math.log1p(-confidence) / math.log(fidelity))
-    if n_val < needed:
-        reached = (1 - confidence) ** (1 / max(n_val, 1))
-        raise InvalidInputError(
-            f"X_val has {n_val} rows; fidelity={fidelity:g} with confidence {confidence:g} needs "
-            f"at least {needed}, even without a single difference. Pass more rows, or ask for "
-            f"at most {math.floor(reached * 1e4) / 1e4:g}."
-        )
+    require_rows(n_val, fidelity, confidence)
     # ascending, so that the rows at or beyond a level are a suffix
     wrong = np.sort(distance[differs])
     n_wrong = len(wrong) - np.searchsorted(wrong, levels, side="left")
-    passed = binom.cdf(n_wrong, n_val, 1 - fidelity) <= 1 - confidence
+    passed = n_wrong <= allowed(n_val, fidelity, confidence)
     # nothing reaches the first level, so the first test passes
     last = len(levels) - 1 if passed.all() else int(np.argmin(passed)) - 1
     chosen = float(levels[last])

@@ -175,7 +175,7 @@ def _check_categories(
     """Refuse categories that the library cannot take from such a table, or takes otherwise."""
     reader = schema.reader
     found = _type_of(column, kind)
-    if reader is not Reader.HISTOGRAM and not _is_category(column, kind):
+    if schema.category_rule is not CategoryRule.KNOWN and not _is_category(column, kind):
         raise refuse_unencoded(found, known, label)
     if reader is Reader.XGBOOST:
         if not np.isnan(schema.missing_value):

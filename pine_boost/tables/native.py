@@ -5,6 +5,7 @@ In come a table or a matrix of codes; out goes a table that the native ``predict
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray
 from pine_boost.parsers.traits import traits_of
+from pine_boost.tables.rows import is_large, large_head
 from pine_boost.tables.schema import InputSchema
 
 
@@ -24,8 +26,10 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
 
 
-def first_rows(X: Any, n_rows: int) -> Any:
-    """The first rows of any table, at most so many."""
+def first_rows(X: Any, n_rows: int, names: Sequence[str] | None = None) -> Any:
+    """The first rows of any table, at most so many; ``names`` are the model's columns."""
+    if is_large(X):
+        return large_head(X, n_rows, names)
     length = X.shape[0] if hasattr(X, "shape") else len(X)
     return take_rows(X, np.arange(min(n_rows, length)))
 

@@ -82,13 +82,17 @@ def _mix(bits: Hashes) -> Hashes:
 
 def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:
     """Count held-out rows among the seen ones, and what chance would give."""
-    distinct, place = np.unique(np.concatenate([seen, held_out]), return_inverse=True)
-    in_seen = np.bincount(place[: len(seen)], minlength=len(distinct))
-    in_held_out = np.bincount(place[len(seen) :], minlength=len(distinct))
-    n_seen = int(in_held_out[in_seen > 0].sum())
-    expected = in_seen[in_seen > 1].sum() / len(seen) * len(held_out)
+    (rows, n_own), (others, n_other) = (
+        np.unique(table, return_counts=True) for table in (seen, held_out)
+    )
+    place = np.minimum(np.searchsorted(rows, others), len(rows) - 1)
+    is_shared = rows[place] == others
+    n_seen = int(n_other[is_shared].sum())
+    expected = n_own[n_own > 1].sum() / len(seen) * len(held_out)
     share = len(held_out) / (len(seen) + len(held_out))
-    repeated, n_groups = np.unique((in_seen + in_held_out), return_counts=True)
+    n_own[place[is_shared]] += n_other[is_shared]
+    together = np.concatenate([n_own, n_other[~is_shared]])
+    repeated, n_groups = np.unique(together, return_counts=True)
     p_value = _chance(repeated[repeated > 1], n_groups[repeated > 1], n_seen, share)
     return Overlap(len(held_out), n_seen, float(expected), p_value)
 

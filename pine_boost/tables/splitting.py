@@ -16,6 +16,7 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import Forest
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import take_rows
+from pine_boost.tables.rows import is_large
 from pine_boost.tables.schema import schema_of
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -31,6 +32,10 @@ def split_tables(
     """
     if X_cal is not None or is_whole:
         return X_fit, X_cal
+    if is_large(X_fit):
+        raise InvalidInputError(
+            "X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen."
+        )
     n_rows = len(to_matrix(X_fit, schema_of(forest), "X_fit"))
     if n_rows < _FEWEST_ROWS:
         raise InvalidInputError(

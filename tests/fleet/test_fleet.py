@@ -238,3 +238,23 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
         run_fleet([Job("a", "nowhere.json", "nowhere.npy")], tmp_path / "out")
     found = run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
     assert len(found.failed) == 3
+
+
+def test_compressing_needs_rows_to_validate_on(place, tmp_path):
+    rng = np.random.default_rng(0)
+    fit = np.load(place / "de" / "fit.npy")
+    val = fit[rng.integers(0, len(fit), 400)] * rng.normal(1, 0.02, (400, 5))
+    np.save(tmp_path / "val.npy", val)
+    jobs = [replace(job, val=str(tmp_path / "val.npy")) for job in read_jobs(place)[:1]]
+    jobs.append(read_jobs(place)[1])
+    policy = {"fidelity": 0.95}
+    found = run_fleet(
+        jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True
+    )
+    assert {row.name: row.status for row in found.rows} == {"fr": "FAILED", "de": "VALIDATED"}
+    assert "no val" in found.failed[0].error
+    assert (tmp_path / "out" / "de" / "compression.json").is_file()
+    again = run_fleet(
+        jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True
+    )
+    assert [row.done_before for row in again.rows] == [False, True]

@@ -204,3 +204,28 @@ def test_the_threshold_of_a_wrapper_is_exact():
             found = pine_boost.pipelines.unwrapping.unwrap(whole)
             above = model.predict_proba(X)[:, 1] > found.threshold
             assert (above == (whole.predict(X) == 1)).all()
+
+
+def test_a_pipeline_is_compressed(tmp_path):
+    from sklearn.datasets import make_classification
+
+    rows, labels = make_classification(4000, 8, random_state=0)
+    trees = xgboost.XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1)
+    whole = make_pipeline(StandardScaler(), FixedThresholdClassifier(trees, threshold=0.4))
+    whole.fit(rows[:1000], labels[:1000])
+    result = pine_boost.compress_booster(whole, rows[:1000], rows[1000:2500], fidelity=0.95)
+    assert result.status == "VALIDATED"
+    assert isinstance(result.model, Pipeline)
+    assert result.leaves_after < result.leaves_before
+    agreed = (result.model.predict(rows[2500:]) == whole.predict(rows[2500:])).mean()
+    assert agreed == result.evaluate(rows[2500:])
+    assert agreed > 0.94
+    folder = result.save(tmp_path / "saved")
+    result.save(folder)
+    assert {path.name for path in folder.iterdir()} == {
+        "model.json", "compression.json", "whole_model.pkl",
+    }  # fmt: skip
+    again = pickle.loads((folder / "whole_model.pkl").read_bytes())
+    assert (again.predict(rows) == result.model.predict(rows)).all()
+    guarded = GuardedModel(result, rows[2500:], fidelity=0.99)
+    assert (guarded.predict(rows) == whole.predict(rows)).mean() > 0.985

@@ -63,7 +63,7 @@ def test_the_promise_is_kept_as_often_as_stated():
 
 
 def test_too_few_rows_are_refused_with_the_target_that_fits():
-    with pytest.raises(InvalidInputError, match=r"needs at least 2995.*at most 0.9704"):
+    with pytest.raises(InvalidInputError, match=r"needs at least 2995.*fidelity=0.9704"):
         choose_margin(np.ones(100), np.zeros(100, bool), LEVELS, fidelity=0.999, confidence=0.95)
     with pytest.raises(InvalidInputError, match="fidelity=1"):
         choose_margin(np.ones(100), np.zeros(100, bool), LEVELS, fidelity=1, confidence=0.95)
@@ -107,3 +107,35 @@ def test_several_classes_are_guarded_by_the_gap_of_the_two_best():
     gap = (best[:, -1].astype(float) - best[:, -2]) >= guarded.margin.distance
     assert (guarded.guarded(rows) == gap).all()
     assert (guarded.predict(rows) == model.predict(rows)).mean() > 0.985
+
+
+def test_a_compressed_model_is_guarded_by_its_margin(tmp_path):
+    from pine_boost import compress_booster, load_guarded
+
+    X, y = moons(1500, 0)
+    model = xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(X, y)
+    X_val, X_guard, X_new = moons(1500, 1)[0], moons(3500, 2)[0], moons(20_000, 3)[0]
+    result = compress_booster(model, X, X_val, fidelity=0.97, time_limit=60)
+    assert result.status == "VALIDATED"
+    with pytest.raises(InvalidInputError, match="chose the size"):
+        GuardedModel(result, X_val, fidelity=0.99)
+    with pytest.raises(InvalidInputError, match="no certified region; pass X_val"):
+        GuardedModel(result)
+    guarded = GuardedModel(result, X_guard, fidelity=0.999, backend="gtil")
+    agreed = (guarded.predict(X_new) == model.predict(X_new)).mean()
+    alone = (result.model.predict(X_new) == model.predict(X_new)).mean()
+    assert alone < 0.9985 <= agreed
+    assert 0.3 < guarded.share_guarded < 1
+    guarded.save(tmp_path / "folder")
+    again = load_guarded(tmp_path / "folder")
+    assert (again.predict(X_new) == guarded.predict(X_new)).all()
+
+
+def test_a_value_has_no_guard():
+    from pine_boost import compress_booster
+
+    X, _ = moons(1500, 0)
+    model = xgboost.XGBRegressor(n_estimators=10, max_depth=3, n_jobs=1).fit(X, X[:, 0] * X[:, 1])
+    result = compress_booster(model, X, moons(1500, 1)[0], tolerance=0.5, fidelity=0.9)
+    with pytest.raises(InvalidInputError, match="predicts a value"):
+        GuardedModel(result, moons(1500, 2)[0], fidelity=0.9)

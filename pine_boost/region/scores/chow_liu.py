@@ -6,6 +6,8 @@ the tree. Refuses a non-positive pseudo-count, because an unseen bin would cost 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,15 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.model.reference import cast_value
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.options import MAX_BINS, require_whole
 from pine_boost.region.score_tables import PairTable, ScoreTables
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
+from pine_boost.region.scores.quantiles import (
+    Nearest,
+    count_nearest,
+    edges_at_quantiles,
+    nearest_of_axis,
+)
 
 
 def fit_chow_liu(
@@ -53,34 +58,93 @@ def fit_chow_liu(
     """
     if not beta > 0:
         raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
+    return chow_liu_of_states(bins_of(space, count_nearest(space, X), n_bins), states, beta)
+
+
+def chow_liu_of_states(
+    bins: tuple[IntArray, ...], states: npt.NDArray[Any], beta: float = 1.0
+) -> ScoreTables:
+    """The tables of rows at hand: a pair is counted when it is asked about."""
+    binned = [small(table)[states[:, feature]] for feature, table in enumerate(bins)]
+
+    def joint(first: int, second: int) -> IntArray:
+        return _joint_counts(binned[first], binned[second], *_sizes(bins, first, second))
+
+    return chow_liu_tables(bins, joint, beta)
+
+
+def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tuple[IntArray, ...]:
+    """The bin of every state of every feature."""
     require_whole(n_bins, "n_bins", 1, MAX_BINS)
-    bins = tuple(
-        bins_of_axis(space, axis, X[:, feature], n_bins) for feature, axis in enumerate(space.axes)
+    return tuple(
+        _bins(axis, edges_at_quantiles(axis, values, n_bins))
+        for axis, values in zip(space.axes, nearest, strict=True)
     )
-    n_bins_of = np.array([int(table.max()) + 1 for table in bins], dtype=np.int64)
-    used = np.flatnonzero(n_bins_of > 1)
-    unary = [np.zeros(count, dtype=np.int64) for count in n_bins_of]
-    if len(used) == 0:
+
+
+def chow_liu_tables(
+    bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray], beta: float = 1.0
+) -> ScoreTables:
+    """The tables from the bins and the joint counts of two features, asked for one by one."""
+    used = [feature for feature, table in enumerate(bins) if table.max() > 0]
+    unary = [np.zeros(int(table.max()) + 1, dtype=np.int64) for table in bins]
+    if not used:
         return ScoreTables(bins, tuple(unary))
-    binned = np.stack([bins[j][states[:, j]] for j in used], axis=1)
-    root = int(used[0])
-    counts = np.bincount(binned[:, 0], minlength=n_bins_of[root])
-    unary[root] = _cost(counts, beta)
-    pairs = []
-    for parent, child in _spanning_tree(binned, n_bins_of[used]):
-        first, second = int(used[parent]), int(used[child])
-        joint = _joint_counts(
-            binned[:, parent], binned[:, child], n_bins_of[first], n_bins_of[second]
-        )
-        pairs.append(PairTable(first, second, _cost(joint, beta)))
+    # the root's own counts are its diagonal
+    unary[used[0]] = _cost(np.diagonal(joint(used[0], used[0])), beta)
+    pairs = [
+        PairTable(first, second, _cost(joint(first, second), beta))
+        for first, second in _spanning_tree(used, joint)
+    ]
     return ScoreTables(bins, tuple(unary), tuple(pairs))
 
 
+def count_pairs(bins: tuple[IntArray, ...], states: npt.NDArray[Any]) -> IntArray:
+    """Joint counts of all pairs of features with several bins, one after another."""
+    used = [feature for feature, table in enumerate(bins) if table.max() > 0]
+    binned = {feature: small(bins[feature])[states[:, feature]] for feature in used}
+    tables = [
+        _joint_counts(binned[first], binned[second], *_sizes(bins, first, second)).ravel()
+        for first, second in combinations_with_replacement(used, 2)
+    ]
+    return np.concatenate(tables) if tables else np.zeros(0, dtype=np.int64)
+
+
+def pairs_of_counts(bins: tuple[IntArray, ...], counts: IntArray) -> Callable[[int, int], IntArray]:
+    """The tables of `count_pairs`, looked up by their features."""
+    used = [feature for feature, table in enumerate(bins) if table.max() > 0]
+    tables, start = {}, 0
+    for first, second in combinations_with_replacement(used, 2):
+        n_first, n_second = _sizes(bins, first, second)
+        part = counts[start : start + n_first * n_second].reshape(n_first, n_second)
+        tables[first, second], tables[second, first] = part, part.T
+        start += part.size
+    return lambda first, second: tables[first, second]
+
+
+def n_pair_cells(bins: tuple[IntArray, ...]) -> int:
+    """How many counts `count_pairs` keeps."""
+    sizes = np.array([int(table.max()) + 1 for table in bins if table.max() > 0], dtype=np.int64)
+    return int((sizes.sum() ** 2 + (sizes**2).sum()) // 2)
+
+
+def small(table: IntArray) -> npt.NDArray[Any]:
+    """The same numbers in the smallest type that holds them."""
+    return table.astype(np.min_scalar_type(int(table.max(initial=0))))
+
+
+def _sizes(bins: tuple[IntArray, ...], first: int, second: int) -> tuple[int, int]:
+    return int(bins[first].max()) + 1, int(bins[second].max()) + 1
+
+
 def bins_of_axis(space: StateSpace, axis: Axis, x: FloatArray, n_bins: int) -> IntArray:
-    """The bin of every state of one feature."""
+    """The bin of every state of one feature with these values."""
+    return _bins(axis, edges_at_quantiles(axis, nearest_of_axis(space, axis, x), n_bins))
+
+
+def _bins(axis: Axis, chosen: IntArray) -> IntArray:
     if axis.codes is not None:
         return np.arange(axis.n_states, dtype=np.int64)
-    chosen = _chosen_edges(space, axis, x, n_bins)
     bins = np.empty(axis.n_states, dtype=np.int64)
     # state s lies to the right of the edges 0 .. s - 1
     bins[: axis.n_intervals] = np.searchsorted(chosen, np.arange(axis.n_intervals), side="left")
@@ -89,51 +153,31 @@ def bins_of_axis(space: StateSpace, axis: Axis, x: FloatArray, n_bins: int) -> I
     return bins
 
 
-def _chosen_edges(space: StateSpace, axis: Axis, x: FloatArray, n_bins: int) -> IntArray:
-    """Positions of the edges nearest to the quantiles of the present values."""
-    finite_edges = np.flatnonzero(np.isfinite(axis.edges))
-    x = cast_value(space.comparison, x[~np.isnan(x)])
-    if axis.zero_state >= 0:
-        x = x[x != 0]
-    if len(x) == 0 or len(finite_edges) == 0 or n_bins == 1:
-        return np.zeros(0, dtype=np.int64)
-    # an infinite value would make the interpolated quantile NaN
-    x = np.clip(x, -_FLOAT32_MAX, _FLOAT32_MAX)
-    quantiles = np.quantile(x, np.arange(1, n_bins) / n_bins)
-    distance = np.abs(axis.edges[finite_edges][None, :] - quantiles[:, None])
-    # the last of the nearest: ties go to the larger edge
-    nearest = distance.shape[1] - 1 - np.argmin(distance[:, ::-1], axis=1)
-    return np.unique(finite_edges[nearest])
-
-
-def _spanning_tree(binned: npt.NDArray[np.int64], n_bins: IntArray) -> list[tuple[int, int]]:
-    """Edges (parent, child) of the maximum spanning tree over mutual information, from node 0.
+def _spanning_tree(
+    nodes: list[int], joint: Callable[[int, int], IntArray]
+) -> list[tuple[int, int]]:
+    """Edges (parent, child) of the maximum spanning tree over mutual information, from the first.
 
     Prim's algorithm; of equal candidates the lowest child, then the lowest parent wins.
     """
-    n_nodes = binned.shape[1]
-    best = np.full(n_nodes, -np.inf)
-    parent = np.zeros(n_nodes, dtype=np.int64)
-    in_tree = np.zeros(n_nodes, dtype=bool)
+    best = np.full(len(nodes), -np.inf)
+    parent = np.zeros(len(nodes), dtype=np.int64)
+    in_tree = np.zeros(len(nodes), dtype=bool)
     edges = []
     node = 0
-    for _ in range(n_nodes - 1):
+    for _ in range(len(nodes) - 1):
         in_tree[node] = True
         for other in np.flatnonzero(~in_tree):
-            information = _mutual_information(
-                binned[:, node], binned[:, other], n_bins[node], n_bins[other]
-            )
+            information = _mutual_information(joint(nodes[node], nodes[other]))
             if information > best[other]:
                 best[other], parent[other] = information, node
         node = int(np.argmax(np.where(in_tree, -np.inf, best)))
-        edges.append((int(parent[node]), node))
+        edges.append((nodes[int(parent[node])], nodes[node]))
     return edges
 
 
-def _mutual_information(
-    first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_first: int, n_second: int
-) -> float:
-    joint = _joint_counts(first, second, n_first, n_second) / len(first)
+def _mutual_information(counts: IntArray) -> float:
+    joint = counts / counts.sum()
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     present = joint > 0
     information = np.sum(joint[present] * np.log(joint[present] / independent[present]))
@@ -142,10 +186,11 @@ def _mutual_information(
 
 
 def _joint_counts(
-    first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_first: int, n_second: int
+    first: npt.NDArray[Any], second: npt.NDArray[Any], n_first: int, n_second: int
 ) -> IntArray:
-    counts: IntArray = np.bincount(first * n_second + second, minlength=n_first * n_second)
-    return counts.reshape(int(n_first), int(n_second))
+    cells = first.astype(np.min_scalar_type(n_first * n_second)) * n_second + second
+    counts: IntArray = np.bincount(cells, minlength=n_first * n_second)
+    return counts.reshape(n_first, n_second)
 
 
 def _cost(counts: IntArray, beta: float) -> IntArray:

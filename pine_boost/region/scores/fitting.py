@@ -6,38 +6,50 @@ names and tables that do not fit the space.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import is_whole
 from pine_boost.region.score_tables import ScoreTables
-from pine_boost.region.scores.chow_liu import fit_chow_liu
+from pine_boost.region.scores.chow_liu import (
+    bins_of,
+    chow_liu_of_states,
+    chow_liu_tables,
+    count_pairs,
+    n_pair_cells,
+    pairs_of_counts,
+)
 from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
-from pine_boost.region.scores.leaf_support import fit_leaf_support
-from pine_boost.region.scores.missing import price_unseen_missing
+from pine_boost.region.scores.leaf_support import leaf_tables
+from pine_boost.region.scores.missing import missing_seen, price_unseen, price_unseen_missing
+from pine_boost.region.scores.quantiles import add_nearest, count_nearest
+from pine_boost.tables.rows import MemoryRows, Rows, States
 
+SAMPLED_ROWS = 100_000  # that isolation trees are grown on; they look at a few thousand
+PAIR_CELLS = 2**25  # joint counts kept at once while a table is read in chunks: 256 MiB
 SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 
 
 @dataclass(frozen=True, eq=False)
 class FittedScore:
-    """A score, the state space that its tables refer to, and the states of X_fit in it."""
+    """A score and the state space that its tables refer to."""
 
     name: str
     tables: ScoreTables
     space: StateSpace
-    states: npt.NDArray[np.int32]
 
 
 def fit_score(
-    score: Any, forest: Forest, X: FloatArray, *, n_bins: int = 4, random_state: int = 0
+    score: Any, forest: Forest, X: FloatArray | Rows, *, n_bins: int = 4, random_state: int = 0
 ) -> FittedScore:
     """Fit a score by name, or take a user's own tables.
 
@@ -45,27 +57,16 @@ def fit_score(
     ----------
     score : str, ScoreTables, or object with ``tables(space) -> ScoreTables``
     forest : Forest
-    X : float64 (n_rows, n_features)
+    X : float64 (n_rows, n_features), or Rows
         X_fit.
     n_bins : int
         Of Chow-Liu.
     random_state : int
         Of the isolation forest.
     """
+    rows = X if isinstance(X, Rows) else MemoryRows(X)
     if isinstance(score, str) and score in SCORE_NAMES:
-        if score == "isolation-forest":
-            grown = grow_trees(X, forest, random_state=random_state)
-            space = grown.space
-            states = space.states(X)
-            tables = isolation_tables(grown, grown.trees.visits(states))
-        else:
-            space = build_space(forest)
-            states = space.states(X)
-            if score == "chow-liu":
-                tables = fit_chow_liu(states, space, X, n_bins=n_bins)
-            else:
-                tables = fit_leaf_support(states, route(forest, space), space)
-        return FittedScore(score, price_unseen_missing(tables, space, states), space, states)
+        return _fit_named(score, forest, rows, n_bins, random_state)
     space = build_space(forest)
     if not isinstance(score, ScoreTables):
         if not hasattr(score, "tables"):
@@ -80,7 +81,58 @@ def fit_score(
     if not isinstance(own, ScoreTables):
         raise InvalidInputError(f"tables(space) returned {type(own).__name__}, no ScoreTables.")
     check_tables(own, space)
-    return FittedScore(name, own, space, space.states(X))
+    return FittedScore(name, own, space)
+
+
+def _fit_named(
+    score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int
+) -> FittedScore:
+    """Count over the rows, then make the tables."""
+    if score == "isolation-forest":
+        n_sampled = min(rows.n_rows, SAMPLED_ROWS)
+        sampled = np.random.default_rng(random_state).choice(rows.n_rows, n_sampled, replace=False)
+        grown = grow_trees(rows.take(np.sort(sampled)), forest, random_state=random_state)
+        visits, seen = _counted(rows, grown.space, grown.trees.visits)
+        return FittedScore(
+            score, price_unseen(isolation_tables(grown, visits), grown.space, seen), grown.space
+        )
+    space = build_space(forest)
+    if score == "leaf-support":
+        trees = route(forest, space)
+        visits, seen = _counted(rows, space, trees.visits)
+        return FittedScore(
+            score, price_unseen(leaf_tables(trees, visits, space), space, seen), space
+        )
+    bins = bins_of(space, add_nearest(rows.map_values(partial(count_nearest, space))), n_bins)
+    if isinstance(rows, MemoryRows):
+        states = rows.states(space)
+        tables = chow_liu_of_states(bins, states)
+        return FittedScore(score, price_unseen_missing(tables, space, states), space)
+    if n_pair_cells(bins) > PAIR_CELLS:
+        raise InvalidInputError(
+            f"Counting all pairs of bins of this table in chunks would take {n_pair_cells(bins)} "
+            f"counts; at most {PAIR_CELLS} are accepted. Use fewer n_bins, another score, or a "
+            "table in memory."
+        )
+    counts, seen = _counted(rows, space, partial(count_pairs, bins))
+    tables = chow_liu_tables(bins, pairs_of_counts(bins, counts))
+    return FittedScore(score, price_unseen(tables, space, seen), space)
+
+
+def _counted(
+    rows: Rows, space: StateSpace, count: Callable[[States], IntArray]
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Counts over all rows, and which features some row misses."""
+    total, seen = np.zeros(1, dtype=np.int64), np.zeros(space.n_features, dtype=bool)
+    for counts, missing in rows.map_states(space, partial(_count_chunk, space, count)):
+        total, seen = total + counts, seen | missing
+    return total, seen
+
+
+def _count_chunk(
+    space: StateSpace, count: Callable[[States], IntArray], states: States
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    return count(states), missing_seen(space, states)
 
 
 def check_tables(tables: ScoreTables, space: StateSpace) -> None:

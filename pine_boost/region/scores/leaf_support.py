@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import ROW_LIMIT, SCORE_SCALE
+from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
 from pine_boost.region.score_tables import ScoreTables, TreeCost
@@ -39,9 +40,16 @@ def fit_leaf_support(
         In units of 1 / SCORE_SCALE nat; coarser by a power of ten where the costs of all leaves
         would not fit into one row of the solver.
     """
+    return leaf_tables(trees, trees.visits(states), space, beta)
+
+
+def leaf_tables(
+    trees: StateTrees, visits: IntArray, space: StateSpace, beta: float = 1.0
+) -> ScoreTables:
+    """The tables from the visits of every leaf."""
     if not beta > 0:
         raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    smoothed = trees.visits(states) + beta
+    smoothed = visits + beta
     total = np.add.reduceat(smoothed, trees.leaf_offset[:-1])[trees.leaf_tree]
     nats = -np.log(smoothed / total)
     scale = SCORE_SCALE

@@ -30,11 +30,24 @@ def price_unseen_missing(
     In units of the tables: a score in coarser units asks for a smaller number. Where very many
     features would fill the solver's row, each costs less.
     """
+    return price_unseen(tables, space, missing_seen(space, states))
+
+
+def missing_seen(space: StateSpace, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which features are missing in some row of ``states``."""
+    return np.array(
+        [np.any(states[:, j] == axis.missing_state) for j, axis in enumerate(space.axes)]
+    )
+
+
+def price_unseen(
+    tables: ScoreTables, space: StateSpace, seen: npt.NDArray[np.bool_]
+) -> ScoreTables:
+    """`price_unseen_missing` where it is known which features were seen missing."""
     unseen = [
         feature
         for feature, axis in enumerate(space.axes)
-        if axis.missing_state >= axis.n_intervals
-        and not np.any(states[:, feature] == axis.missing_state)
+        if axis.missing_state >= axis.n_intervals and not seen[feature]
     ]
     # all prices together leave half of a solver's row to the score itself
     price = min(UNSEEN_MISSING_NATS * tables.scale, ROW_LIMIT // 2 // max(1, len(unseen)))

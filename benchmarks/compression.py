@@ -1,0 +1,241 @@
+"""One cell of the compression benchmark: train a default-sized model, compress it, compare.
+
+In comes a frozen description of the cell; out go the lines of defaults.csv: what compress_booster
+returned, and the path against slicing, retraining and random trees at the same number of leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import data
+from benchmarks.cells import percent
+
+KEY_COLUMNS = ("dataset", "model", "seed", "size")
+COLUMNS = (
+    *KEY_COLUMNS, "target", "n_val", "n_fresh", "trees_before", "trees_after", "leaves_before",
+    "leaves_after", "leaves_gone", "changed", "bound", "fidelity", "slice_fidelity",
+    "retrained_fidelity", "random_fidelity", "sliced_gone", "accuracy_before", "accuracy_after",
+    "time_s", "cpu_s", "status",
+)  # fmt: skip
+MODELS = ("xgboost-0.1", "xgboost-0.3", "lightgbm", "histgb", "random-forest")
+RETURNED, SHARES = "returned", (0.5, 0.25, 0.1)
+FIDELITY, CONFIDENCE = 0.99, 0.95
+
+
+@dataclass(frozen=True)
+class CompressionCell:
+    """One model of the size people run, on one split."""
+
+    dataset: str
+    model: str
+    seed: int
+    folder: str | None = None
+    time_limit: float = 300.0
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Text of the key columns of its first line."""
+        return (self.dataset, self.model, str(self.seed), RETURNED)
+
+
+def train_default(model: str, seed: int, X: Any, y: Any) -> Any:
+    """The libraries' own defaults, one thread; XGBoost at two learning rates."""
+    if model.startswith("xgboost-"):
+        from xgboost import XGBClassifier
+
+        rate = float(model.removeprefix("xgboost-"))
+        booster = XGBClassifier(
+            n_estimators=100, max_depth=6, learning_rate=rate, random_state=seed, n_jobs=1,
+            verbosity=0,
+        )  # fmt: skip
+        return booster.fit(X, y)
+    from benchmarks.large import train_default as train
+
+    return train(model, 100, seed, X, y)
+
+
+def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
+    """Train, compress, measure on rows that nothing has seen."""
+    from pine_boost import compress_booster
+    from pine_boost.compression.fixed_sequence import highest_fidelity, lower_bound
+
+    table = data.load(cell.dataset, cell.folder, "dummies")
+    parts = data.split(table, cell.seed)
+    model = train_default(cell.model, cell.seed, parts.X_fit, parts.y_fit)
+    n_val = len(parts.X_cal)
+    target = FIDELITY
+    if lower_bound(0, n_val, CONFIDENCE) < target:  # a small data set: the highest that fits
+        target = highest_fidelity(n_val, CONFIDENCE)
+    started, started_cpu = time.perf_counter(), time.process_time()
+    result = compress_booster(
+        model, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE,
+        random_state=cell.seed, time_limit=cell.time_limit,
+    )  # fmt: skip
+    seconds, seconds_cpu = time.perf_counter() - started, time.process_time() - started_cpu
+    baselines = Baselines(result.original, parts, cell.seed)
+    record, leaves = result.record, result.leaves_after
+    labels = {"dataset": cell.dataset, "model": cell.model, "seed": cell.seed}
+    first = {
+        **labels,
+        "size": RETURNED,
+        "target": f"{target:g}",
+        "n_val": n_val,
+        "n_fresh": len(parts.X_test),
+        "trees_before": record.trees_before,
+        "trees_after": record.trees_after,
+        "leaves_before": record.leaves_before,
+        "leaves_after": leaves,
+        "leaves_gone": percent(result.compression_rate),
+        "changed": record.n_changed,
+        "bound": f"{record.bound:.6f}",
+        "fidelity": percent(result.evaluate(parts.X_test)),
+        **baselines.fidelities(leaves, parts.X_test),
+        "sliced_gone": percent(baselines.sliced(parts.X_cal, target)),
+        "accuracy_before": percent(float(np.mean(model.predict(parts.X_test) == parts.y_test))),
+        "accuracy_after": percent(
+            float(np.mean(result.model.predict(parts.X_test) == parts.y_test))
+        ),
+        "time_s": f"{seconds:.1f}",
+        "cpu_s": f"{seconds_cpu:.1f}",
+        "status": result.status,
+    }
+    fresh = np.concatenate([parts.X_cal, parts.X_test])
+    lines = [first]
+    if cell.seed > 0:  # the curve is drawn once; it takes as long as the compression itself
+        return lines
+    for share, shape in baselines.path().items():
+        n_leaves = shape.n_leaves
+        lines.append({
+            **labels,
+            "size": f"{100 * share:g}",
+            "n_fresh": len(fresh),
+            "leaves_before": record.leaves_before,
+            "leaves_after": n_leaves,
+            "leaves_gone": percent(1 - n_leaves / record.leaves_before),
+            "fidelity": percent(baselines.fidelity_of(shape, fresh)),
+            **baselines.fidelities(n_leaves, fresh),
+        })  # fmt: skip
+    return lines
+
+
+class Baselines:
+    """Other ways to the same number of leaves, and the path itself at given sizes."""
+
+    def __init__(self, parsed: Any, parts: data.Split, seed: int) -> None:
+        from pine_boost.budget import Budget
+        from pine_boost.compression.goal import Goal
+        from pine_boost.compression.search import set_up
+
+        self.goal = Goal(parsed.forest, True, None)
+        self.parts, self.seed = parts, seed
+        self.setting = set_up(self.goal, parts.X_fit.astype(np.float64), seed, Budget.of())
+        self.leaves_of_tree = np.diff(self.setting.trees.leaf_offset)
+
+    def path(self) -> dict[float, Any]:
+        """The shapes of the path that are nearest to the shares, from below."""
+        from pine_boost.compression.path import walk
+        from pine_boost.compression.pulls import build_pulls
+
+        pulls = build_pulls(self.goal, self.setting.rows.fitted)
+        found: dict[float, Any] = {}
+        original = self.setting.original
+        for shape in walk(self.goal, self.setting.ranges, original, pulls, False):
+            for share in SHARES:
+                if share not in found and shape.n_leaves <= share * original.n_leaves:
+                    found[share] = shape
+            if len(found) == len(SHARES):
+                break
+        return found
+
+    def fidelity_of(self, shape: Any, X: Any) -> float:
+        """Share of rows with the original's class."""
+        return float(np.mean(self._classes(shape, X) == self._classes(self.setting.original, X)))
+
+    def fidelities(self, n_leaves: int, X: Any) -> dict[str, str]:
+        """Slicing, retraining and random trees with at most so many leaves."""
+        before = self._classes(self.setting.original, X)
+        return {
+            "slice_fidelity": percent(self.fidelity_of(self._sliced_to(n_leaves), X)),
+            "retrained_fidelity": percent(float(np.mean(self._retrained(n_leaves, X) == before))),
+            "random_fidelity": percent(self.fidelity_of(self._random_to(n_leaves), X)),
+        }
+
+    def sliced(self, X_val: Any, target: float) -> float:
+        """Share of the leaves that slicing alone loses by the same test, from the largest down."""
+        from pine_boost.compression.fixed_sequence import in_order
+        from pine_boost.compression.path import slices
+
+        shapes = list(slices(self.goal, self.setting.ranges, 1000))
+        before = self._classes(self.setting.original, X_val)
+        counts = (int(np.sum(self._classes(shape, X_val) != before)) for shape in shapes)
+        tested = list(in_order(counts, len(X_val), target, CONFIDENCE))
+        passed = [s for s, test in zip(shapes, tested, strict=False) if test.accepted]
+        n_leaves = passed[-1].n_leaves if passed else self.setting.original.n_leaves
+        return 1 - n_leaves / self.setting.original.n_leaves
+
+    def _margins(self, shape: Any, X: Any) -> Any:
+        from pine_boost.compression.shape import margins
+
+        leaves = self.setting.trees.leaves(self.setting.space.states(X.astype(np.float64)))
+        return margins(shape, self.goal.forest, leaves)
+
+    def _classes(self, shape: Any, X: Any) -> npt.NDArray[np.int64]:
+        return self.goal.classes(self._margins(shape, X))
+
+    def _sliced_to(self, n_leaves: int) -> Any:
+        from pine_boost.compression.shape import slice_shape
+
+        rounds = self.goal.forest.tree_round
+        of_round = np.cumsum(np.bincount(rounds, weights=self.leaves_of_tree))
+        n_rounds = max(1, int(np.searchsorted(of_round, n_leaves, side="right")))
+        return slice_shape(self.goal.forest, self.setting.ranges, n_rounds)
+
+    def _random_to(self, n_leaves: int) -> Any:
+        from pine_boost.compression.shape import GONE, Shape
+
+        original, ranges = self.setting.original, self.setting.ranges
+        order = np.random.default_rng(self.seed).permutation(len(self.leaves_of_tree))
+        n_kept = max(
+            1, int(np.searchsorted(np.cumsum(self.leaves_of_tree[order]), n_leaves, "right"))
+        )
+        kept = np.isin(ranges.leaf_tree, order[:n_kept])
+        scale = len(order) / n_kept  # dropped trees would only shift the sum
+        value = np.where(kept[:, None], scale * original.value, 0.0)
+        return Shape(np.where(kept, original.owner, GONE), value, original.intercept)
+
+    def _retrained(self, n_leaves: int, X: Any) -> npt.NDArray[np.int64]:
+        """A new XGBoost on the original's outputs: its first rounds with at most so many leaves."""
+        import xgboost
+
+        fit = self.parts.X_fit
+        values = self._margins(self.setting.original, fit)
+        classes = self.goal.classes(values)
+        if values.shape[1] == 1:
+            parameters = {"objective": "reg:squarederror"}
+            target = values[:, 0] - self.goal.forest.decision.cuts[0]
+        elif values.shape[1] == 2:
+            parameters = {"objective": "reg:squarederror"}
+            target = values[:, 1] - values[:, 0]
+        else:
+            parameters = {"objective": "multi:softprob", "num_class": values.shape[1]}
+            target = classes
+        parameters |= {"max_depth": 6, "eta": 0.3, "nthread": 1, "base_score": 0.0}
+        train = xgboost.DMatrix(fit, target, nthread=1)
+        n_outputs = parameters.get("num_class", 1)
+        n_rounds = max(2, min(200, 4 * n_leaves // (20 * int(n_outputs))))
+        booster = xgboost.train(parameters, train, num_boost_round=n_rounds)
+        counts = [tree.count("leaf=") for tree in booster.get_dump()]
+        of_round = np.cumsum(np.array(counts).reshape(-1, int(n_outputs)).sum(axis=1))
+        n_first = max(1, int(np.searchsorted(of_round, n_leaves, side="right")))
+        predicted = booster.predict(
+            xgboost.DMatrix(X, nthread=1), iteration_range=(0, min(n_first, len(of_round)))
+        )
+        if predicted.ndim == 2:
+            return np.asarray(predicted.argmax(axis=1))
+        return (predicted > 0).astype(np.int64)

@@ -1,0 +1,166 @@
+"""``pine-boost compress``: a model file and tables in, a folder with a much smaller model out.
+
+The folder holds the native model and compression.json. Ctrl-C ends the path and tests what it has
+come to. Refuses validation rows that cannot carry the promise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+from pine_boost.cli import INTERRUPTED, options
+
+EXAMPLES = """examples:
+  pine-boost compress model.json --fit train.csv --val holdout.csv -o compressed
+  pine-boost compress model.txt --fit train.parquet --val val.parquet --fidelity 0.995 --json
+  pine-boost compress regressor.json --fit train.csv --val val.csv --tolerance 0.5"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    data.add_argument("--fit", required=True, metavar="FILE", help="rows that shape the model")
+    data.add_argument("--val", required=True, metavar="FILE", help="unseen rows for the test")
+    data.add_argument("--test", metavar="FILE", help="further rows to measure on")
+    data.add_argument("--segments", metavar="COLUMN", help="count changed rows per value of it")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", default="compressed", help="folder to write (compressed)"
+    )
+    parser.add_argument(
+        "--force", action="store_true",
+        help="replace files of the same names in DIR that are no earlier result (never an input)",
+    )  # fmt: skip
+    promise = parser.add_argument_group("promise")
+    promise.add_argument("--fidelity", type=float, default=0.99, metavar="SHARE",
+                         help="share of future inputs that keep their answer (0.99)")  # fmt: skip
+    promise.add_argument("--confidence", type=float, default=0.95, metavar="SHARE",
+                         help="of that statement, over the draw of --val (0.95)")  # fmt: skip
+    promise.add_argument("--tolerance", type=float, metavar="T",
+                         help="classifiers: no probability moves by more either; regressors and "
+                         "rankers: no raw value does (required there)")  # fmt: skip
+    promise.add_argument("--allow-overlap", action="store_true",
+                         help="go on if --val repeats --fit: only MEASURED then")  # fmt: skip
+    options.add_threshold(parser)
+    search = parser.add_argument_group("search")
+    search.add_argument("--unit", default="leaf", choices=("leaf", "tree"),
+                        help="collapse subtrees, or drop whole trees only (leaf)")  # fmt: skip
+    search.add_argument("--time-limit", type=float, metavar="SECONDS",
+                        help="test then what the path has come to (no limit)")  # fmt: skip
+    search.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="of everything random: same seed, same result (0)")  # fmt: skip
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Compress, save, say what was promised."""
+    from pine_boost.compress import compress_booster
+    from pine_boost.options import require_seconds
+    from pine_boost.parsers import read_model
+    from pine_boost.progress import Progress
+    from pine_boost.tables.schema import schema_of
+
+    started = time.monotonic()
+    require_seconds(arguments.time_limit)
+    threshold = options.thresholds(arguments)
+    parsed = read_model(
+        arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
+    )
+    _require_place(arguments, parsed)
+    schema = schema_of(parsed.forest)
+    fit, val = (options.read_data(path, schema) for path in (arguments.fit, arguments.val))
+    test = options.read_data(arguments.test, schema)
+    limit = arguments.time_limit
+    if limit is not None:
+        limit = max(limit - (time.monotonic() - started), 0.001 * limit)
+    progress = Progress(unit="leaf")
+    try:
+        result = compress_booster(
+            arguments.model if parsed.native is None else parsed.native, fit.X, val.X,
+            fidelity=arguments.fidelity, confidence=arguments.confidence,
+            tolerance=arguments.tolerance, unit=arguments.unit, threshold=threshold,
+            time_limit=limit, random_state=arguments.seed, callback=progress,
+            allow_overlap=arguments.allow_overlap, segments=arguments.segments,
+        )  # fmt: skip
+    finally:
+        progress.close()
+    files = result.files()
+    folder = _write(arguments, files)
+    measured = None if test is None else result.evaluate(test.X)
+    if arguments.json:
+        options.print_json(describe(result, folder, measured))
+    else:
+        print(result.summary())
+        if measured is not None:
+            print(f"On {len(test.X)} test rows: {measured:.2%} keep their answer.")
+        print(f"Written to {folder}: {', '.join(sorted(files))}")
+    return exit_code(result)
+
+
+def exit_code(result: Any) -> int:
+    """0 validated (or measured), 2 nothing smaller passed, 130 interrupted."""
+    if result.record.stopped == "interrupted":
+        print("pine-boost: interrupted; written is what passed the test by then", file=sys.stderr)
+        return INTERRUPTED
+    return 2 if result.status == "NOT_VALIDATED" else 0
+
+
+def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:
+    """A result for machines."""
+    from dataclasses import asdict
+
+    r = result.record
+    names = (
+        "status", "claim", "fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound",
+        "trees_before", "trees_after", "leaves_before", "leaves_after", "seconds", "stopped",
+        "attack_distance",
+    )  # fmt: skip
+    document = {name: getattr(r, name) for name in names}
+    document["path"] = result.path_table()
+    document["segments"] = [asdict(segment) for segment in r.segments]
+    document["folder"] = str(folder)
+    document["model"] = next(name for name in result.files() if name.startswith("model."))
+    if measured is not None:
+        document["test_fidelity"] = measured
+    return document
+
+
+def _require_place(arguments: argparse.Namespace, parsed: Any) -> None:
+    """Refuse a folder that cannot be written, before anything is done for it."""
+    from pine_boost.compression.record import RECORD
+    from pine_boost.compression.result import owned_files
+    from pine_boost.files import require_free, require_writable
+    from pine_boost.native.predict import original_bytes
+    from pine_boost.result import model_file
+
+    native = original_bytes(parsed) if parsed.native is None else parsed.native
+    name, _ = model_file(native, parsed.forest.library)
+    given = (arguments.model, arguments.fit, arguments.val, arguments.test)
+    require_free(
+        arguments.output, [name, RECORD], owned=owned_files(arguments.output),
+        overwrite=arguments.force, inputs=[path for path in given if path is not None],
+    )  # fmt: skip
+    require_writable(arguments.output)
+
+
+def _write(arguments: argparse.Namespace, files: dict[str, bytes]) -> Any:
+    """Write the files; where that fails all the same, keep them under another name."""
+    from pine_boost.compression.record import RECORD
+    from pine_boost.compression.result import owned_files
+    from pine_boost.errors import OutputError, PineBoostError
+    from pine_boost.files import keep_elsewhere, write_folder
+
+    try:
+        return write_folder(
+            arguments.output, files, last=[RECORD], owned=owned_files(arguments.output),
+            overwrite=arguments.force,
+        )  # fmt: skip
+    except PineBoostError as error:
+        kept = keep_elsewhere(arguments.output, files, [RECORD])
+        if kept is None:
+            raise
+        raise OutputError(f"{error} The result was kept in {kept}.") from error

@@ -1,0 +1,255 @@
+"""Rows of a table, chunk by chunk: in memory, from Parquet, or on the workers of a Dask cluster.
+
+In comes a table of any kind; out go functions of its chunks, in the order of the rows. What is
+counted adds up, so a table larger than memory gives bit for bit what the same rows in memory give.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget
+from pine_boost.errors import InvalidInputError, MissingDependencyError
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.states import StateSpace
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import InputSchema, listing
+
+CHUNK_ROWS = 2**16
+States = npt.NDArray[np.int32]
+Found = TypeVar("Found")
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """Rows as the trees see them. Every method goes over them once, chunk by chunk."""
+
+    n_rows: int
+
+    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of the matrix."""
+
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of states."""
+
+    def take(self, rows: IntArray) -> FloatArray:
+        """The matrix of some rows, given in ascending order."""
+
+
+class MemoryRows:
+    """A matrix at hand; its states are computed once."""
+
+    def __init__(self, matrix: FloatArray, budget: Budget | None = None) -> None:
+        self.matrix = matrix
+        self.n_rows = len(matrix)
+        self._budget = budget or Budget()
+        self._states: tuple[StateSpace, States] | None = None
+
+    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of the matrix."""
+        for start in range(0, self.n_rows, CHUNK_ROWS):
+            self._budget.check()
+            yield function(self.matrix[start : start + CHUNK_ROWS])
+
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of states."""
+        states = self.states(space)
+        for start in range(0, self.n_rows, CHUNK_ROWS):
+            self._budget.check()
+            yield function(states[start : start + CHUNK_ROWS])
+
+    def take(self, rows: IntArray) -> FloatArray:
+        """The matrix of some rows, given in ascending order."""
+        return self.matrix if len(rows) == self.n_rows else self.matrix[rows]
+
+    def states(self, space: StateSpace) -> States:
+        """The states of all rows."""
+        if self._states is None or self._states[0] is not space:
+            states = np.empty(self.matrix.shape, dtype=np.int32, order="F")
+            for start in range(0, self.n_rows, CHUNK_ROWS):
+                self._budget.check()
+                part = slice(start, start + CHUNK_ROWS)
+                states[part] = space.states(self.matrix[part])
+            self._states = (space, states)
+        return self._states[1]
+
+
+class BatchRows:
+    """A pyarrow Dataset: one pass over its files for every map."""
+
+    def __init__(self, dataset: Any, schema: InputSchema, name: str, budget: Budget) -> None:
+        self.dataset = dataset
+        self.columns = _columns_of(dataset.schema.names, schema, name)
+        self.n_rows = int(dataset.count_rows())
+        self._schema, self._name, self._budget = schema, name, budget
+
+    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of the matrix."""
+        import pyarrow
+
+        # few batches ahead: a scanner that runs in front of us would fill the memory
+        batches = self.dataset.to_batches(
+            columns=self.columns, batch_size=CHUNK_ROWS, batch_readahead=1, fragment_readahead=1
+        )
+        try:
+            for batch in batches:
+                self._budget.check()
+                if batch.num_rows:
+                    yield function(to_matrix(batch, self._schema, self._name))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InvalidInputError(f"{self._name} cannot be read: {error}.") from error
+
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of states."""
+        return self.map_values(partial(_of_states, space, function))
+
+    def take(self, rows: IntArray) -> FloatArray:
+        """The matrix of some rows, given in ascending order."""
+        parts, start = [], 0
+        for chunk in self.map_values(np.asarray):
+            inside = np.searchsorted(rows, [start, start + len(chunk)])
+            parts.append(chunk[rows[slice(*inside)] - start])
+            start += len(chunk)
+        return np.concatenate(parts)
+
+
+class DaskRows:
+    """A Dask DataFrame: what is counted is counted on the workers, partition by partition."""
+
+    def __init__(self, frame: Any, schema: InputSchema, name: str, budget: Budget) -> None:
+        columns = _columns_of([str(column) for column in frame.columns], schema, name)
+        self.frame = frame[columns]
+        self._schema, self._name, self._budget = schema, name, budget
+        self._lengths = list(self.frame.map_partitions(len).compute())
+        self.n_rows = int(sum(self._lengths))
+
+    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of the matrix."""
+        import dask
+
+        self._budget.check()
+        task = dask.delayed(_of_partition)
+        tasks = [task(part, self._schema, self._name, function) for part in self.frame.to_delayed()]
+        for found in dask.compute(*tasks):
+            yield from found
+
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of states."""
+        return self.map_values(partial(_of_states, space, function))
+
+    def take(self, rows: IntArray) -> FloatArray:
+        """The matrix of some rows, given in ascending order; chosen on the workers."""
+        import dask
+
+        starts = np.concatenate([[0], np.cumsum(self._lengths)])
+        bounds = np.searchsorted(rows, starts)
+        task = dask.delayed(_some_rows)
+        tasks = [
+            task(part, rows[low:high] - start, self._schema, self._name)
+            for part, start, low, high in zip(
+                self.frame.to_delayed(), starts, bounds, bounds[1:], strict=False
+            )
+        ]
+        return np.concatenate(dask.compute(*tasks))
+
+
+def _some_rows(part: Any, rows: IntArray, schema: InputSchema, name: str) -> FloatArray:
+    return to_matrix(part.iloc[rows], schema, name)
+
+
+def _of_states(space: StateSpace, function: Callable[[States], Found], matrix: FloatArray) -> Found:
+    return function(space.states(matrix))
+
+
+def _of_partition(
+    part: Any, schema: InputSchema, name: str, function: Callable[[FloatArray], Found]
+) -> list[Found]:
+    """On a worker: a partition of no rows says nothing."""
+    starts = range(0, len(part), CHUNK_ROWS)
+    chunks = (part.iloc[start : start + CHUNK_ROWS] for start in starts)
+    return [function(to_matrix(chunk, schema, name)) for chunk in chunks]
+
+
+def open_rows(
+    X: Any, schema: InputSchema, name: str = "X", budget: Budget | None = None
+) -> MemoryRows | BatchRows | DaskRows:
+    """The rows of a table of any kind.
+
+    A path of a Parquet file or of a folder of them, a pyarrow Dataset and a Dask DataFrame are
+    read in chunks, columns by the model's names; every other table is converted as a whole.
+    """
+    budget = budget or Budget()
+    if is_dask(X):
+        return DaskRows(X, schema, name, budget)
+    if is_large(X):
+        return BatchRows(_dataset_of(X, name), schema, name, budget)
+    return MemoryRows(to_matrix(X, schema, name), budget)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether a table is a Dask DataFrame."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
+        X, "to_delayed"
+    )
+
+
+def is_large(X: Any) -> bool:
+    """Whether a table is one that is read in chunks."""
+    if isinstance(X, (str, os.PathLike)):
+        path = Path(X)
+        return path.suffix.lower() == ".parquet" or path.is_dir()
+    return is_dask(X) or (type(X).__module__ == "pyarrow._dataset" and hasattr(X, "to_batches"))
+
+
+def large_head(X: Any, n_rows: int, names: Sequence[str] | None) -> Any:
+    """The first rows of a table that is read in chunks, as a table in memory."""
+    if is_dask(X):
+        return (X[list(names)] if names else X).head(n_rows, npartitions=-1)
+    dataset = _dataset_of(X, "X")
+    return dataset.head(n_rows, columns=list(names) if names else None)
+
+
+def _dataset_of(X: Any, name: str) -> Any:
+    if not isinstance(X, (str, os.PathLike)):
+        return X
+    try:
+        import pyarrow
+        from pyarrow import dataset
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Reading {name} from Parquet needs pyarrow; install pine-boost[tables]."
+        ) from error
+    try:
+        return dataset.dataset(os.fspath(X), format="parquet")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise InvalidInputError(
+            f"{name} is the path {os.fspath(X)!r}, and no Parquet can be read there: {error}."
+        ) from error
+
+
+def _columns_of(found: list[str], schema: InputSchema, name: str) -> list[str]:
+    """The model's columns in its order; others are left out by name only."""
+    if schema.feature_names is None:
+        if len(found) != schema.n_features:
+            raise InvalidInputError(
+                f"{name} has {len(found)} columns, the model has {schema.n_features} features and "
+                "no names to choose them by. Leave only the features, in the model's order."
+            )
+        return found
+    from pine_boost.parsers.traits import traits_of
+
+    stored = traits_of(schema.library).column_name
+    by_name = {stored(column): column for column in found}
+    absent = [column for column in schema.feature_names if column not in by_name]
+    if absent:
+        raise InvalidInputError(
+            f"{name} lacks the model's column(s) {listing(absent)}; it has {listing(found)}."
+        )
+    return [by_name[column] for column in schema.feature_names]

@@ -1,0 +1,104 @@
+"""``pine-boost compress``: files in, files and exit codes out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import verify_compression
+from pine_boost.cli import main
+from tests.support.native_models import make_table
+
+xgboost = pytest.importorskip("xgboost")
+pandas = pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: Any) -> Path:
+    folder: Path = tmp_path_factory.mktemp("compress")
+    X, y = make_table(2, n_rows=1500)
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    model = xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1)
+    model.fit(frame[:600], y[:600])
+    model.save_model(folder / "model.json")
+    regressor = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1)
+    regressor.fit(frame[:600], y[:600]).save_model(folder / "regressor.json")
+    frame[:600].to_csv(folder / "fit.csv", index=False)
+    frame[600:1200].to_csv(folder / "val.csv", index=False)
+    frame[1200:].to_csv(folder / "test.csv", index=False)
+    return folder
+
+
+def _arguments(files: Path, out: str, *more: str, model: str = "model.json") -> list[str]:
+    return ["compress", f"{files}/{model}", "--fit", f"{files}/fit.csv", "--val",
+            f"{files}/val.csv", "--fidelity", "0.9", "-o", f"{files}/{out}", *more]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compressed(files: Path) -> Path:
+    assert main(_arguments(files, "out")) == 0
+    return files / "out"
+
+
+def test_the_folder_holds_a_native_model_and_its_record(files: Path, compressed: Path) -> None:
+    booster = xgboost.Booster(model_file=str(compressed / "model.json"))
+    record = json.loads((compressed / "compression.json").read_text())
+    assert record["status"] == "VALIDATED"
+    assert len(booster.trees_to_dataframe()) == 2 * record["leaves_after"] - record["trees_after"]
+    frame = pandas.read_csv(files / "val.csv")
+    verdict = verify_compression(
+        files / "model.json", compressed / "model.json", compressed / "compression.json", frame
+    )
+    assert verdict.agrees
+
+
+def test_json_progress_and_test_rows(files: Path, capsys: Any) -> None:
+    more = ["--json", "--test", f"{files}/test.csv", "--segments", "b"]
+    assert main(_arguments(files, "again", *more)) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["path"][-1]["leaves"] <= document["path"][0]["leaves"]
+    assert 0.8 < document["test_fidelity"] <= 1
+    assert sum(segment["n_rows"] for segment in document["segments"]) == 600
+    assert " leaves, path, " in printed.err
+    assert "at least" not in printed.err  # nothing is proved here
+
+
+def test_files_of_others_are_not_replaced(files: Path, compressed: Path, capsys: Any) -> None:
+    (files / "mine").mkdir()
+    (files / "mine" / "model.json").write_text("{}")
+    assert main(_arguments(files, "mine")) == 1
+    assert "--force" in capsys.readouterr().err
+    assert (files / "mine" / "model.json").read_text() == "{}"
+    assert main(_arguments(files, ".")) == 1  # would replace the input
+    assert "read here" in capsys.readouterr().err
+    assert main([*_arguments(files, "out"), "--time-limit", "30"]) == 0  # its own may be
+
+
+def test_too_few_rows_and_a_regressor_without_tolerance(files: Path, capsys: Any) -> None:
+    assert main([*_arguments(files, "few"), "--fidelity", "0.999"]) == 1
+    assert "needs at least" in capsys.readouterr().err
+    assert main(_arguments(files, "values", model="regressor.json")) == 1
+    assert "tolerance" in capsys.readouterr().err
+    assert not (files / "few").exists()
+    done = main([*_arguments(files, "values", model="regressor.json"), "--tolerance", "0.3"])
+    assert done == 0
+    before = xgboost.XGBRegressor()
+    before.load_model(files / "regressor.json")
+    frame = pandas.read_csv(files / "val.csv")
+    after = xgboost.Booster(model_file=str(files / "values" / "model.json"))
+    moved = np.abs(before.predict(frame) - after.predict(xgboost.DMatrix(frame)))
+    assert np.mean(moved > 0.3) < 0.1
+
+
+def test_overlap_is_measured_only(files: Path, capsys: Any) -> None:
+    arguments = _arguments(files, "seen")
+    arguments[arguments.index("--val") + 1] = f"{files}/fit.csv"
+    assert main(arguments) == 1
+    assert "--allow-overlap" in capsys.readouterr().err
+    assert main([*arguments, "--allow-overlap"]) == 0
+    assert capsys.readouterr().out.startswith("MEASURED")
