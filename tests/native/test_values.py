@@ -12,6 +12,9 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 from tests.support.grids import edge_rows
 
 xgboost = pytest.importorskip("xgboost")
@@ -185,3 +188,35 @@ def test_prune_refuses_values_and_names_what_takes_them() -> None:
     for model in models:
         with pytest.raises(UnsupportedModelError, match=r"threshold=<.*compress_booster"):
             prune_booster(model, X[:200], X[200:])
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "histogram"])
+def test_values_of_a_table_with_categories(library: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    X, y = _table()
+    codes = np.random.default_rng(4).integers(0, 5, len(X))
+    names = ["ash", "birch", "cedar", "date", "elm", "fir"]
+    frame = pandas.DataFrame({"a": X[:, 0], "wood": pandas.Categorical.from_codes(codes, names)})
+    frame.loc[::30, "wood"] = None
+    y = y + np.isin(codes, [1, 3])
+    native: Any = {
+        "xgboost": lambda: xgboost.XGBRegressor(
+            n_estimators=6, max_depth=3, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1
+        ),
+        "lightgbm": lambda: lightgbm.LGBMRegressor(
+            n_estimators=6, verbose=-1, n_jobs=1, min_data_per_group=5, cat_smooth=1
+        ),
+        "histogram": lambda: ensemble.HistGradientBoostingRegressor(
+            max_iter=6, categorical_features="from_dtype"
+        ),
+    }[library]().fit(frame, y)
+    model = read_model(native, decision="value")
+    matrix = to_matrix(frame, schema_of(model.forest))
+    native_values, blur = predict_margins(model, frame)
+    assert blur == 0.0
+    assert np.array_equal(native_values, native_margins(model.forest, matrix))
+    edges = edge_rows(model.forest, matrix, limit=60)
+    known = np.isnan(edges[:, 1]) | np.isin(edges[:, 1], np.arange(len(names)))
+    table = as_table(edges[known], schema_of(model.forest))
+    found = predict_margins(model, table)[0]
+    assert np.array_equal(found, native_margins(model.forest, edges[known]))
