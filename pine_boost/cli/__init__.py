@@ -24,6 +24,7 @@ COMMANDS = {
     "fleet": "prune or compress many models with one policy",
     "sweep": "prune a model for many alphas",
     "simplify": "the same margins from fewer nodes, without data",
+    "export": "a model for Treelite, as C code or as ONNX",
     "verify": "prove a certificate anew from files",
     "inspect": "what is in a model, and whether it is supported",
     "check-inputs": "which rows of a table a certificate covers, and why not the others",

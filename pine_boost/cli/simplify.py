@@ -41,7 +41,8 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.simplification.simplify import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
-    _require_free(source, target, arguments.force)
+    require_free_file(source, target, arguments.force)
+    _require_same_format(source, target)
     result = simplify(
         arguments.model,
         fold_constants=arguments.fold_constants,
@@ -59,13 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _require_free(source: Path, target: Path, force: bool) -> None:
-    if target.is_dir():
-        raise InvalidInputError(f"{target} is a folder; name a file to write to.")
-    if source.exists() and target.exists() and source.samefile(target):
-        raise InvalidInputError(f"{source} is read here; name another file to write to.")
-    if os.path.lexists(target) and not force:
-        raise InvalidInputError(f"{target} exists; name another file, or say --force.")
+def _require_same_format(source: Path, target: Path) -> None:
     formats = {".json": "json", ".ubj": "ubj", ".txt": "txt"}
     known = formats.get(source.suffix.lower()), formats.get(target.suffix.lower())
     if None not in known and known[0] != known[1]:
@@ -73,6 +68,16 @@ def _require_free(source: Path, target: Path, force: bool) -> None:
             f"The model is written in the format it has ({source.suffix}), and {target.suffix} "
             "would be read as another; choose the suffix of the original."
         )
+
+
+def require_free_file(source: Path, target: Path, force: bool) -> None:
+    """Refuse to write to a folder, to the file that is read, or unasked to one that exists."""
+    if target.is_dir():
+        raise InvalidInputError(f"{target} is a folder; name a file to write to.")
+    if source.exists() and target.exists() and source.samefile(target):
+        raise InvalidInputError(f"{source} is read here; name another file to write to.")
+    if os.path.lexists(target) and not force:
+        raise InvalidInputError(f"{target} exists; name another file, or say --force.")
 
 
 def _facts(result: Any, source: Path, target: Path) -> dict[str, Any]:

@@ -48,6 +48,19 @@ def find_link(model: Model) -> Link:
     return finders[forest.library](model, identity)
 
 
+def vote_link(model: Model) -> Link | None:
+    """The softmax behind AdaBoost's votes for several classes, which Treelite has no slope for.
+
+    scikit-learn takes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
+    """
+    forest = model.forest
+    if getattr(model.document, "family", "") != "votes" or forest.n_outputs == 1:
+        return None
+    largest = np.maximum.reduceat(np.abs(forest.value).max(axis=1), forest.tree_offset[:-1])
+    n_classes = forest.n_outputs
+    return Link("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
+
+
 def _xgboost_link(model: Model, identity: str) -> Link:
     if model.forest.objective.startswith("multi:"):
         return Link("softmax")

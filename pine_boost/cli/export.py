@@ -1,0 +1,81 @@
+"""``pine-boost export``: a model for another engine.
+
+In comes a model file; out go a Treelite checkpoint, a folder of C code or an ONNX file. An ONNX
+file is written only after onnxruntime agreed with the native model at every threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pine_boost.cli import options
+from pine_boost.cli.simplify import require_free_file
+
+EXAMPLES = """examples:
+  pine-boost export model.json --to onnx -o model.onnx --data train.csv
+  pine-boost export model.txt --to treelite -o model.tl
+  pine-boost export pruned/model.json --to c -o source"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    parser.add_argument("--to", required=True, choices=("treelite", "c", "onnx"), dest="target")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="PATH", help="a file; for C code a folder"
+    )
+    parser.add_argument(
+        "--data", metavar="FILE", help="further rows on which onnxruntime must agree"
+    )
+    parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
+    parser.add_argument(
+        "--codes", action="store_true",
+        help="category codes will be fed where the model takes the values of a table",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Convert and write."""
+    from pine_boost.files import clear_errors, write_file, write_folder
+    from pine_boost.parsers import read_model
+
+    target = Path(arguments.output)
+    if arguments.target != "c":
+        require_free_file(Path(arguments.model), target, arguments.force)
+    model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
+    if arguments.target == "c":
+        from pine_boost.exporters.c_code import to_c
+
+        files = to_c(model, codes=arguments.codes)
+        write_folder(target, files, overwrite=arguments.force)
+        written = sum(map(len, files.values()))
+    else:
+        contents = _contents(arguments, model)
+        with clear_errors(target):
+            write_file(target, contents)
+        written = len(contents)
+    if arguments.json:
+        options.print_json({"output": str(target), "to": arguments.target, "bytes": written})
+    else:
+        print(f"Written to {target} ({written} bytes)")
+    return 0
+
+
+def _contents(arguments: argparse.Namespace, model: Any) -> bytes:
+    if arguments.target == "treelite":
+        from pine_boost.exporters.treelite import to_treelite
+
+        return bytes(to_treelite(model, codes=arguments.codes).serialize_bytes())
+    from pine_boost.exporters.onnx import to_onnx
+    from pine_boost.tables.files import read_table
+    from pine_boost.tables.schema import schema_of
+
+    X = None
+    if arguments.data is not None:
+        X = read_table(arguments.data, schema_of(model.forest), arguments.label).X
+    return bytes(to_onnx(model, X_fit=X, codes=arguments.codes).SerializeToString())

@@ -1,0 +1,260 @@
+"""ONNX models that onnxruntime was seen to run like the native model.
+
+In comes a model; out goes an ONNX model built node by node from the exact IR: one TreeEnsemble
+operator in double precision, the decision behind it. It is refused unless onnxruntime agrees.
+
+onnxmltools 1.16 and skl2onnx 1.20 were tried first: they have no double precision for boosted
+trees, leave categories out, and do not return from a random forest of scikit-learn 1.9.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import MissingDependencyError, UnsupportedModelError
+from pine_boost.exporters.agreement import require_agreement
+from pine_boost.exporters.links import Link, find_link, vote_link
+from pine_boost.exporters.plain_splits import refuse_unsayable
+from pine_boost.exporters.tree_operator import tree_attributes
+from pine_boost.model.forest import (
+    CategoryRule,
+    Comparison,
+    FloatArray,
+    Forest,
+    Model,
+    SplitKind,
+    Tie,
+)
+
+__all__ = ["to_onnx"]
+
+
+def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
+    """Build an ONNX model and accept it only if onnxruntime agrees with the native one.
+
+    The input ``X`` is float32 for XGBoost and float64 for the others. The outputs are ``label``
+    (as the native ``predict`` returns it) and ``probability`` for classifiers, ``value`` for
+    regressors and rankers, and the ``margin`` in both cases. Sums are float64: for a model on a
+    grid, as pine_boost exports them, the margin is exact; for any other it is within the rounding
+    of the native sum, so that a class can differ where the margin is that close to the decision.
+
+    Parameters
+    ----------
+    model : native model, path, bytes or Model
+        Whatever `pine_boost.parsers.read_model` accepts, or what it returned.
+    X_fit : table, optional
+        Further rows on which both must agree, besides a representative of every state of every
+        feature, every threshold and its neighbours.
+    codes : bool
+        As for `to_treelite`: category codes will be fed instead of the values of a table.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Needs onnxruntime 1.20 or newer (ai.onnx.ml opset 5).
+
+    Raises
+    ------
+    UnsupportedModelError
+        onnxruntime disagrees (the first input that differs is named), or the model does something
+        that ONNX cannot say.
+    InvalidInputError
+        ``codes=True`` for a model that has no table of categories.
+    MissingDependencyError
+        onnx or onnxruntime is not installed.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
+    >>> [output.name for output in to_onnx(boosting, X_fit=X).graph.output]
+    ['label', 'probability', 'margin']
+    """
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise MissingDependencyError(
+            "to_onnx needs onnx and onnxruntime; install pine-boost[onnx]."
+        ) from error
+    if not isinstance(model, Model):
+        from pine_boost.parsers import read_model
+
+        model = read_model(model, decision="value")
+    refuse_unsayable(model.forest, codes, "ONNX")
+    graph = _Graph(onnx)
+    _build(graph, model, codes)
+    built = graph.finish(model)
+    try:
+        session = onnxruntime.InferenceSession(
+            built.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # its exceptions have no common base class
+        reason = str(error).strip()[:200]
+        raise UnsupportedModelError(f"onnxruntime does not load the model: {reason}") from error
+    dtype = np.float32 if model.forest.comparison is Comparison.FLOAT32_LESS else np.float64
+
+    def run(matrix: FloatArray) -> tuple[npt.NDArray[Any] | None, FloatArray]:
+        names = [output.name for output in built.graph.output]
+        found = dict(zip(names, session.run(names, {"X": matrix.astype(dtype)}), strict=True))
+        return found.get("label"), found["margin"]
+
+    require_agreement(model, run, X_fit, codes=codes, engine="onnxruntime")
+    return built
+
+
+class _Graph:
+    """The nodes and constants of a graph while it is written down."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def constant(self, value: npt.NDArray[Any]) -> str:
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(value, name))
+        return name
+
+    def add(self, operator: str, *inputs: str, name: str | None = None, **options: Any) -> str:
+        result = name or f"{operator.lower()}_{len(self.nodes)}"
+        node = self.onnx.helper.make_node(operator, list(inputs), [result], **options)
+        self.nodes.append(node)
+        return result
+
+    def output(self, name: str, dtype: Any, *shape: int) -> None:
+        element = self.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        value = self.onnx.helper.make_tensor_value_info(name, element, [None, *shape])
+        self.outputs.append(value)
+
+    def finish(self, model: Model) -> Any:
+        is_float32 = model.forest.comparison is Comparison.FLOAT32_LESS
+        element = np.float32 if is_float32 else np.float64
+        helper = self.onnx.helper
+        entry = helper.make_tensor_value_info(
+            "X",
+            helper.np_dtype_to_tensor_dtype(np.dtype(element)),
+            [None, model.forest.n_features],
+        )
+        graph = helper.make_graph(self.nodes, "model", [entry], self.outputs, self.constants)
+        operators = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 5)]
+        built = helper.make_model(
+            graph, opset_imports=operators, ir_version=10, producer_name="pine_boost"
+        )
+        self.onnx.checker.check_model(built)
+        return built
+
+
+def _build(graph: _Graph, model: Model, codes: bool) -> None:
+    forest = model.forest
+    rows = _prepared_input(graph, forest)
+    margin = graph.add(
+        "TreeEnsemble",
+        rows,
+        domain="ai.onnx.ml",
+        **tree_attributes(forest, codes, graph.onnx.numpy_helper.from_array),
+    )
+    intercept = graph.constant(forest.intercept.astype(np.float64)[None])
+    margin = graph.add("Add", margin, intercept, name="margin")
+    link = vote_link(model) or find_link(model)
+    if forest.decides:
+        _add_label(graph, forest, margin)
+        if not forest.decision.thresholds:
+            probability = _probability(graph, forest, link, margin)
+            graph.add("Identity", probability, name="probability")
+            graph.output("probability", np.float64, max(forest.n_outputs, 2))
+    else:
+        scaled = _scaled(graph, forest, link, margin)
+        graph.add("Identity", _apply(graph, link.name, scaled), name="value")
+        graph.output("value", np.float64, 1)
+    graph.output("margin", np.float64, forest.n_outputs)
+
+
+def _prepared_input(graph: _Graph, forest: Forest) -> str:
+    """The input as the native comparison sees it, in double precision."""
+    double, single = (
+        graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        for kind in (np.float64, np.float32)
+    )
+    rows = "X"
+    if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
+        rows = graph.add("Cast", rows, to=single)
+    if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
+        rows = graph.add("Cast", rows, to=double)
+    categorical = np.unique(forest.feature[forest.kind == SplitKind.CATEGORICAL])
+    if len(categorical) == 0:
+        return rows
+    is_category = np.zeros((1, forest.n_features), dtype=bool)
+    is_category[0, categorical] = True
+    mask = graph.constant(is_category)
+    whole = graph.add("Floor", rows)
+    if forest.category_rule is CategoryRule.TRUNCATE:
+        below = graph.add("Less", rows, graph.constant(np.zeros((1, 1))))
+        whole = graph.add("Where", below, graph.add("Ceil", rows), whole)
+    elif forest.category_rule is CategoryRule.KNOWN:
+        same = graph.add("Equal", rows, whole)
+        whole = graph.add("Where", same, rows, graph.constant(np.full((1, 1), np.nan)))
+    return graph.add("Where", mask, whole, rows)
+
+
+def _add_label(graph: _Graph, forest: Forest, margin: str) -> None:
+    integers = graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
+    if forest.n_outputs > 1:
+        index = graph.add("ArgMax", margin, axis=1, keepdims=0, select_last_index=0)
+    else:
+        cuts = graph.constant(np.array([forest.decision.cuts], dtype=np.float64))
+        operator = "GreaterOrEqual" if forest.decision.tie is Tie.HIGHEST else "Greater"
+        above = graph.add("Cast", graph.add(operator, margin, cuts), to=integers)
+        index = graph.add("ReduceSum", above, graph.constant(np.array([1])), keepdims=0)
+    labels = np.array(forest.classes)
+    if labels.dtype.kind in "bui":
+        labels = labels.astype(np.int64)
+    elif labels.dtype.kind != "f":
+        labels = np.array([str(label) for label in forest.classes], dtype=object)
+    graph.add("Gather", graph.constant(labels), index, name="label", axis=0)
+    graph.output("label", labels.dtype)
+
+
+def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
+    """Probabilities of all classes, as near to the native ones as float64 is."""
+    scaled = _scaled(graph, forest, link, margin)
+    if link.name == "softmax":
+        return graph.add("Softmax", scaled, axis=1)
+    one = _apply(graph, link.name, scaled)
+    if link.name == "multiclass_ova":
+        total = graph.add("ReduceSum", one, graph.constant(np.array([1])), keepdims=1)
+        return graph.add("Div", one, total)
+    if forest.n_outputs > 1:
+        return one
+    rest = graph.add("Sub", graph.constant(np.ones((1, 1))), one)
+    return graph.add("Concat", rest, one, axis=1)
+
+
+def _scaled(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
+    """The margin times the slope of the link, divided by the trees where it is a mean."""
+    factor = link.slope
+    if link.average:
+        factor /= int(forest.tree_round.max()) + 1
+    return graph.add("Mul", margin, graph.constant(np.full((1, 1), factor)))
+
+
+def _apply(graph: _Graph, name: str, margin: str) -> str:
+    if name in ("sigmoid", "multiclass_ova"):
+        return graph.add("Sigmoid", margin)
+    if name == "exponential":
+        return graph.add("Exp", margin)
+    if name == "logarithm_one_plus_exp":
+        return graph.add("Softplus", margin)
+    if name == "signed_square":
+        return graph.add("Mul", margin, graph.add("Abs", margin))
+    if name == "hinge":
+        double = graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(np.float64))
+        positive = graph.add("Greater", margin, graph.constant(np.zeros((1, 1))))
+        return graph.add("Cast", positive, to=double)
+    return margin

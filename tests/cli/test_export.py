@@ -1,0 +1,91 @@
+"""pine-boost export: Treelite, C and ONNX files from model files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import main
+
+for library in ("xgboost", "lightgbm", "sklearn", "treelite", "tl2cgen", "onnx", "onnxruntime"):
+    pytest.importorskip(library)
+
+import onnxruntime  # noqa: E402
+import treelite  # noqa: E402
+
+from tests.support.xgboost_models import booster_margins, make_rows, train  # noqa: E402
+
+
+def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_one_model_three_ways(tmp_path: Path, capsys: Any) -> None:
+    booster = train(rounds=4, objective="binary:logistic")
+    source = tmp_path / "model.json"
+    booster.save_model(source)
+    rows = make_rows(50).astype(np.float32)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="f0,f1,f2,f3,f4", comments="")
+
+    target = tmp_path / "model.tl"
+    code, out, _ = run(capsys, "export", source, "--to", "treelite", "-o", target)
+    assert code == 0
+    assert f"Written to {target}" in out
+    loaded = treelite.Model.deserialize(str(target))
+    found = treelite.gtil.predict(loaded, rows, nthread=1, pred_margin=True).reshape(-1, 1)
+    np.testing.assert_array_equal(found, booster_margins(booster, rows))
+
+    target = tmp_path / "model.onnx"
+    code, out, err = run(
+        capsys, "export", source, "--to", "onnx", "-o", target, "--data", tmp_path / "rows.csv",
+        "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["bytes"] == target.stat().st_size
+    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    label = session.run(["label"], {"X": rows})[0]
+    np.testing.assert_array_equal(label, booster_margins(booster, rows)[:, 0] > 0)
+
+    target = tmp_path / "source"
+    code, _, err = run(capsys, "export", source, "--to", "c", "-o", target)
+    assert code == 0, err
+    assert "predict" in (target / "main.c").read_text()
+    assert (target / "recipe.json").exists()
+
+
+def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
+    source = tmp_path / "model.json"
+    train(rounds=2, objective="binary:logistic").save_model(source)
+    target = tmp_path / "there"
+    target.write_text("precious")
+    for kind in ("treelite", "onnx", "c"):
+        code, _, err = run(capsys, "export", source, "--to", kind, "-o", target)
+        assert code == 1
+        assert err.count("\n") == 1
+    assert target.read_text() == "precious"
+    assert run(capsys, "export", source, "--to", "onnx", "-o", target, "--force")[0] == 0
+    assert run(capsys, "export", source, "--to", "onnx", "-o", source, "--force")[0] == 1
+
+
+def test_a_pickle_needs_trust(tmp_path: Path, capsys: Any) -> None:
+    from sklearn.ensemble import RandomForestClassifier
+
+    rows = np.nan_to_num(make_rows())
+    forest = RandomForestClassifier(3, max_depth=3, random_state=0).fit(rows, rows[:, 0] > 0)
+    source, target = tmp_path / "model.pkl", tmp_path / "model.onnx"
+    source.write_bytes(pickle.dumps(forest))
+    assert run(capsys, "export", source, "--to", "onnx", "-o", target)[0] == 1
+    assert not target.exists()
+    code, _, err = run(capsys, "export", source, "--to", "onnx", "-o", target, "--trust-pickle")
+    assert code == 0, err
+    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    label, probability = session.run(["label", "probability"], {"X": rows})
+    np.testing.assert_array_equal(label.astype(bool), forest.predict(rows))
+    assert probability == pytest.approx(forest.predict_proba(rows))
