@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -88,8 +88,8 @@ class Decision:
     def classes(self, margins: npt.NDArray[Any]) -> IntArray:
         """Class index (or score band) of real margins, ties included; the last axis is outputs."""
         if self.cuts:
-            side = "left" if self.tie is Tie.LOWEST else "right"
-            return np.searchsorted(np.array(self.cuts), margins[..., 0], side=side).astype(np.int64)
+            side: Literal["left", "right"] = "left" if self.tie is Tie.LOWEST else "right"
+            return np.asarray(np.searchsorted(np.array(self.cuts), margins[..., 0], side=side))
         if self.tie is Tie.LOWEST:
             return np.asarray(np.argmax(margins, axis=-1))
         return np.asarray(margins.shape[-1] - 1 - np.argmax(margins[..., ::-1], axis=-1))
