@@ -25,6 +25,8 @@ COMMANDS = {
     "sweep": "prune a model for many alphas",
     "simplify": "the same margins from fewer nodes, without data",
     "export": "a model for Treelite, as C code or as ONNX",
+    "guard": "a result and its original as one guarded model",
+    "score": "classes of a table by a guarded model, and who answered",
     "verify": "prove a certificate anew from files",
     "inspect": "what is in a model, and whether it is supported",
     "check-inputs": "which rows of a table a certificate covers, and why not the others",

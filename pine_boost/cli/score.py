@@ -1,0 +1,75 @@
+"""``pine-boost score``: classes of a table by a guarded model, and who answered.
+
+In come a folder that guard wrote and a table; out go a CSV file and one line of counts. Refuses a
+folder whose files do not belong together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from pine_boost.cli import options
+
+EXAMPLES = """examples:
+  pine-boost score scorer today.csv -o classes.csv
+  pine-boost score scorer today.parquet --backend tl2cgen --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("folder", metavar="DIR", help="folder that guard wrote")
+    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
+    parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write")
+    parser.add_argument("--backend", default="native", choices=("native", "gtil", "tl2cgen"))
+    options.add_reading_options(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Score, write, count."""
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.files import clear_errors, write_file
+    from pine_boost.serving.folder import load_guarded
+    from pine_boost.tables.schema import schema_of
+
+    guarded = load_guarded(
+        arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle
+    )
+    if guarded.parts.prepare is not None:
+        raise InvalidInputError(
+            f"{arguments.folder} holds a Pipeline, whose raw columns only Python can hand over; "
+            "use load_guarded(folder, trust_pickle=True).predict(X)."
+        )
+    rows = options.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
+    inside, classes = guarded.guarded(rows), guarded.predict(rows)
+    if arguments.output is not None:
+        target = Path(arguments.output)
+        with clear_errors(target):
+            write_file(target, _table(classes, inside))
+    counts = guarded.counts
+    if arguments.json:
+        options.print_json({
+            "rows": counts.n_rows, "guarded": counts.n_guarded, "fallbacks": counts.n_fallbacks,
+            "claim": guarded.claim, "classes": classes.tolist(),
+        })  # fmt: skip
+        return 0
+    print(
+        f"{counts.n_rows} rows: the smaller model answered {counts.n_guarded}, the original "
+        f"{counts.n_fallbacks}."
+    )
+    print(guarded.claim)
+    return 0
+
+
+def _table(classes: Any, inside: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["class", "answered_by"])
+    who = ("original", "pruned")
+    writer.writerows((c, who[i]) for c, i in zip(classes.tolist(), inside.tolist(), strict=True))
+    return text.getvalue().encode()

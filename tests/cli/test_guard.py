@@ -1,0 +1,79 @@
+"""guard and score: from a result on disk to classes of a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from pine_boost import compress_booster, prune_booster
+from pine_boost.cli import main
+
+xgboost = pytest.importorskip("xgboost")
+datasets = pytest.importorskip("sklearn.datasets")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guard")
+    X, y = datasets.make_moons(4000, noise=0.3, random_state=0)
+    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1).fit(X[:600], y[:600])
+    model.save_model(folder / "model.json")
+    model.set_params(n_estimators=4).fit(X[:600], y[:600]).save_model(folder / "other.json")
+    original = str(folder / "model.json")
+    prune_booster(original, X[:600], X[600:1200], alpha=0.2).save(folder / "pruned", report=False)
+    compress_booster(original, X[:600], X[600:1200], fidelity=0.9).save(folder / "compressed")
+    np.save(folder / "fresh.npy", X[1200:])
+    np.save(folder / "val.npy", X[600:1200])
+    return folder
+
+
+def run(*arguments) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_path, capsys):
+    code = run("guard", place / "pruned", "--original", place / "model.json", "-o", tmp_path / "s")
+    assert code == 0
+    assert "On every input, the guarded model" in capsys.readouterr().out
+    assert run("score", tmp_path / "s", place / "fresh.npy", "-o", tmp_path / "out.csv") == 0
+    assert "2800 rows: the smaller model answered" in capsys.readouterr().out
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    booster = xgboost.Booster(model_file=place / "model.json")
+    expected = booster.predict(xgboost.DMatrix(np.load(place / "fresh.npy"))) > 0.5
+    assert [int(row["class"]) for row in rows] == expected.astype(int).tolist()
+    assert {row["answered_by"] for row in rows} == {"pruned", "original"}
+
+
+def test_a_compressed_result_needs_fresh_rows(place, tmp_path, capsys):
+    start = [
+        "guard",
+        place / "compressed",
+        "--original",
+        place / "model.json",
+        "-o",
+        tmp_path / "s",
+    ]
+    assert run(*start) == 1
+    assert "no certified region" in capsys.readouterr().err
+    assert run(*start, "--val", place / "val.npy", "--fidelity", "0.9") == 1
+    assert "chose the size" in capsys.readouterr().err
+    assert run(*start, "--val", place / "fresh.npy", "--fidelity", "0.99") == 0
+    assert "not a proof" in capsys.readouterr().out
+    assert run("score", tmp_path / "s", place / "fresh.npy", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rows"] == 2800 == document["guarded"] + document["fallbacks"]
+
+
+def test_another_original_is_refused(place, tmp_path, capsys):
+    for result in ("pruned", "compressed"):
+        code = run(
+            "guard", place / result, "--original", place / "other.json", "-o", tmp_path / "s",
+            "--val", place / "fresh.npy", "--fidelity", "0.9",
+        )  # fmt: skip
+        assert code == 1
+        assert "other.json is not" in capsys.readouterr().err
+        assert not (tmp_path / "s").exists()
