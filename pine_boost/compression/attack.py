@@ -65,18 +65,19 @@ def attack(
     score = fit_score("chow-liu", goal.forest, fit, n_bins=4, random_state=seed)
     trees = route(goal.forest, score.space)
     climb = _Climb(goal, trees, setting.original, validated.written.shape)
-    fit_scores = score.tables.score(score.states)
+    states = score.space.states(fit)
+    fit_scores = score.tables.score(states)
     limit = np.quantile(fit_scores, _PLAUSIBLE)
     inside = np.flatnonzero(fit_scores <= limit)
-    distance, _ = climb.look(score.states[inside])
+    distance, _ = climb.look(states[inside])
     starts = inside[np.argsort(distance, kind="stable")[:_N_STARTS]]
-    points = score.states[starts].copy()
+    points = states[starts].copy()
     best = climb.height(points)
     n_rounds = int(min(_N_ROUNDS, _MOST_CELLS // (len(points) * trees.n_trees) + 1))
     for _ in range(n_rounds):
         if budget.is_over:
             break
-        moved = _moved(points, score.states, random)
+        moved = _moved(points, states, random)
         height = np.where(score.tables.score(moved) <= limit, climb.height(moved), -np.inf)
         better = height > best
         points[better], best[better] = moved[better], height[better]
