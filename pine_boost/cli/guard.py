@@ -61,9 +61,9 @@ def _read_result(arguments: argparse.Namespace) -> Any:
         from pine_boost.result import PruneResult
 
         return PruneResult.load(folder, arguments.original, trust_pickle=trust)
-    from pine_boost.certificate.certificate import forest_digest
     from pine_boost.compression.result import CompressResult
     from pine_boost.errors import CertificateMismatch
+    from pine_boost.model.digest import forest_digest
     from pine_boost.parsers import read_model
 
     result = CompressResult.load(folder, trust_pickle=trust)
