@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import prune_booster
-from pine_boost.certificate.verification import verify
+from pine_boost import prune_booster, verify
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
