@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, options
+from pine_boost.cli import INTERRUPTED, options, output
 
 EXAMPLES = """examples:
   pine-boost compress model.json --fit train.csv --val holdout.csv -o compressed
@@ -59,6 +59,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Compress, save, say what was promised."""
     from pine_boost.compress import compress_booster
+    from pine_boost.compression.record import RECORD
+    from pine_boost.compression.result import owned_files
     from pine_boost.options import require_seconds
     from pine_boost.parsers import read_model
     from pine_boost.progress import Progress
@@ -70,14 +72,14 @@ def main(arguments: argparse.Namespace) -> int:
     parsed = read_model(
         arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
     )
-    _require_place(arguments, parsed)
+    output.require_place(arguments, _names(parsed), owned_files)
     schema = schema_of(parsed.forest)
     fit, val = (options.read_data(path, schema) for path in (arguments.fit, arguments.val))
     test = options.read_data(arguments.test, schema)
     limit = arguments.time_limit
     if limit is not None:
         limit = max(limit - (time.monotonic() - started), 0.001 * limit)
-    progress = Progress(unit="leaf")
+    progress = Progress(time_limit=limit, option="--time-limit")
     try:
         result = compress_booster(
             arguments.model if parsed.native is None else parsed.native, fit.X, val.X,
@@ -89,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
     finally:
         progress.close()
     files = result.files()
-    folder = _write(arguments, files)
+    folder = output.write_results(arguments, files, [RECORD], owned_files)
     measured = None if test is None else result.evaluate(test.X)
     if arguments.json:
         options.print_json(describe(result, folder, measured))
@@ -129,38 +131,11 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     return document
 
 
-def _require_place(arguments: argparse.Namespace, parsed: Any) -> None:
-    """Refuse a folder that cannot be written, before anything is done for it."""
+def _names(parsed: Any) -> list[str]:
+    """Names of the files that the result will have."""
     from pine_boost.compression.record import RECORD
-    from pine_boost.compression.result import owned_files
-    from pine_boost.files import require_free, require_writable
     from pine_boost.native.predict import original_bytes
     from pine_boost.result import model_file
 
     native = original_bytes(parsed) if parsed.native is None else parsed.native
-    name, _ = model_file(native, parsed.forest.library)
-    given = (arguments.model, arguments.fit, arguments.val, arguments.test)
-    require_free(
-        arguments.output, [name, RECORD], owned=owned_files(arguments.output),
-        overwrite=arguments.force, inputs=[path for path in given if path is not None],
-    )  # fmt: skip
-    require_writable(arguments.output)
-
-
-def _write(arguments: argparse.Namespace, files: dict[str, bytes]) -> Any:
-    """Write the files; where that fails all the same, keep them under another name."""
-    from pine_boost.compression.record import RECORD
-    from pine_boost.compression.result import owned_files
-    from pine_boost.errors import OutputError, PineBoostError
-    from pine_boost.files import keep_elsewhere, write_folder
-
-    try:
-        return write_folder(
-            arguments.output, files, last=[RECORD], owned=owned_files(arguments.output),
-            overwrite=arguments.force,
-        )  # fmt: skip
-    except PineBoostError as error:
-        kept = keep_elsewhere(arguments.output, files, [RECORD])
-        if kept is None:
-            raise
-        raise OutputError(f"{error} The result was kept in {kept}.") from error
+    return [model_file(native, parsed.forest.library)[0], RECORD]

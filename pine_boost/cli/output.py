@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
+Owned = Callable[[str], Collection[str]]
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
@@ -29,14 +30,19 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--no-report", action="store_true", help="write no report.html")
 
 
-def require_place(arguments: argparse.Namespace, names: Iterable[str]) -> None:
-    """Refuse a folder that cannot be written, before anything is searched for it."""
-    from pine_boost.certificate.saved import owned_files
+def require_place(
+    arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None
+) -> None:
+    """Refuse a folder that cannot be written, before anything is searched for it.
+
+    ``owned`` says which files of a folder are an earlier result; by default those of ``prune``.
+    """
     from pine_boost.files import require_free, require_writable
 
-    given = (getattr(arguments, name, None) for name in ("model", "fit", "cal", "test", "domain"))
+    inputs = ("model", "fit", "cal", "val", "test", "domain")
+    given = (getattr(arguments, name, None) for name in inputs)
     require_free(
-        arguments.output, names, owned=owned_files(arguments.output), overwrite=arguments.force,
+        arguments.output, names, owned=_owned(arguments, owned), overwrite=arguments.force,
         inputs=[path for path in given if path is not None],
     )  # fmt: skip
     require_writable(arguments.output)
@@ -54,15 +60,17 @@ def result_names(parsed: Any, *, report: bool) -> list[str]:
 
 
 def write_results(
-    arguments: argparse.Namespace, files: Mapping[str, bytes], last: Sequence[str]
+    arguments: argparse.Namespace,
+    files: Mapping[str, bytes],
+    last: Sequence[str],
+    owned: Owned | None = None,
 ) -> Path:
     """Write the files; where that fails all the same, keep them under another name."""
-    from pine_boost.certificate.saved import owned_files
     from pine_boost.files import keep_elsewhere, write_folder
 
     try:
         return write_folder(
-            arguments.output, files, last=last, owned=owned_files(arguments.output),
+            arguments.output, files, last=last, owned=_owned(arguments, owned),
             overwrite=arguments.force,
         )  # fmt: skip
     except PineBoostError as error:
@@ -70,6 +78,12 @@ def write_results(
         if kept is None:
             raise
         raise OutputError(f"{error} The result was kept in {kept}.") from error
+
+
+def _owned(arguments: argparse.Namespace, owned: Owned | None) -> Collection[str]:
+    from pine_boost.certificate.saved import owned_files
+
+    return (owned or owned_files)(arguments.output)
 
 
 def seconds_for_report(arguments: argparse.Namespace) -> float:

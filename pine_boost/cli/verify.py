@@ -2,7 +2,7 @@
 
 In come both models, the region and the certificate; out goes a verdict: 0 proved anew, 2 the budget
 ran out, 1 a counterexample or files that do not belong together. A folder of a sweep is verified
-alpha by alpha, the time limit for all of them together.
+alpha by alpha, the time limit for all of them together; a compression is counted again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fit", metavar="FILE", help="the rows the score was fitted on: with them")
     parser.add_argument("--cal", metavar="FILE", help="and the rows of the calibration, region and "
                         "tau are computed anew and rest on nobody's word")  # fmt: skip
+    parser.add_argument("--val", metavar="FILE",
+                        help="the validation rows of a compression, to count again")  # fmt: skip
     parser.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then, and say what is open (exit code 2)")  # fmt: skip
     options.add_jobs(parser)
@@ -54,6 +56,8 @@ def main(arguments: argparse.Namespace) -> int:
     require_seconds(arguments.time_limit)
     started = time.monotonic()
     given = Path(arguments.pruned)
+    if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
+        return _recount(arguments, given)
     places = result_folders(given) if given.is_dir() else (given,)
     verdicts: dict[str, Any] = {}
     codes = []
@@ -70,6 +74,36 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         options.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
     return 1 if 1 in codes else max(codes)
+
+
+def _recount(arguments: argparse.Namespace, given: Path) -> int:
+    """A compression: its numbers are counted again on the validation rows."""
+    from dataclasses import asdict
+
+    from pine_boost.certificate.saved import model_path
+    from pine_boost.compression.record import RECORD
+    from pine_boost.compression.verification import verify_compression
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.parsers import read_model
+    from pine_boost.tables.schema import schema_of
+
+    if arguments.val is None:
+        raise InvalidInputError(
+            f"{given} holds a compression, whose promise is about the rows it was validated on; "
+            "name them with --val."
+        )
+    compressed = model_path(given) if given.is_dir() else given
+    parsed = read_model(compressed, decision="value", trust_pickle=arguments.trust_pickle)
+    X_val = options.read_data(arguments.val, schema_of(parsed.forest)).X
+    verdict = verify_compression(
+        arguments.original, compressed, compressed.parent / RECORD, X_val,
+        trust_pickle=arguments.trust_pickle,
+    )  # fmt: skip
+    if arguments.json:
+        options.print_json(asdict(verdict))
+    else:
+        print(verdict.summary())
+    return 0 if verdict.agrees else 1
 
 
 def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> Verification:

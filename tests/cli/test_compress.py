@@ -102,3 +102,19 @@ def test_overlap_is_measured_only(files: Path, capsys: Any) -> None:
     assert "--allow-overlap" in capsys.readouterr().err
     assert main([*arguments, "--allow-overlap"]) == 0
     assert capsys.readouterr().out.startswith("MEASURED")
+
+
+def test_verify_counts_again_what_compress_wrote(
+    files: Path, compressed: Path, capsys: Any
+) -> None:
+    arguments = ["verify", f"{files}/model.json", str(compressed)]
+    assert main(arguments) == 1
+    assert "name them with --val" in capsys.readouterr().err
+    assert main([*arguments, "--val", f"{files}/val.csv"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("AGREES")
+    assert "CERTIFIED" not in out
+    assert main([*arguments, "--val", f"{files}/val.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agrees"] is True
+    assert main([*arguments, "--val", f"{files}/test.csv"]) == 1
+    assert "is not the table of the record" in capsys.readouterr().err
