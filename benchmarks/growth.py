@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cells import train
+from benchmarks.cells import train, warm_up
 from benchmarks.machine import record_run
 from benchmarks.measuring import measured, run_child, say
 from benchmarks.paper import listed
@@ -29,7 +29,8 @@ AXES = {
     "classes": (2, 3, 5, 10, 20),
 }
 ALPHA = 0.1
-KEY_COLUMNS = ("axis", "size")
+CALLS = ("prune", "compress")  # contains and verify are measured after prune
+KEY_COLUMNS = ("axis", "size", "call")
 COLUMNS = (
     *KEY_COLUMNS, "trees", "depth", "features", "rows", "classes", "step", "time_limit", "seconds",
     "peak_mb", "rounds_before", "rounds_after", "answer",
@@ -41,6 +42,7 @@ class Size:
     """A model and its data; the defaults are what an axis leaves alone."""
 
     axis: str
+    call: str = "prune"
     trees: int = 30
     depth: int = 3
     features: int = 10
@@ -51,16 +53,24 @@ class Size:
     @property
     def key(self) -> tuple[str, ...]:
         """Text of the key columns."""
-        return (self.axis, str(getattr(self, self.axis)))
+        return (self.axis, str(getattr(self, self.axis)), self.call)
 
 
-def sizes_of(axes: list[str], time_limit: float) -> list[Size]:
-    """One size per step of each axis."""
+def sizes_of(axes: list[str], calls: list[str], time_limit: float) -> list[Size]:
+    """One size per step of each axis, for each call."""
     return [
-        replace(Size(axis, time_limit=time_limit), **{axis: value})
+        replace(Size(axis, call, time_limit=time_limit), **{axis: value})
+        for call in calls
         for axis in axes
         for value in AXES[axis]
     ]
+
+
+def known_calls() -> list[str]:
+    """Those that this version of pine_boost has."""
+    import pine_boost
+
+    return [call for call in CALLS if hasattr(pine_boost, f"{call}_booster")]
 
 
 def generate(size: Size) -> tuple[Any, Any]:
@@ -74,67 +84,53 @@ def generate(size: Size) -> tuple[Any, Any]:
 
 
 def run_steps(size: Size) -> list[dict[str, Any]]:
-    """Body of the child: every step on one model."""
+    """Body of the child: one call on one model, and after prune its judges."""
     import pine_boost
 
     X, y = generate(size)
     n_fit = int(0.8 * len(X))
     native = train("xgboost", size.trees, size.depth, 0, X[:n_fit], y[:n_fit])
-    ask: dict[str, Any] = {"alpha": ALPHA, "time_limit": size.time_limit}
-    _warm_up()
-    rows = []
-
-    def note(step: str, seconds: float, peak: float, answer: str, result: Any) -> None:
-        before, after = ("", "") if result is None else _rounds(result)
-        rows.append(
-            {
-                "axis": size.axis, "size": getattr(size, size.axis), "trees": size.trees,
-                "depth": size.depth, "features": size.features, "rows": size.rows,
-                "classes": size.classes, "step": step, "time_limit": size.time_limit,
-                "seconds": f"{seconds:.6f}", "peak_mb": f"{peak:.1f}", "rounds_before": before,
-                "rounds_after": after, "answer": answer,
-            }
-        )  # fmt: skip
-
-    steps = {"prune": pine_boost.prune_booster}
-    if hasattr(pine_boost, "compress_booster"):
-        steps["compress"] = pine_boost.compress_booster
-    for step, function in steps.items():
-        call = partial(function, native, X[:n_fit], X[n_fit:], **ask)
-        try:
-            result, seconds, peak = measured(call)
-        except pine_boost.PineBoostError as error:
-            note(step, float("nan"), float("nan"), f"REFUSED {type(error).__name__}: {error}", None)
-            continue
-        note(step, seconds, peak, result.status, result)
-        if step == "prune":
-            _judge(pine_boost, native, result, X, size, note)
+    warm_up()
+    function = getattr(pine_boost, f"{size.call}_booster")
+    call = partial(function, native, X[:n_fit], X[n_fit:], alpha=ALPHA, time_limit=size.time_limit)
+    try:
+        result, seconds, peak = measured(call)
+    except pine_boost.PineBoostError as error:
+        answer = f"REFUSED {type(error).__name__}: {error}".splitlines()[0]
+        return [_row(size, size.call, float("nan"), float("nan"), answer)]
+    rows = [_row(size, size.call, seconds, peak, result.status, result.certificate)]
+    if size.call == "prune":
+        rows += _judge(pine_boost, native, result, X, size)
     return rows
 
 
-def _judge(pine_boost: Any, native: Any, result: Any, X: Any, size: Size, note: Any) -> None:
-    """Verify and contains, on the pruned model and all rows."""
+def _row(
+    size: Size, step: str, seconds: float, peak: float, answer: str, certificate: Any = None
+) -> dict[str, Any]:
+    return {
+        "axis": size.axis, "size": getattr(size, size.axis), "call": size.call,
+        "trees": size.trees, "depth": size.depth, "features": size.features, "rows": size.rows,
+        "classes": size.classes, "step": step, "time_limit": size.time_limit,
+        "seconds": f"{seconds:.6f}", "peak_mb": f"{peak:.1f}",
+        "rounds_before": certificate.units_before if certificate else "",
+        "rounds_after": certificate.units_kept if certificate else "", "answer": answer,
+    }  # fmt: skip
+
+
+def _judge(pine_boost: Any, native: Any, result: Any, X: Any, size: Size) -> list[dict[str, Any]]:
+    """Contains on all rows, and verify where there is something to verify."""
     inside, seconds, peak = measured(lambda: result.region.contains(X))
-    note("contains", seconds, peak, f"{len(X) / seconds:.0f} rows/s, {inside.mean():.1%} in", None)
-    if result.status != "CERTIFIED":
-        return
-    verdict, seconds, peak = measured(
-        lambda: pine_boost.verify(
-            native, result.model, result.region, result.certificate, time_limit=size.time_limit
+    answer = f"{len(X) / seconds:.0f} rows/s, {inside.mean():.1%} inside"
+    rows = [_row(size, "contains", seconds, peak, answer)]
+    if result.status == "CERTIFIED":
+        verdict, seconds, peak = measured(
+            lambda: pine_boost.verify(
+                native, result.model, result.region, result.certificate, time_limit=size.time_limit
+            )
         )
-    )
-    answer = {True: "agrees", False: "differs", None: "out of time"}[verdict.agrees]
-    note("verify", seconds, peak, answer, None)
-
-
-def _rounds(result: Any) -> tuple[int, int]:
-    return int(result.certificate.units_before), int(result.certificate.units_kept)
-
-
-def _warm_up() -> None:
-    from benchmarks.cells import warm_up
-
-    warm_up()
+        answer = {True: "agrees", False: "differs", None: "out of time"}[verdict.agrees]
+        rows.append(_row(size, "verify", seconds, peak, answer))
+    return rows
 
 
 def run_size(size: Size) -> list[dict[str, Any]]:
@@ -161,7 +157,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.draw:
         if arguments is None:
             record_run(options.out.parent)
-        jobs = [Job(size.key, size) for size in sizes_of(options.axes, options.time_limit)]
+        sizes = sizes_of(options.axes, known_calls(), options.time_limit)
+        jobs = [Job(size.key, size) for size in sizes]
         failures = run_jobs(run_size, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)
     if options.out.exists() and arguments is None:
         from benchmarks.growth_figure import draw

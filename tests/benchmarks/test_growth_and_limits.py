@@ -43,9 +43,9 @@ def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
     monkeypatch.setitem(growth.AXES, "trees", (4, 8))
     monkeypatch.setattr(
         growth, "sizes_of",
-        lambda axes, limit: [
-            growth.Size(axis, trees=trees, rows=600, features=6, time_limit=limit)
-            for axis in axes for trees in growth.AXES["trees"]
+        lambda axes, calls, limit: [
+            growth.Size(axis, call, trees=trees, rows=600, features=6, time_limit=limit)
+            for call in calls for axis in axes for trees in growth.AXES["trees"]
         ],
     )  # fmt: skip
     out = tmp_path / "growth.csv"
