@@ -29,6 +29,7 @@ AXES = {
     "classes": (2, 3, 5, 10, 20),
 }
 ALPHA = 0.1
+LEVELS = 8
 CALLS = ("prune", "compress")  # contains and verify are measured after prune
 KEY_COLUMNS = ("axis", "size", "call")
 COLUMNS = (
@@ -74,13 +75,17 @@ def known_calls() -> list[str]:
 
 
 def generate(size: Size) -> tuple[Any, Any]:
-    """Rows and classes: five features matter, with an interaction and a tenth of noise."""
+    """Whole numbers of 0 to 8, as in a questionnaire, five of which matter; classes by quantiles.
+
+    Few values make splits repeat, so that there is something to prune and something to prove.
+    """
     random = np.random.default_rng(0)
-    X = random.normal(size=(size.rows, size.features)).astype(np.float32)
-    signal = X[:, 0] + np.sin(2 * X[:, 1]) + X[:, 2] * X[:, 3] + (X[:, 4] > 0.5)
-    signal += random.normal(scale=0.5, size=size.rows)
+    half = LEVELS / 2
+    Z = np.round(random.normal(size=(size.rows, size.features)) * half / 2).clip(-half, half)
+    signal = Z[:, 0] + 0.7 * Z[:, 1] + (Z[:, 2] > 0) * Z[:, 3] + half / 2 * (Z[:, 4] > 1)
+    signal += random.normal(scale=0.3 * half / 2, size=size.rows)
     cuts = np.quantile(signal, np.arange(1, size.classes) / size.classes)
-    return X, np.searchsorted(cuts, signal)
+    return (Z + half).astype(np.float32), np.searchsorted(cuts, signal)
 
 
 def run_steps(size: Size) -> list[dict[str, Any]]:
