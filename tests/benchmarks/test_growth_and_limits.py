@@ -71,7 +71,7 @@ def test_generated_classes_are_balanced():
 
 
 def test_limits_judge_by_the_issue(monkeypatch):
-    said = {"trees": 10, "leaves": 20, "seconds": 12.9, "peak_mb": 3.0, "answer": "x"}
+    said = {"trees": 10, "leaves": 20, "seconds": 12.9, "cpu_s": 5, "peak_mb": 3.0, "answer": "x"}
     monkeypatch.setattr(limits, "run_child", lambda *_, **__: (said, 1.9))
     (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
     assert (row["seconds"], row["ratio"], row["is_kept"]) == ("12.90", "1.29", "yes")
@@ -91,6 +91,8 @@ def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_pa
         return XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:500], y[:500])
 
     monkeypatch.setitem(limits.MODELS, "small", small)
+    monkeypatch.setattr(limits, "N_ROWS", 1000)
+    monkeypatch.setattr(limits, "VERIFY_AFTER", 600.0)
     answer = limits.answer_of(limits.Question("small", call, "600", str(tmp_path)))
     assert answer["trees"] == 5
     assert answer["answer"].startswith("CERTIFIED, 5 to " if call == "prune" else "agrees: True")
