@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.cells import train, warm_up
 from benchmarks.machine import record_run
-from benchmarks.measuring import measured, run_child, say
+from benchmarks.measuring import Measured, measured, run_child, say
 from benchmarks.paper import listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 
@@ -34,7 +34,7 @@ CALLS = ("prune", "compress")  # contains and verify are measured after prune
 KEY_COLUMNS = ("axis", "size", "call")
 COLUMNS = (
     *KEY_COLUMNS, "trees", "depth", "features", "rows", "classes", "step", "time_limit", "seconds",
-    "peak_mb", "rounds_before", "rounds_after", "answer",
+    "cpu_s", "peak_mb", "rounds_before", "rounds_after", "answer",
 )  # fmt: skip
 
 
@@ -99,24 +99,26 @@ def run_steps(size: Size) -> list[dict[str, Any]]:
     function = getattr(pine_boost, f"{size.call}_booster")
     call = partial(function, native, X[:n_fit], X[n_fit:], alpha=ALPHA, time_limit=size.time_limit)
     try:
-        result, seconds, peak = measured(call)
+        run = measured(call)
     except pine_boost.PineBoostError as error:
         answer = f"REFUSED {type(error).__name__}: {error}".splitlines()[0]
-        return [_row(size, size.call, float("nan"), float("nan"), answer)]
-    rows = [_row(size, size.call, seconds, peak, result.status, result.certificate)]
+        return [_row(size, size.call, None, answer)]
+    result = run.answer
+    rows = [_row(size, size.call, run, result.status, result.certificate)]
     if size.call == "prune":
         rows += _judge(pine_boost, native, result, X, size)
     return rows
 
 
 def _row(
-    size: Size, step: str, seconds: float, peak: float, answer: str, certificate: Any = None
+    size: Size, step: str, run: Measured[Any] | None, answer: str, certificate: Any = None
 ) -> dict[str, Any]:
     return {
         "axis": size.axis, "size": getattr(size, size.axis), "call": size.call,
         "trees": size.trees, "depth": size.depth, "features": size.features, "rows": size.rows,
         "classes": size.classes, "step": step, "time_limit": size.time_limit,
-        "seconds": f"{seconds:.6f}", "peak_mb": f"{peak:.1f}",
+        "seconds": f"{run.seconds:.6f}" if run else "", "cpu_s": f"{run.cpu_s:.2f}" if run else "",
+        "peak_mb": f"{run.peak_mb:.1f}" if run else "",
         "rounds_before": certificate.units_before if certificate else "",
         "rounds_after": certificate.units_kept if certificate else "", "answer": answer,
     }  # fmt: skip
@@ -124,17 +126,17 @@ def _row(
 
 def _judge(pine_boost: Any, native: Any, result: Any, X: Any, size: Size) -> list[dict[str, Any]]:
     """Contains on all rows, and verify where there is something to verify."""
-    inside, seconds, peak = measured(lambda: result.region.contains(X))
-    answer = f"{len(X) / seconds:.0f} rows/s, {inside.mean():.1%} inside"
-    rows = [_row(size, "contains", seconds, peak, answer)]
+    run = measured(lambda: result.region.contains(X))
+    answer = f"{len(X) / run.seconds:.0f} rows/s, {run.answer.mean():.1%} inside"
+    rows = [_row(size, "contains", run, answer)]
     if result.status == "CERTIFIED":
-        verdict, seconds, peak = measured(
+        run = measured(
             lambda: pine_boost.verify(
                 native, result.model, result.region, result.certificate, time_limit=size.time_limit
             )
         )
-        answer = {True: "agrees", False: "differs", None: "out of time"}[verdict.agrees]
-        rows.append(_row(size, "verify", seconds, peak, answer))
+        answer = {True: "agrees", False: "differs", None: "out of time"}[run.answer.agrees]
+        rows.append(_row(size, "verify", run, answer))
     return rows
 
 

@@ -149,13 +149,8 @@ def answer_of(question: Question) -> dict[str, Any]:
                 source, X_fit, X_cal, alpha=0.1, indifference=0.05, time_limit=VERIFY_AFTER
             )
         say_started()
-        spent = sum(os.times()[:4])
-        answer, seconds, peak = measured(
-            lambda: _told(verify if question.call == "verify" else prune)
-        )
-        spent = sum(os.times()[:4]) - spent
-    measures = {"seconds": seconds, "cpu_s": spent, "peak_mb": peak, "answer": answer}
-    return {**_size_of(model), **measures}
+        run = measured(lambda: _told(verify if question.call == "verify" else prune))
+    return {**_size_of(model), **asdict(run)}
 
 
 def _told(call: Callable[[], str]) -> str:

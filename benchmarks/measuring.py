@@ -13,8 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from benchmarks.data import ROOT
 from benchmarks.runner import ONE_THREAD
@@ -25,14 +26,33 @@ _STARTED = "started"
 MEGABYTE = 2**20
 
 
-def measured(call: Callable[[], Answer]) -> tuple[Answer, float, float]:
-    """The call's answer, its seconds and the megabytes it added at most."""
+@dataclass(frozen=True)
+class Measured(Generic[Answer]):
+    """A call's answer and what it took.
+
+    Attributes
+    ----------
+    seconds, cpu_s : float
+        By the clock, and of processors (children's too): the same on a machine that does nothing
+        else.
+    peak_mb : float
+        Megabytes that the call added at most.
+    """
+
+    answer: Answer
+    seconds: float
+    cpu_s: float
+    peak_mb: float
+
+
+def measured(call: Callable[[], Answer]) -> Measured[Answer]:
+    """Run a call and measure it."""
     _reset_peak()
-    before = _status("VmRSS")
+    before, spent = _status("VmRSS"), sum(os.times()[:4])
     started = time.perf_counter()
     answer = call()
-    seconds = time.perf_counter() - started
-    return answer, seconds, max(0, _status("VmHWM") - before) / MEGABYTE
+    seconds, spent = time.perf_counter() - started, sum(os.times()[:4]) - spent
+    return Measured(answer, seconds, spent, max(0, _status("VmHWM") - before) / MEGABYTE)
 
 
 def _reset_peak() -> None:

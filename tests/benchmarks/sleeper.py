@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import asdict
 
 from benchmarks.measuring import measured, say, say_started
 
@@ -22,6 +23,6 @@ if __name__ == "__main__":
     cell = json.loads(sys.argv[2])
     print("noise on standard output")
     say_started()
-    answer, seconds, peak = measured(lambda: body(cell))
+    run = measured(lambda: body(cell))
     if not cell.get("is_silent"):
-        say({"answer": answer, "seconds": seconds, "peak_mb": peak})
+        say(asdict(run))
