@@ -34,7 +34,7 @@ CALLS = ("prune", "compress")  # contains and verify are measured after prune
 KEY_COLUMNS = ("axis", "size", "call")
 COLUMNS = (
     *KEY_COLUMNS, "trees", "depth", "features", "rows", "classes", "step", "time_limit", "seconds",
-    "cpu_s", "peak_mb", "rounds_before", "rounds_after", "answer",
+    "cpu_s", "peak_mb", "size_before", "size_after", "unit", "answer",
 )  # fmt: skip
 
 
@@ -75,13 +75,15 @@ def known_calls() -> list[str]:
 
 
 def generate(size: Size) -> tuple[Any, Any]:
-    """Whole numbers of 0 to 8, as in a questionnaire, five of which matter; classes by quantiles.
+    """Whole numbers of 0 to 8, as in a questionnaire, and one measured number; five matter.
 
     Few values make splits repeat, so that there is something to prune and something to prove.
     """
     random = np.random.default_rng(0)
     half = LEVELS / 2
-    Z = np.round(random.normal(size=(size.rows, size.features)) * half / 2).clip(-half, half)
+    Z = random.normal(size=(size.rows, size.features)) * half / 2
+    whole = np.arange(size.features) != 1  # a measured number: no two rows are the same
+    Z[:, whole] = np.round(Z[:, whole]).clip(-half, half)
     signal = Z[:, 0] + 0.7 * Z[:, 1] + (Z[:, 2] > 0) * Z[:, 3] + half / 2 * (Z[:, 4] > 1)
     signal += random.normal(scale=0.3 * half / 2, size=size.rows)
     cuts = np.quantile(signal, np.arange(1, size.classes) / size.classes)
@@ -96,31 +98,31 @@ def run_steps(size: Size) -> list[dict[str, Any]]:
     n_fit = int(0.8 * len(X))
     native = train("xgboost", size.trees, size.depth, 0, X[:n_fit], y[:n_fit])
     warm_up()
+    options = {"alpha": ALPHA} if size.call == "prune" else {}
     function = getattr(pine_boost, f"{size.call}_booster")
-    call = partial(function, native, X[:n_fit], X[n_fit:], alpha=ALPHA, time_limit=size.time_limit)
+    call = partial(function, native, X[:n_fit], X[n_fit:], time_limit=size.time_limit, **options)
     try:
         run = measured(call)
     except pine_boost.PineBoostError as error:
         answer = f"REFUSED {type(error).__name__}: {error}".splitlines()[0]
         return [_row(size, size.call, None, answer)]
     result = run.answer
-    rows = [_row(size, size.call, run, result.status, result.certificate)]
-    if size.call == "prune":
-        rows += _judge(pine_boost, native, result, X, size)
-    return rows
+    if size.call == "compress":
+        sizes = {"size_before": result.leaves_before, "size_after": result.leaves_after}
+        return [{**_row(size, "compress", run, result.status), **sizes, "unit": "leaves"}]
+    certificate = result.certificate
+    sizes = {"size_before": certificate.units_before, "size_after": certificate.units_kept}
+    first = {**_row(size, "prune", run, result.status), **sizes, "unit": "rounds"}
+    return [first, *_judge(pine_boost, native, result, X, size)]
 
 
-def _row(
-    size: Size, step: str, run: Measured[Any] | None, answer: str, certificate: Any = None
-) -> dict[str, Any]:
+def _row(size: Size, step: str, run: Measured[Any] | None, answer: str) -> dict[str, Any]:
     return {
         "axis": size.axis, "size": getattr(size, size.axis), "call": size.call,
         "trees": size.trees, "depth": size.depth, "features": size.features, "rows": size.rows,
         "classes": size.classes, "step": step, "time_limit": size.time_limit,
         "seconds": f"{run.seconds:.6f}" if run else "", "cpu_s": f"{run.cpu_s:.2f}" if run else "",
-        "peak_mb": f"{run.peak_mb:.1f}" if run else "",
-        "rounds_before": certificate.units_before if certificate else "",
-        "rounds_after": certificate.units_kept if certificate else "", "answer": answer,
+        "peak_mb": f"{run.peak_mb:.1f}" if run else "", "answer": answer,
     }  # fmt: skip
 
 

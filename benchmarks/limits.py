@@ -91,11 +91,12 @@ class Question:
 
 
 def generate(n_classes: int, seed: int = 0) -> tuple[Any, Any]:
-    """Rows around one centre per class, with noise, so that no model becomes small."""
+    """Rows around one centre per class, a fifth with another label, so that trees stay large."""
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(1).normal(size=(n_classes, N_FEATURES))
     y = np.resize(np.arange(n_classes), N_ROWS)
-    return (centres[y] + 1.5 * random.normal(size=(N_ROWS, N_FEATURES))).astype(np.float32), y
+    X = centres[y] + 1.5 * random.normal(size=(N_ROWS, N_FEATURES))
+    return X.astype(np.float32), np.where(random.random(N_ROWS) < 0.2, random.permutation(y), y)
 
 
 def trained(question: Question) -> Any:
