@@ -108,6 +108,12 @@ def traits_of(library: str) -> Traits:
     return traits
 
 
+def arrow_by_pandas(X: Any) -> Any:
+    """A polars or Arrow table as a pandas frame; any other table as it is."""
+    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
+    return X.to_pandas() if is_arrow else X
+
+
 def describe(model: Model) -> dict[str, Any]:
     """What decides how a table is read and what the answer is called, beyond the trees.
 

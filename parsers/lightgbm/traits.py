@@ -19,7 +19,7 @@ from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
 from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Traits
+from pine_boost.parsers.traits import Traits, arrow_by_pandas
 
 
 def _recognises(contents: bytes) -> bool:
@@ -81,12 +81,6 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
     return margins.reshape(-1, model.forest.n_outputs), 0.0
 
 
-def _accepted(X: Any) -> Any:
-    """LightGBM's Arrow reader takes numbers only; dictionary columns go by way of pandas."""
-    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
-    return X.to_pandas() if is_arrow else X
-
-
 def _prepared(
     model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
 ) -> Callable[[], Any]:
@@ -127,7 +121,7 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     column_name=_column_name,
-    accepted=_accepted,
+    accepted=arrow_by_pandas,  # its own Arrow reader takes numbers only, no dictionary columns
     prepared=_prepared,
     facts=_facts,
 )

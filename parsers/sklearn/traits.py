@@ -18,7 +18,7 @@ from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
 from pine_boost.parsers.sklearn.read import read_sklearn
-from pine_boost.parsers.traits import Traits
+from pine_boost.parsers.traits import Traits, arrow_by_pandas
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
@@ -96,12 +96,6 @@ def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
     return (decision * total * (n_classes - 1) + total) / n_classes, blur
 
 
-def _accepted(X: Any) -> Any:
-    """Arrow tables go by way of pandas: the categories of HistGradientBoosting are named there."""
-    is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
-    return X.to_pandas() if is_arrow else X
-
-
 def _prepared(
     model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
 ) -> Callable[[], Any]:
@@ -128,7 +122,7 @@ TRAITS = Traits(
     classes=_classes,
     scores=_scores,
     margins=_margins,
-    accepted=_accepted,
+    accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by their names there
     prepared=_prepared,
     facts=_facts,
     casts_integers=False,

@@ -18,7 +18,7 @@ from scipy.special import expit
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Traits
+from pine_boost.parsers.traits import Traits, arrow_by_pandas
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
@@ -129,7 +129,10 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
 
 
 def _accepted(X: Any) -> Any:
-    return X  # numpy, pandas, polars, pyarrow and scipy.sparse alike
+    """From 3.0 on polars and Arrow are read as they are, categories included."""
+    import xgboost
+
+    return X if int(xgboost.__version__.partition(".")[0]) >= 3 else arrow_by_pandas(X)
 
 
 def _prepared(
