@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pine_boost.serving.folder import load_guarded
     from pine_boost.serving.guarded import GuardedModel
     from pine_boost.simplification.simplify import SimplifyResult, simplify
+    from pine_boost.survey_result import Survey, load_survey
+    from pine_boost.surveying import survey
     from pine_boost.sweeping import SweepResult, sweep
     from pine_boost.verifying import verify
 
@@ -60,15 +62,18 @@ __all__ = [
     "RegionError",
     "SimplifyResult",
     "Status",
+    "Survey",
     "SweepResult",
     "UnsupportedModelError",
     "Verification",
     "__version__",
     "compress_booster",
     "load_guarded",
+    "load_survey",
     "prune_booster",
     "select_alpha",
     "simplify",
+    "survey",
     "sweep",
     "verify",
     "verify_compression",
@@ -88,6 +93,7 @@ _MODULE_OF = {
     "PruneResult": "result",
     "SimplifyResult": "simplification.simplify",
     "Status": "certificate.certificate",
+    "Survey": "survey_result",
     "SweepResult": "sweeping",
     "Verification": "certificate.verdict",
     "load_guarded": "serving.folder",
@@ -95,6 +101,8 @@ _MODULE_OF = {
     "prune_booster": "prune",
     "select_alpha": "selection",
     "simplify": "simplification.simplify",
+    "load_survey": "survey_result",
+    "survey": "surveying",
     "sweep": "sweeping",
     "verify": "verifying",
     "verify_compression": "compression.verification",

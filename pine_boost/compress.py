@@ -11,11 +11,12 @@ from typing import Any
 
 from pine_boost.budget import Budget, Step
 from pine_boost.compression.attack import attack
+from pine_boost.compression.candidates import choose
 from pine_boost.compression.fixed_sequence import allowed, require_rows
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.result import CompressResult, conclude
-from pine_boost.compression.search import find_candidates, set_up
+from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.pipelines.unwrapping import unwrap
 
@@ -112,11 +113,11 @@ def compress_booster(
     require_rows(len(tables.val), fidelity, confidence)
     share = allowed(len(tables.val), fidelity, confidence) / len(tables.val)
     setting = set_up(goal, tables.fit, random_state, budget)
-    # everything above and in this line is fixed before a row of X_val is predicted
-    candidates, stopped = find_candidates(goal, setting, share, unit == "tree", budget)
-    validated = validate(parsed, goal, setting, candidates, tables, options)
-    found = attack(goal, setting, validated, tables.fit, random_state, budget)
+    # the path and the choice from it are fixed before a row of X_val is predicted
+    found, stopped = find_path(goal, setting, share, unit == "tree", budget)
+    validated = validate(parsed, goal, setting, choose(found, share), tables, options)
+    attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
     whole: CompressResult = outer.rewrap(
-        conclude(parsed, goal, setting, validated, found, tables, options, stopped, budget)
+        conclude(parsed, goal, validated, attacked, tables, options, stopped, budget)
     )
     return whole

@@ -23,6 +23,7 @@ COMMANDS = {
     "compress": "a much smaller model, tested on unseen rows",
     "fleet": "prune or compress many models with one policy",
     "sweep": "prune a model for many alphas",
+    "survey": "what can be had for a model, with which promise",
     "simplify": "the same margins from fewer nodes, without data",
     "export": "a model for Treelite, as C code or as ONNX",
     "guard": "a result and its original as one guarded model",

@@ -38,7 +38,6 @@ from pine_boost.compression.record import (
     read_record,
     rows_digest,
 )
-from pine_boost.compression.search import Setting
 from pine_boost.compression.segments import find_segments
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
@@ -196,7 +195,6 @@ class CompressResult:
 def conclude(
     parsed: Model,
     goal: Goal,
-    setting: Setting,
     validated: Validated,
     found: Attack | None,
     tables: Tables,

@@ -1,6 +1,6 @@
 """The search for candidates: all that happens before X_val is seen.
 
-In come the parsed model, its goal and X_fit; out go candidates in the order of the test. Stops
+In come the goal and X_fit; out go slices and shapes of the path with their estimates. Stops
 when the budget is over, with the path as far as it came.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pine_boost.budget import Budget, OutOfTime, Step, StopReason
-from pine_boost.compression.candidates import Candidate, choose, estimate
+from pine_boost.compression.candidates import Candidate, estimate
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import slices, walk
 from pine_boost.compression.pulls import build_pulls
@@ -44,10 +44,13 @@ def set_up(goal: Goal, fit: FloatArray, seed: int, budget: Budget) -> Setting:
     return Setting(space, trees, ranges, original, rows)
 
 
-def find_candidates(
+def find_path(
     goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget
 ) -> tuple[list[Candidate], StopReason]:
-    """Walk the path and choose what is tested; nothing here depends on X_val but its size."""
+    """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
+
+    Nothing here depends on X_val but its size.
+    """
     found: list[Candidate] = []
     reason = StopReason.EFFORT
     looked_at = setting.rows.looked_at
@@ -72,7 +75,7 @@ def find_candidates(
         reason = StopReason.TIME
     except KeyboardInterrupt:
         reason = StopReason.INTERRUPTED
-    return choose(found, allowed_share), reason
+    return found, reason
 
 
 def _tell(goal: Goal, setting: Setting, found: list[Candidate], phase: str, budget: Budget) -> None:

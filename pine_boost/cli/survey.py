@@ -1,0 +1,71 @@
+"""``pine-boost survey``: a model file and tables in, a table of what can be had out.
+
+Writes survey.json where asked to, by which the rows that were looked at are known again. Refuses
+to look at rows that the fit rows repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pine_boost.cli import options
+
+EXAMPLES = """examples:
+  pine-boost survey model.json --fit train.csv --look some_holdout.csv
+  pine-boost survey model.txt --fit train.csv --look look.csv --time-limit 300 -o survey.json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    options.add_model_options(parser)
+    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    data.add_argument("--fit", required=True, metavar="FILE", help="the training rows are fine")
+    data.add_argument("--look", required=True, metavar="FILE", help="unseen rows, spent by this")
+    parser.add_argument("-o", "--output", metavar="FILE.json", help="write the survey (nowhere)")
+    parser.add_argument("--force", action="store_true", help="replace FILE.json")
+    parser.add_argument("--tolerance", type=float, metavar="T",
+                        help="for compressed models; regressors need it")  # fmt: skip
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS",
+                        help="half of it for proofs (60)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(0)")
+    options.add_threshold(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Look, print the table, perhaps write it."""
+    from pathlib import Path
+
+    from pine_boost.cli.progress import Progress
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.parsers import read_model
+    from pine_boost.surveying import survey
+    from pine_boost.tables.schema import schema_of
+
+    if arguments.output is not None and Path(arguments.output).exists() and not arguments.force:
+        raise InvalidInputError(f"{arguments.output} exists; name another file, or say --force.")
+    threshold = options.thresholds(arguments)
+    parsed = read_model(
+        arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
+    )
+    schema = schema_of(parsed.forest)
+    fit, look = (options.read_data(path, schema) for path in (arguments.fit, arguments.look))
+    progress = Progress()
+    try:
+        found = survey(
+            arguments.model if parsed.native is None else parsed.native, fit.X, look.X,
+            tolerance=arguments.tolerance, threshold=threshold, time_limit=arguments.time_limit,
+            random_state=arguments.seed, callback=progress,
+        )  # fmt: skip
+    finally:
+        progress.close()
+    if arguments.output is not None:
+        found.save(arguments.output)
+    if arguments.json:
+        options.print_json({
+            "offers": found.table(), "n_look": found.n_look, "seconds": found.seconds,
+        })  # fmt: skip
+    else:
+        print(found.summary())
+    return 0

@@ -1,0 +1,161 @@
+"""What a survey found: offers, and the rows that it looked at.
+
+In come the offers of `survey`; out go a table, a file, and a check that refuses the rows that were
+looked at as calibration or validation rows of a promise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
+from pine_boost.json_fields import number, parse, reading, record, require, sequence
+from pine_boost.model.forest import Model
+from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.schema import schema_of
+
+_FORMAT = "pine_boost survey"
+_KINDS = {
+    "promise": "str", "trees": "int", "leaves": "int", "bytes": "int", "speed": "float | None",
+    "note": "str", "call": "str",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One line of a survey.
+
+    Attributes
+    ----------
+    promise : str
+        What kind of promise would come with it, in words.
+    trees, leaves, bytes : int
+        Of the model that was found here; the original's where nothing smaller was.
+    speed : float or None
+        How many times as many rows per second, natively, on this machine.
+    note : str
+        Why there is nothing, or what is open.
+    call : str
+        What to call for it, with rows that were not looked at.
+    """
+
+    promise: str
+    trees: int
+    leaves: int
+    bytes: int
+    speed: float | None
+    note: str
+    call: str
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What can be had for one model; figures are estimates.
+
+    Attributes
+    ----------
+    offers : tuple of Offer
+        The original first, then lossless, proved, compressed.
+    n_look : int
+        Rows that were looked at, and are spent by it.
+    seconds : float
+    hashes : uint64 (n_look,)
+        By which `check` knows these rows again.
+    model : Model
+        The original, as parsed.
+    """
+
+    offers: tuple[Offer, ...]
+    n_look: int
+    seconds: float
+    hashes: Any = field(repr=False)
+    model: Model = field(repr=False)
+
+    def table(self) -> list[dict[str, Any]]:
+        """The offers as rows for a DataFrame or a CSV file."""
+        return [asdict(offer) for offer in self.offers]
+
+    def summary(self) -> str:
+        """The table as text, and what its figures are worth."""
+        lines = [f"{'trees':>6} {'leaves':>7} {'kB':>7} {'speed':>6}  promise"]
+        for offer in self.offers:
+            speed = "" if offer.speed is None else f"{offer.speed:.1f}x"
+            note = f" ({offer.note})" if offer.note else ""
+            lines.append(
+                f"{offer.trees:>6} {offer.leaves:>7} {offer.bytes / 1000:>7.0f} {speed:>6}  "
+                f"{offer.promise}{note}"
+            )
+            if offer.call:
+                lines.append(f"{'':31}{offer.call}")
+        lines.append(
+            f"Estimates: the {self.n_look} rows of X_look were looked at to make this table. Take "
+            f"other rows as X_cal or X_val; survey.check(X_val) refuses these. ({self.seconds:.0f} "
+            "s)"
+        )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def check(self, X: Any) -> None:
+        """Refuse rows for a promise if this survey has looked at them.
+
+        Raises
+        ------
+        InvalidInputError
+            More of the rows were looked at than would repeat by chance.
+        """
+        matrix = to_matrix(X, schema_of(self.model.forest), "X")
+        found = count_overlap(self.hashes, row_hashes(matrix))
+        if found.is_evident:
+            raise InvalidInputError(
+                f"{found.n_seen} of the {len(matrix)} rows were looked at by a survey and cannot "
+                "carry a promise any more. Split a table before surveying and keep one part."
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the table and the hashes of the rows as JSON."""
+        document = {
+            "format": _FORMAT,
+            "format_version": 1,
+            "offers": self.table(),
+            "n_look": self.n_look,
+            "seconds": self.seconds,
+            "hashes": [int(value) for value in self.hashes],
+        }
+        path = Path(path)
+        with clear_errors(path):
+            write_file(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
+        return path
+
+
+def load_survey(
+    path: str | os.PathLike[str], model: Any, *, threshold: Any = None, trust_pickle: bool = False
+) -> Survey:
+    """Read a saved survey together with its model, to `Survey.check` rows against it.
+
+    Raises
+    ------
+    InvalidInputError
+        The file is no survey.
+    """
+    contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
+    with reading("survey file", "Take the file that Survey.save wrote", InvalidInputError):
+        document = parse(contents)
+        require(document.get("format") == _FORMAT, "the format is another one")
+        offers = tuple(Offer(**record(entry, _KINDS)) for entry in sequence(document, "offers"))
+        listed = sequence(document, "hashes")
+        fits = all(type(value) is int and 0 <= value < 2**64 for value in listed)
+        require(fits, "a hash is no number of 64 bits")
+        seconds = number(document, "seconds")
+    parsed = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
+    return Survey(offers, len(listed), seconds, np.array(listed, dtype=np.uint64), parsed)

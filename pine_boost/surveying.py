@@ -1,0 +1,200 @@
+"""A survey: what can be had for a model, with which kind of promise, by which call.
+
+In come a model, X_fit and rows to look at; out goes a table. All figures are estimates, as the rows
+were looked at to choose: `Survey.check` refuses them as calibration or validation rows later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pine_boost.budget import Budget, Step
+from pine_boost.compression.candidates import choose
+from pine_boost.compression.fixed_sequence import allowed, fewest_rows
+from pine_boost.compression.options import CompressOptions
+from pine_boost.compression.reading import Tables, read_for_compression, read_tables
+from pine_boost.compression.search import find_path, set_up
+from pine_boost.compression.validation import validate
+from pine_boost.errors import PineBoostError
+from pine_boost.model.forest import Model
+from pine_boost.options import require_seconds
+from pine_boost.parsers import read_model
+from pine_boost.report.measure import file_contents, measure_speeds
+from pine_boost.survey_result import Offer, Survey
+from pine_boost.tables.overlap import row_hashes
+
+ALPHAS = (0.0, 0.05, 0.1, 0.2)
+FIDELITIES = (0.999, 0.995, 0.99, 0.98)
+INDIFFERENCE = 0.05
+_CONFIDENCE = 0.95
+_PROOFS = 0.5  # share of the time that goes to proofs
+_NOTHING = "nothing smaller was found"
+
+
+def survey(
+    model: Any,
+    X_fit: Any,
+    X_look: Any,
+    *,
+    tolerance: float | None = None,
+    threshold: float | Sequence[float] | None = None,
+    time_limit: float = 60.0,
+    random_state: int = 0,
+    callback: Callable[[Step], None] | None = None,
+) -> Survey:
+    """Try everything for a while and say what could be had: lossless, proved, compressed.
+
+    Figures are estimates. X_look is spent by it: `Survey.check` refuses its rows for a promise.
+
+    Parameters
+    ----------
+    model : object, path or bytes
+        As for `prune_booster` and `compress_booster`.
+    X_fit : table
+        The training rows are fine.
+    X_look : table
+        Held-out rows that you can do without later.
+    tolerance : float, optional
+        As for `compress_booster`; regressors and rankers are compressed only with it.
+    threshold : float or sequence of float, optional
+        Your own decision threshold(s).
+    time_limit : float
+        Seconds, half of them for proofs.
+    random_state : int
+    callback : callable, optional
+        Called with a `Step` now and then.
+
+    Returns
+    -------
+    Survey
+
+    Raises
+    ------
+    UnsupportedModelError, InvalidInputError
+        The model cannot be read, or the tables do not fit it or one another.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> import pine_boost
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> gb = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X[:250], y[:250])
+    >>> found = pine_boost.survey(gb, X[:250], X[250:], time_limit=10)
+    >>> found.offers[0].promise
+    'the original'
+    >>> found.offers[1].promise
+    'lossless: the same margin on every input'
+    """
+    require_seconds(time_limit)
+    budget = Budget.of(time_limit, callback=callback)
+    parsed = read_model(model, threshold=threshold, decision="value")
+    has_classes = parsed.forest.n_outputs > 1 or bool(parsed.forest.decision.cuts)
+    options = CompressOptions(tolerance=tolerance, threshold=threshold, random_state=random_state)
+    tables = read_tables(parsed, X_fit, X_look, options)
+    offers = [_offer(parsed, parsed, tables, "the original", "", budget)]
+    offers.append(_lossless(model, parsed, tables, budget))
+    if has_classes:
+        proofs = budget.share(_PROOFS)
+        offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
+    offers += _compressed(model, parsed, tables, options, budget)
+    return Survey(tuple(offers), len(tables.val), budget.elapsed, row_hashes(tables.val), parsed)
+
+
+def _offer(
+    parsed: Model, found: Model, tables: Tables, promise: str, call: str, budget: Budget,
+    note: str = "",
+) -> Offer:  # fmt: skip
+    speed = None
+    if found is not parsed and not budget.is_over:
+        speeds = measure_speeds(parsed, found, tables.val[:1000], budget.share(0.02).deadline)
+        speed = speeds[0].ratio if speeds else None
+    elif found is parsed and not note and call:
+        note = _NOTHING
+    forest = found.forest
+    size = len(file_contents(found))
+    return Offer(promise, forest.n_trees, forest.n_leaves, size, speed, note, call)
+
+
+def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offer:
+    from pine_boost.simplification.simplify import simplify
+
+    promise, call = "lossless: the same margin on every input", "pine_boost.simplify(model)"
+    try:
+        result = simplify(model)
+    except PineBoostError as error:
+        return _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
+    found = result.simplified if result.leaves_after < result.leaves_before else parsed
+    return _offer(parsed, found, tables, promise, call, budget)
+
+
+def _proved(
+    model: Any, parsed: Model, X_fit: Any, X_look: Any, tables: Tables, options: CompressOptions,
+    budget: Budget,
+) -> Iterator[Offer]:  # fmt: skip
+    """Proved at a few alphas, and once with the toss-ups given up; each gets its share of time."""
+    from pine_boost.prune import prune_booster
+
+    asked = [(alpha, 0.0) for alpha in sorted(ALPHAS, reverse=True)] + [(0.1, INDIFFERENCE)]
+    given = "" if options.threshold is None else f", threshold={options.threshold!r}"
+    for position, (alpha, indifference) in enumerate(asked):
+        extra = f", indifference={indifference:g}" if indifference else ""
+        call = f"pine_boost.prune_booster(model, X_fit, X_cal, alpha={alpha:g}{extra}{given})"
+        where = "every input" if alpha == 0 else f"the region of {1 - alpha:.0%} of future inputs"
+        promise = f"proved: the same class on {where}"
+        promise += ", toss-ups aside" if indifference else ""
+        part = budget.share(1 / (len(asked) - position))
+        try:
+            result = prune_booster(
+                model, X_fit, X_look, alpha=alpha, indifference=indifference,
+                threshold=options.threshold, time_limit=max(part.remaining, 0.1),
+                random_state=options.random_state, callback=budget.callback,
+            )  # fmt: skip
+        except PineBoostError as error:
+            yield _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
+            continue
+        smaller = result.certificate.trees_after < result.certificate.trees_before
+        note = "" if result.status == "CERTIFIED" else "not proved in this time"
+        found = result.pruned if smaller else parsed
+        yield _offer(parsed, found, tables, promise, call, budget, note)
+
+
+def _compressed(
+    model: Any, parsed: Model, tables: Tables, options: CompressOptions, budget: Budget
+) -> Iterator[Offer]:
+    """One path, tested on the rows that are looked at for each target."""
+    asked = "" if options.tolerance is None else f", tolerance={options.tolerance:g}"
+    asked += "" if options.threshold is None else f", threshold={options.threshold!r}"
+    kept = "value" if parsed.forest.n_outputs == 1 and not parsed.forest.decision.cuts else "class"
+    calls = {
+        fidelity: f"pine_boost.compress_booster(model, X_fit, X_val, fidelity={fidelity:g}{asked})"
+        for fidelity in FIDELITIES
+    }
+    promises = {
+        fidelity: f"a statistic: {fidelity:.1%} of future inputs keep their {kept} "
+        f"(confidence {_CONFIDENCE:.0%})"
+        for fidelity in FIDELITIES
+    }
+    try:
+        parsed, goal = read_for_compression(model, options)
+    except PineBoostError as error:
+        for fidelity in FIDELITIES:
+            note = f"refused: {error}"[:200]
+            yield _offer(parsed, parsed, tables, promises[fidelity], calls[fidelity], budget, note)
+        return
+    setting = set_up(goal, tables.fit, options.random_state, budget)
+    n_look = len(tables.val)
+    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget)
+    for fidelity in FIDELITIES:
+        promise, call = promises[fidelity], calls[fidelity]
+        n_allowed = allowed(n_look, fidelity, _CONFIDENCE)
+        if n_allowed < 0:
+            note = f"needs {fewest_rows(fidelity, _CONFIDENCE)} rows, X_look has {n_look}"
+            yield _offer(parsed, parsed, tables, promise, call, budget, note)
+            continue
+        share = max(n_allowed, 0.5) / n_look
+        target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
+        found = validate(parsed, goal, setting, choose(path, share), tables, target).written
+        best = parsed if found is None else found.model
+        yield _offer(parsed, best, tables, promise, call, budget)
