@@ -37,9 +37,9 @@ def main(arguments: argparse.Namespace) -> int:
     """Look, print the table, perhaps write it."""
     from pathlib import Path
 
-    from pine_boost.cli.progress import Progress
     from pine_boost.errors import InvalidInputError
     from pine_boost.parsers import read_model
+    from pine_boost.progress import Progress
     from pine_boost.surveying import survey
     from pine_boost.tables.schema import schema_of
 
@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     schema = schema_of(parsed.forest)
     fit, look = (options.read_data(path, schema) for path in (arguments.fit, arguments.look))
-    progress = Progress()
+    progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         found = survey(
             arguments.model if parsed.native is None else parsed.native, fit.X, look.X,
