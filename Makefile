@@ -21,6 +21,7 @@ test: lint types pytest docs
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PYTHONPATH=$(CURDIR) $(BIN)/lint-imports --no-cache
 
 # mypy does not follow the package_dir of an editable install (pine_boost.parsers lies in parsers/),
 # so what is checked is the wheel, from a folder where the sources are out of sight.

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
+from pine_boost.native.probabilities import predict_probabilities
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,8 @@ def ask(model: Model, X: Any, question: Question) -> Answers:
 
 def probabilities(model: Model, X: Any) -> FloatArray:
     """Native probabilities, one column per class."""
-    from pine_boost.serving.engines import NativeEngine
-
-    engine = NativeEngine(replace(model, native=load_native(model)))
-    found = np.asarray(engine.probabilities(X), dtype=np.float64)
+    loaded = replace(model, native=load_native(model))
+    found = np.asarray(predict_probabilities(loaded, X), dtype=np.float64)
     return found.reshape(len(found), -1)
 
 

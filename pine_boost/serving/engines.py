@@ -29,7 +29,11 @@ from pine_boost.model.forest import (
     Tie,
 )
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
-from pine_boost.parsers.traits import traits_of
+from pine_boost.native.probabilities import (
+    has_plain_link,
+    linked_probabilities,
+    predict_probabilities,
+)
 from pine_boost.region.distance import decision_distance
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
@@ -106,12 +110,7 @@ class NativeEngine:
 
     def probabilities(self, X: Any) -> FloatArray:
         """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
-        native = self.model.native
-        if hasattr(native, "predict_proba"):
-            accepted = traits_of(self.model.forest.library).accepted(X)
-            return np.asarray(native.predict_proba(accepted))
-        _require_probabilities(self.model)
-        return _linked(self.margins(X), self.model)
+        return predict_probabilities(self.model, X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +158,9 @@ class SumEngine:
 
     def probabilities(self, X: Any) -> FloatArray:
         """Sigmoid, softmax or mean of the sums, in double precision."""
-        if not _has_plain_link(self.native.model):
+        if not has_plain_link(self.native.model):
             return self.native.probabilities(X)
-        _require_probabilities(self.native.model)
-        return _linked(self.margins(X), self.native.model)
+        return linked_probabilities(self.native.model, self.margins(X))
 
     def _sums(self, X: Any) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
         forest = self.native.model.forest
@@ -227,38 +225,3 @@ def _rows(X: Any, rows: IntArray) -> Any:
     from pine_boost.tables.native import take_rows
 
     return take_rows(X, rows)
-
-
-def _has_plain_link(model: Model) -> bool:
-    """Whether probabilities are sigmoid, softmax or mean of the sums, and of nothing else."""
-    family = str(getattr(model.document, "family", ""))
-    objective = model.forest.objective.split(" ")[0]
-    return family != "votes" and objective not in ("multiclassova", "binary:hinge")
-
-
-def _require_probabilities(model: Model) -> None:
-    objective = model.forest.objective
-    is_booster = not str(getattr(model.document, "family", ""))
-    if is_booster and not objective.startswith(("binary", "multi", "cross_entropy")):
-        raise UnsupportedModelError(
-            f"{model.kind} with objective {objective!r} has no probabilities; use predict."
-        )
-    if not _has_plain_link(model):
-        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has none to give.")
-
-
-def _linked(margins: FloatArray, model: Model) -> FloatArray:
-    """Probabilities of margins, one column per class."""
-    from scipy.special import expit, softmax
-
-    forest = model.forest
-    if str(getattr(model.document, "family", "")) == "average":
-        mean = margins / forest.n_trees
-        if forest.n_outputs > 1:
-            return mean
-        positive = mean[:, 0] + forest.decision.thresholds[0]
-    elif forest.n_outputs > 1:
-        return np.asarray(softmax(forest.slope * margins, axis=1))
-    else:
-        positive = expit(forest.slope * margins[:, 0])
-    return np.stack([1.0 - positive, positive], axis=1)

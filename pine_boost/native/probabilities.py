@@ -1,0 +1,59 @@
+"""Probabilities as the native library gives them, or as they follow from native margins.
+
+In come a parsed Model whose native object is loaded and a user's table; out go float64 columns, one
+per class. Refuses models whose objective has no probabilities.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.forest import FloatArray, Model
+from pine_boost.native.predict import predict_margins
+from pine_boost.parsers.traits import traits_of
+
+
+def predict_probabilities(model: Model, X: Any) -> FloatArray:
+    """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
+    if hasattr(model.native, "predict_proba"):
+        accepted = traits_of(model.forest.library).accepted(X)
+        return np.asarray(model.native.predict_proba(accepted))
+    return linked_probabilities(model, predict_margins(model, X)[0])
+
+
+def has_plain_link(model: Model) -> bool:
+    """Whether probabilities are sigmoid, softmax or mean of the sums, and of nothing else."""
+    family = str(getattr(model.document, "family", ""))
+    objective = model.forest.objective.split(" ")[0]
+    return family != "votes" and objective not in ("multiclassova", "binary:hinge")
+
+
+def _require_probabilities(model: Model) -> None:
+    objective = model.forest.objective
+    is_booster = not str(getattr(model.document, "family", ""))
+    if is_booster and not objective.startswith(("binary", "multi", "cross_entropy")):
+        raise UnsupportedModelError(
+            f"{model.kind} with objective {objective!r} has no probabilities; use predict."
+        )
+    if not has_plain_link(model):
+        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has none to give.")
+
+
+def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:
+    """Probabilities of margins, one column per class; refused where a model has none."""
+    _require_probabilities(model)
+    forest = model.forest
+    if str(getattr(model.document, "family", "")) == "average":
+        mean = margins / forest.n_trees
+        if forest.n_outputs > 1:
+            return mean
+        positive = mean[:, 0] + forest.decision.thresholds[0]
+    elif forest.n_outputs > 1:
+        return np.asarray(softmax(forest.slope * margins, axis=1))
+    else:
+        positive = expit(forest.slope * margins[:, 0])
+    return np.stack([1.0 - positive, positive], axis=1)
