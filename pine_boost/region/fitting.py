@@ -29,7 +29,7 @@ from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
-from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
+from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows, Rows, States, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
@@ -147,7 +147,7 @@ def fit_with_states(
     if X_cal is None and chosen.alpha == 0 and chosen.indifference == 0:
         return _whole_space(forest, X_fit, chosen.domain, schema, budget)
     fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    overlap = count_overlap(*(np.concatenate(list(X.map_values(row_hashes))) for X in (fit, cal)))
+    overlap = count_overlap(_hashes(fit), _hashes(cal))
     check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
     fitted = fit_score(
         chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state
@@ -173,6 +173,14 @@ def fit_with_states(
         model_digest=forest_digest(forest),
     )
     return FittedRegion(region.with_alpha(chosen.alpha), *_states_of(fit, fitted.space))
+
+
+def _hashes(rows: Rows) -> Hashes:
+    hashes, start = np.empty(rows.n_rows, dtype=np.uint64), 0
+    for chunk in rows.map_values(row_hashes):
+        hashes[start : start + len(chunk)] = chunk
+        start += len(chunk)
+    return hashes
 
 
 def _calibration(

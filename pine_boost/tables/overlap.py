@@ -81,20 +81,30 @@ def _mix(bits: Hashes) -> Hashes:
 
 
 def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:
-    """Count held-out rows among the seen ones, and what chance would give."""
-    (rows, n_own), (others, n_other) = (
-        np.unique(table, return_counts=True) for table in (seen, held_out)
-    )
+    """Count held-out rows among the seen ones, and what chance would give; sorts both."""
+    (rows, n_own), (others, n_other) = _distinct(seen), _distinct(held_out)
     place = np.minimum(np.searchsorted(rows, others), len(rows) - 1)
     is_shared = rows[place] == others
     n_seen = int(n_other[is_shared].sum())
     expected = n_own[n_own > 1].sum() / len(seen) * len(held_out)
     share = len(held_out) / (len(seen) + len(held_out))
     n_own[place[is_shared]] += n_other[is_shared]
-    together = np.concatenate([n_own, n_other[~is_shared]])
-    repeated, n_groups = np.unique(together, return_counts=True)
+    n_groups = np.zeros(1 + max(n_own.max(), n_other.max()), dtype=np.int64)
+    for counts in (n_own, n_other[~is_shared]):
+        n_groups += np.bincount(counts, minlength=len(n_groups))
+    repeated = np.flatnonzero(n_groups)
+    n_groups = n_groups[repeated]
     p_value = _chance(repeated[repeated > 1], n_groups[repeated > 1], n_seen, share)
     return Overlap(len(held_out), n_seen, float(expected), p_value)
+
+
+def _distinct(hashes: Hashes) -> tuple[Hashes, npt.NDArray[np.int32]]:
+    """Distinct hashes, ascending, and how often each occurs; sorts in place to save memory."""
+    hashes.sort()
+    is_first = np.ones(len(hashes) + 1, dtype=bool)
+    is_first[1:-1] = hashes[1:] != hashes[:-1]
+    counts = np.diff(np.flatnonzero(is_first)).astype(np.int32)
+    return hashes[is_first[:-1]], counts
 
 
 def _chance(size: npt.NDArray[Any], n_groups: npt.NDArray[Any], found: int, share: float) -> float:

@@ -93,10 +93,16 @@ class BatchRows:
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
         """``function`` of every chunk of the matrix."""
         import pyarrow
+        from pyarrow import dataset
 
-        # few batches ahead: a scanner that runs in front of us would fill the memory
+        # a scanner that runs far in front of us, or holds whole row groups, would fill the memory
+        options: dict[str, Any] = {"batch_readahead": 0, "fragment_readahead": 0}
+        if isinstance(getattr(self.dataset, "format", None), dataset.ParquetFileFormat):
+            options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(
+                use_buffered_stream=True, buffer_size=2**18, pre_buffer=False
+            )
         batches = self.dataset.to_batches(
-            columns=self.columns, batch_size=CHUNK_ROWS, batch_readahead=1, fragment_readahead=1
+            columns=self.columns, batch_size=CHUNK_ROWS, use_threads=False, **options
         )
         try:
             for batch in batches:
