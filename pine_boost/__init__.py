@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         CompressionVerification,
         verify_compression,
     )
+    from pine_boost.monitoring.monitor import RegionMonitor
+    from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.prune import prune_booster
     from pine_boost.result import Evaluation, PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
@@ -60,6 +62,7 @@ __all__ = [
     "PruneResult",
     "Region",
     "RegionError",
+    "RegionMonitor",
     "SimplifyResult",
     "Status",
     "Survey",
@@ -71,6 +74,7 @@ __all__ = [
     "load_guarded",
     "load_survey",
     "prune_booster",
+    "recalibrate",
     "select_alpha",
     "simplify",
     "survey",
@@ -91,6 +95,7 @@ _MODULE_OF = {
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
     "PruneResult": "result",
+    "RegionMonitor": "monitoring.monitor",
     "SimplifyResult": "simplification.simplify",
     "Status": "certificate.certificate",
     "Survey": "survey_result",
@@ -99,6 +104,7 @@ _MODULE_OF = {
     "load_guarded": "serving.folder",
     "compress_booster": "compress",
     "prune_booster": "prune",
+    "recalibrate": "monitoring.recalibration",
     "select_alpha": "selection",
     "simplify": "simplification.simplify",
     "load_survey": "survey_result",

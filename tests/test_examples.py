@@ -34,8 +34,8 @@ def run(arguments: list[str], folder: Path) -> str:
 def test_there_is_an_example_for_every_use():
     assert {path.stem for path in EXAMPLES} == {
         "alpha_selection", "compress_default_size", "faithful", "fleet", "guarded_scorer",
-        "lightgbm_multiclass", "pipeline", "score_bands", "sklearn_forest", "treelite_scorer",
-        "two_moons", "xgboost_binary",
+        "lightgbm_multiclass", "monitor_drift", "pipeline", "score_bands", "sklearn_forest",
+        "treelite_scorer", "two_moons", "xgboost_binary",
     }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """The command line: one file per command, dispatched here.
 
 In come arguments; out go text on stdout, notes on stderr and an exit code: 0 certified (or done),
-2 not certified within the budget, 1 an error, said in one line, 130 interrupted. Tracebacks only
-with --debug.
+2 not certified within the budget, 3 the alarm of a monitor, 1 an error, said in one line, 130
+interrupted. Tracebacks only with --debug.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ COMMANDS = {
     "verify": "prove a certificate anew from files",
     "inspect": "what is in a model, and whether it is supported",
     "check-inputs": "which rows of a table a certificate covers, and why not the others",
+    "monitor": "count live inputs against a region and raise an alarm on drift",
     "report": "write the HTML report of a saved result anew",
     "demo": "train, prune and report on data that scikit-learn ships",
 }
@@ -57,8 +58,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="pine-boost",
         description="Smaller tree ensembles that provably predict the same class.",
-        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 1 error, "
-        "130 interrupted (what was written holds).",
+        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 3 alarm of "
+        "monitor, 1 error, 130 interrupted (what was written holds).",
     )
     parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -44,6 +44,14 @@ class Coverage:
     high: float
     confidence: float
 
+    @classmethod
+    def of(cls, n_rows: int, n_inside: int, confidence: float = 0.95) -> Coverage:
+        """The coverage of so many rows, so many of them inside."""
+        from scipy.stats import binomtest
+
+        interval = binomtest(n_inside, n_rows).proportion_ci(confidence, method="exact")
+        return cls(n_rows, n_inside, float(interval.low), float(interval.high), confidence)
+
     @property
     def share(self) -> float:
         """Observed share."""
@@ -170,15 +178,11 @@ class Region:
         confidence: float = 0.95,
     ) -> Coverage:
         """Share of rows inside, with the exact binomial interval of the underlying probability."""
-        from scipy.stats import binomtest
-
         require_share(confidence, "confidence")
         inside = self.contains(X, model=model, margins=margins)
         if len(inside) == 0:
             raise InvalidInputError("X has no rows; coverage needs at least one.")
-        count = int(inside.sum())
-        interval = binomtest(count, len(inside)).proportion_ci(confidence, method="exact")
-        return Coverage(len(inside), count, float(interval.low), float(interval.high), confidence)
+        return Coverage.of(len(inside), int(inside.sum()), confidence)
 
     def explain(
         self, x: Any, *, model: Any = None, margins: npt.ArrayLike | None = None

@@ -1,0 +1,77 @@
+"""``pine-boost monitor``: live inputs against a region, for cron.
+
+In come a region and tables of inputs, one batch each; the state file remembers them. Exit code 3
+on alarm. A table that was counted before is not counted again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+from pine_boost.cli import options
+
+ALARM = 3
+EXAMPLES = """examples:
+  pine-boost monitor pruned/region.json today.parquet --state monitor.json
+  pine-boost monitor pruned monday.csv tuesday.csv --state monitor.json --page monitor.html"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("region", metavar="REGION",
+                        help="region.json, or the folder that prune wrote")  # fmt: skip
+    parser.add_argument("data", metavar="DATA", nargs="+",
+                        help="CSV, Parquet, Feather/Arrow or .npy, one batch each")  # fmt: skip
+    parser.add_argument("--state", required=True, metavar="FILE", help="what was counted so far")
+    parser.add_argument("--level", type=float, default=0.05,
+                        help="probability of ever a false alarm, of a new state")  # fmt: skip
+    parser.add_argument("--model", help="the original; needed where indifference was used")
+    parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
+    options.add_reading_options(parser)
+    options.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Count the tables, say what is known, raise the alarm."""
+    from pine_boost.certificate.saved import REGION, read_saved
+    from pine_boost.files import clear_errors, write_file
+    from pine_boost.monitoring.page import write_page
+    from pine_boost.monitoring.state import load_state, watch
+    from pine_boost.parsers import read_model
+    from pine_boost.region.region import Region
+
+    path = Path(arguments.region)
+    region = Region.load(read_saved(path).folder / REGION if path.is_dir() else path)
+    model = None
+    if arguments.model is not None:
+        model = read_model(
+            arguments.model, threshold=region.thresholds or None,
+            trust_pickle=arguments.trust_pickle,
+        )  # fmt: skip
+    for data in arguments.data:
+        table = options.read_data(data, region.schema).X
+        status = watch(
+            region, table, arguments.state, model=model, name=Path(data).name,
+            digest=_digest(Path(data)), level=arguments.level,
+        )  # fmt: skip
+    if arguments.page is not None:
+        page = write_page(load_state(Path(arguments.state), region))
+        with clear_errors(Path(arguments.page)):
+            write_file(Path(arguments.page), page.encode())
+    if arguments.json:
+        options.print_json({**asdict(status), "alarm": status.alarm})
+    else:
+        print(status)
+    return ALARM if status.alarm else 0
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()

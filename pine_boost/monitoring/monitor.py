@@ -1,0 +1,242 @@
+"""A monitor of live inputs: how many lie in the region, since when fewer than promised, and why.
+
+In come batches of inputs without labels; out goes a MonitorStatus after each. Refuses a region
+that covers every input, and tables that do not fit the model.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.monitoring.drift import Drift, measure, ranked
+from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
+from pine_boost.options import require_share
+from pine_boost.region.region import Coverage, Region
+from pine_boost.tables.matrix import to_matrix
+
+KEPT_SHARE = 0.7  # of the costs before a batch: half of what ``drifted`` sees is two batches old
+MOST_BATCHES = 5000  # that are kept one by one; older ones stay in the sums
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of live inputs.
+
+    Attributes
+    ----------
+    n_rows, n_inside : int
+    date : str
+        When it was counted (UTC).
+    name : str
+        What the caller calls it, for example a file.
+    digest : str
+        Of the file, so that it is not counted twice; empty for tables.
+    evidence : float
+        After this batch.
+    """
+
+    n_rows: int
+    n_inside: int
+    date: str
+    name: str = ""
+    digest: str = ""
+    evidence: float = 1.0
+
+
+@dataclass(frozen=True)
+class MonitorStatus:
+    """What is known after a batch.
+
+    Attributes
+    ----------
+    coverage : Coverage
+        Of all batches together, with the exact interval at 95 % for a look at a fixed time.
+    last : Coverage
+        Of the last batch.
+    alpha : float
+        Share that may lie outside.
+    evidence : float
+        Against "no drift", now.
+    largest_evidence : float
+        Ever; the alarm is raised at ``threshold`` and stays.
+    threshold : float
+    drifted : tuple of Drift
+        Features and pairs that cost more than fitted in the last few batches, most first.
+    """
+
+    coverage: Coverage
+    last: Coverage
+    alpha: float
+    evidence: float
+    largest_evidence: float
+    threshold: float
+    drifted: tuple[Drift, ...]
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the inputs leave the region more often than promised, beyond chance."""
+        return self.largest_evidence >= self.threshold
+
+    def __str__(self) -> str:
+        all_, last = self.coverage, self.last
+        verdict = "ALARM: inputs leave the region more often than promised" if self.alarm else "ok"
+        lines = [
+            f"{verdict} (evidence {self.evidence:.3g}, largest {self.largest_evidence:.3g}, alarm "
+            f"from {self.threshold:.3g})",
+            f"all:  {all_.n_inside} of {all_.n_rows} inside ({all_.share:.2%}, true share "
+            f"{all_.low:.2%} to {all_.high:.2%}; promised {1 - self.alpha:.2%})",
+            f"last: {last.n_inside} of {last.n_rows} inside ({last.share:.2%})",
+        ]
+        if self.drifted:
+            lines.append("costs more than fitted:")
+            lines += [f"  {drift}" for drift in self.drifted]
+        return "\n".join(lines)
+
+
+class RegionMonitor:
+    """Counts live inputs inside a region and raises an alarm when too many lie outside.
+
+    If live inputs are independent draws like the calibration rows, the probability that the alarm
+    is *ever* raised is at most ``level``, however often one looks. What it tests is coverage: a
+    drift that keeps inputs inside the region changes nothing about the promise and is not seen.
+
+    Parameters
+    ----------
+    region : Region
+    level : float
+        Probability of a false alarm, over the whole life of the monitor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> from pine_boost.monitoring import RegionMonitor
+    >>> from pine_boost.parsers import read_model
+    >>> from pine_boost.region import fit_region
+    >>> X = np.random.default_rng(0).normal(size=(3000, 2))
+    >>> X[:, 1] = X[:, 0] + 0.3 * X[:, 1]
+    >>> gb = GradientBoostingClassifier(n_estimators=9, random_state=0)
+    >>> gb = gb.fit(X[:500], X[:500].sum(axis=1) > 0)
+    >>> region = fit_region(read_model(gb), X[500:1500], X[1500:2500], alpha=0.1)
+    >>> monitor = RegionMonitor(region)
+    >>> monitor.update(X[2500:]).alarm
+    False
+    >>> monitor.update(X[2500:] * [1, -1]).alarm
+    True
+    """
+
+    def __init__(self, region: Region, level: float = 0.05) -> None:
+        require_share(level, "level")
+        if region.tau is None or region.n_cal == 0:
+            raise InvalidInputError(
+                "This region covers every input (alpha=0, or too few calibration rows): no input "
+                "can leave it, so there is nothing to monitor."
+            )
+        self.region = region
+        self.level = float(level)
+        self.batches: list[Batch] = []
+        self.n_dropped = 0
+        self.n_rows = 0
+        self.n_inside = 0
+        self.n_measured = 0.0
+        self.costs: dict[str, float] = {}
+        self.largest_evidence = 1.0
+
+    @property
+    def limit(self) -> float:
+        """The share outside that chance in the calibration rows explains."""
+        return most_outside(self.region.n_cal, self.region.alpha, self.level)
+
+    def update(
+        self,
+        X: Any,
+        *,
+        model: Any = None,
+        margins: Any = None,
+        name: str = "",
+        digest: str = "",
+    ) -> MonitorStatus:
+        """Count one batch and say what is known now.
+
+        Parameters
+        ----------
+        X : table
+            As `Region.contains` takes it; at least one row.
+        model, margins
+            As in `Region.contains`, for a region with indifference.
+        name : str
+            What to call the batch.
+        digest : str
+            Of the file it came from; a batch with a known digest is counted twice only by
+            `RegionMonitor`, never by `watch`.
+        """
+        matrix = to_matrix(X, self.region.schema)
+        if len(matrix) == 0:
+            raise InvalidInputError("X has no rows; a batch needs at least one.")
+        inside = self.region.contains(X, model=model, margins=margins)
+        states = self.region.space.states(matrix)
+        n_measured, costs = measure(self.region, states, states[~inside])
+        # of late: a drift must not drown in all the quiet batches before it
+        self.n_measured = KEPT_SHARE * self.n_measured + n_measured
+        self.costs = {
+            key: KEPT_SHARE * self.costs.get(key, 0.0) + costs.get(key, 0.0)
+            for key in {*self.costs, *costs}
+        }
+        n_inside = int(np.count_nonzero(inside))
+        self.n_rows += len(inside)
+        self.n_inside += n_inside
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        self.batches.append(Batch(len(inside), n_inside, now, name, digest))
+        evidence = self._evidence()
+        self.batches[-1] = Batch(len(inside), n_inside, now, name, digest, evidence)
+        self.largest_evidence = max(self.largest_evidence, evidence)
+        if len(self.batches) > MOST_BATCHES:
+            self.n_dropped += len(self.batches) - MOST_BATCHES
+            del self.batches[:-MOST_BATCHES]
+        return self.status()
+
+    def status(self) -> MonitorStatus:
+        """What is known now; needs at least one batch."""
+        if not self.batches:
+            raise InvalidInputError("The monitor has seen no batch yet; call update first.")
+        last = self.batches[-1]
+        return MonitorStatus(
+            coverage=Coverage.of(self.n_rows, self.n_inside),
+            last=Coverage.of(last.n_rows, last.n_inside),
+            alpha=self.region.alpha,
+            evidence=last.evidence,
+            largest_evidence=self.largest_evidence,
+            threshold=threshold_of(self.level),
+            drifted=tuple(ranked(self.region, self.n_measured, self.costs)),
+        )
+
+    def has_counted(self, digest: str) -> bool:
+        """Whether a batch with this digest was counted."""
+        return bool(digest) and any(batch.digest == digest for batch in self.batches)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as plain JSON data; it names its region by fingerprint."""
+        from pine_boost.monitoring.state import to_json
+
+        return to_json(self)
+
+    @classmethod
+    def from_json(cls, document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
+        """Read what `to_json` gave, for the same region."""
+        from pine_boost.monitoring.state import from_json
+
+        return from_json(document, region)
+
+    def _evidence(self) -> float:
+        return drift_evidence(
+            [batch.n_rows for batch in self.batches],
+            [batch.n_rows - batch.n_inside for batch in self.batches],
+            self.limit,
+            self.n_dropped,
+        )

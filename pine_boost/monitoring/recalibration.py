@@ -1,0 +1,112 @@
+"""Recalibration: tau from fresh inputs, and what the certificate still covers.
+
+In come a region and unseen rows of today; out goes a Recalibrated that says how far the old proof
+carries. Nothing is proved here: beyond the certified tau it says what to run again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.region.conformal import calibrate
+from pine_boost.region.region import Region
+from pine_boost.tables.matrix import to_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Recalibrated:
+    """A region calibrated anew.
+
+    Attributes
+    ----------
+    region : Region
+        Never beyond the certified tau, so that the certificate's proof covers it; its ``alpha``
+        is what the fresh rows support.
+    tau_needed : int or None
+        The tau that the asked alpha needs on the fresh rows; None is infinity.
+    is_covered : bool
+        Whether the certificate still covers the asked alpha.
+    alpha : float
+        Of ``region``: a new input lies in it with probability at least ``1 - alpha``.
+    text : str
+        What this means and what to do.
+    """
+
+    region: Region
+    tau_needed: int | None
+    is_covered: bool
+    alpha: float
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def recalibrate(
+    region: Region,
+    X_new: Any,
+    *,
+    alpha: float | None = None,
+    model: Any = None,
+    margins: Any = None,
+) -> Recalibrated:
+    """Compute tau anew on fresh inputs and say what the certificate still covers.
+
+    Parameters
+    ----------
+    region : Region
+        The one that a certificate names.
+    X_new : table
+        Unseen rows like the inputs of today; nothing may have been chosen by looking at them.
+    alpha : float, optional
+        The region's own by default.
+    model, margins
+        As in `Region.contains`, for a region with indifference.
+
+    Returns
+    -------
+    Recalibrated
+
+    Raises
+    ------
+    InvalidInputError
+        The region has no score, or X_new has fewer than two rows.
+    RegionError
+        Undecided or impossible rows alone take more than alpha of X_new.
+    """
+    if region.score_tables is None or region.tau is None:
+        raise InvalidInputError("This region covers every input; there is no tau to compute anew.")
+    alpha = region.alpha if alpha is None else float(alpha)
+    matrix = to_matrix(X_new, region.schema, "X_new")
+    if len(matrix) < 2:
+        raise InvalidInputError(f"X_new has {len(matrix)} row(s); at least two are needed.")
+    states = region.space.states(matrix)
+    largest = replace(region, tables=replace(region.tables, score=None, tau=None))
+    can_be_inside = largest.contains(X_new, model=model, margins=margins)
+    scores = np.sort(region.score_tables.score(states[can_be_inside]))
+    needed = calibrate(scores, alpha, n_outside=len(matrix) - len(scores))
+    fresh = replace(region, calibration=scores, n_cal=len(matrix), overlap=None)
+    if needed is not None and needed <= region.tau:
+        fresh = replace(fresh, alpha=alpha, tables=replace(region.tables, tau=needed))
+        text = (
+            f"tau {needed} on {len(matrix)} fresh rows, certified up to {region.tau}: the "
+            f"certificate covers the smaller region, and a new input lies in it with probability "
+            f"at least {1 - alpha:.4g}."
+        )
+        return Recalibrated(fresh, needed, True, alpha, text)
+    # at the certified tau: the k rows inside are the k smallest of n, so P >= k / (n + 1)
+    n_inside = int(np.searchsorted(scores, region.tau, side="right"))
+    supported = 1 - n_inside / (len(matrix) + 1)
+    fresh = replace(fresh, alpha=supported, tables=region.tables)
+    words = "infinite" if needed is None else str(needed)
+    text = (
+        f"alpha={alpha:g} needs tau {words} on {len(matrix)} fresh rows, the certificate proves up "
+        f"to {region.tau}: inside that it still holds, but a new input lies there with probability "
+        f"at least {1 - supported:.4g} only. For {1 - alpha:.4g} run the search again with these "
+        f"rows: prune_booster(original, X_fit, X_cal=X_new, alpha={alpha:g}), X_fit from today too."
+    )
+    return Recalibrated(fresh, needed, False, supported, text)

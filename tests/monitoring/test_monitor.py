@@ -1,0 +1,185 @@
+"""The monitor of a region: state, several writers, what drifted, recalibration, the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import main
+from pine_boost.errors import InvalidInputError, MalformedModelError
+from pine_boost.monitoring import RegionMonitor, monitor, recalibrate, watch
+from pine_boost.parsers import read_model
+from pine_boost.region import Region, fit_region
+from pine_boost.region.scores.fitting import SCORE_NAMES
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+
+def _rows(seed: int, n_rows: int, drifted: bool = False) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4))
+    X[:, 1] = (-1 if drifted else 1) * X[:, 0] + 0.3 * X[:, 1]
+    return X
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    X = _rows(0, 600)
+    gb = ensemble.GradientBoostingClassifier(n_estimators=15, max_depth=3, random_state=0)
+    return gb.fit(X, X.sum(axis=1) > 0)
+
+
+@pytest.fixture(scope="module")
+def region(model: Any) -> Region:
+    return fit_region(read_model(model), _rows(1, 2000), _rows(2, 1000), alpha=0.1)
+
+
+def test_quiet_inputs_raise_no_alarm_and_drifted_ones_do(region: Region) -> None:
+    watcher = RegionMonitor(region)
+    for seed in range(3, 13):
+        status = watcher.update(_rows(seed, 200))
+        assert not status.alarm
+    assert status.coverage.n_rows == 2000
+    assert status.coverage.low < 0.9 < status.coverage.high + 0.03
+    assert status.coverage.n_inside == sum(
+        int(region.contains(_rows(seed, 200)).sum()) for seed in range(3, 13)
+    )
+    quiet = max((drift.excess for drift in status.drifted), default=0.0)
+    status = watcher.update(_rows(13, 300, drifted=True))
+    assert status.alarm
+    assert set(status.drifted[0].features) == {"f0", "f1"}
+    assert status.drifted[0].excess > 3 * quiet
+    assert "ALARM" in str(status)
+    assert watcher.update(_rows(14, 200)).alarm  # it stays
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+def test_every_score_says_what_drifted(model: Any, score: str) -> None:
+    region = fit_region(read_model(model), _rows(1, 2000), _rows(2, 1000), alpha=0.1, score=score)
+    status = RegionMonitor(region).update(_rows(13, 400, drifted=True))
+    named = {feature for drift in status.drifted[:2] for feature in drift.features}
+    assert named & {"f0", "f1"}
+
+
+def test_a_restart_loses_nothing(region: Region, tmp_path: Path) -> None:
+    state = tmp_path / "monitor.json"
+    whole = RegionMonitor(region)
+    for seed in range(6):
+        X = _rows(seed, 50, drifted=seed > 3)
+        expected = whole.update(X, name=str(seed))
+        found = watch(region, X, state, name=str(seed))
+        assert found == expected
+    again = RegionMonitor.from_json(state.read_bytes(), region)
+    assert again.status() == whole.status()
+    assert state.stat().st_size < 10_000
+
+
+def test_a_state_of_another_region_and_a_broken_one_are_refused(
+    region: Region, tmp_path: Path
+) -> None:
+    state = tmp_path / "monitor.json"
+    watch(region, _rows(3, 50), state)
+    with pytest.raises(InvalidInputError, match="another region"):
+        watch(region.with_alpha(0.2), _rows(3, 50), state)
+    document = json.loads(state.read_text())
+    for change in ({"n_rows": 7}, {"format_version": 9}, {"level": 2.0}, {"more": 1}):
+        state.write_text(json.dumps({**document, **change}))
+        with pytest.raises(MalformedModelError, match="monitor state"):
+            watch(region, _rows(3, 50), state)
+    with pytest.raises(InvalidInputError, match="no rows"):
+        RegionMonitor(region).update(_rows(3, 0))
+
+
+def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:
+    state, saved = tmp_path / "monitor.json", tmp_path / "region.json"
+    region.save(saved)
+    code = (
+        "import sys, numpy as np\n"
+        "from pine_boost.monitoring import watch\n"
+        "from pine_boost.region import Region\n"
+        "region = Region.load(sys.argv[1])\n"
+        "rng = np.random.default_rng(int(sys.argv[3]))\n"
+        "for _ in range(15):\n"
+        "    watch(region, rng.normal(size=(10, 4)), sys.argv[2])\n"
+    )
+    command = [sys.executable, "-c", code, str(saved), str(state)]
+    writers = [subprocess.Popen([*command, str(seed)]) for seed in (1, 2)]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
+    found = RegionMonitor.from_json(state.read_bytes(), region)
+    assert (len(found.batches), found.n_rows) == (30, 300)
+
+
+def test_old_batches_are_forgotten_one_by_one(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor, "MOST_BATCHES", 5)
+    watcher = RegionMonitor(region)
+    for seed in range(9):
+        watcher.update(_rows(seed, 30))
+    assert (len(watcher.batches), watcher.n_dropped, watcher.n_rows) == (5, 4, 270)
+    again = RegionMonitor.from_json(json.dumps(watcher.to_json()), region)
+    assert again.status() == watcher.status()
+
+
+def test_recalibration_inside_the_certified_tau(region: Region) -> None:
+    assert region.tau is not None
+    narrow = _rows(20, 1500)[np.argsort(region.score(_rows(20, 1500)))[:1000]]
+    found = recalibrate(region, narrow)
+    assert found.is_covered
+    assert found.region.tau is not None
+    assert found.region.tau <= region.tau
+    assert found.region.n_cal == 1000
+    inside = found.region.contains(narrow)
+    assert inside.mean() >= 0.9
+    assert region.contains(narrow)[inside].all()  # a part of what the certificate covers
+    assert "covers the smaller region" in str(found)
+
+
+def test_recalibration_beyond_the_certified_tau(region: Region) -> None:
+    drifted = np.concatenate([_rows(21, 700), _rows(22, 300, drifted=True)])
+    found = recalibrate(region, drifted)
+    assert not found.is_covered
+    assert found.tau_needed is not None
+    assert found.tau_needed > region.tau  # type: ignore[operator]
+    assert found.region.tau == region.tau
+    assert found.alpha == pytest.approx(1 - region.contains(drifted).sum() / 1001)
+    assert "run the search again" in found.text
+    fresh = np.concatenate([_rows(23, 7000), _rows(24, 3000, drifted=True)])
+    assert found.region.contains(fresh).mean() > 1 - found.alpha - 0.05
+
+
+def test_what_cannot_be_monitored_is_refused(model: Any) -> None:
+    everything = fit_region(read_model(model), alpha=0)
+    with pytest.raises(InvalidInputError, match="nothing to monitor"):
+        RegionMonitor(everything)
+    with pytest.raises(InvalidInputError, match="no tau"):
+        recalibrate(everything, _rows(1, 10))
+
+
+def test_the_command(region: Region, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    region.save(tmp_path / "region.json")
+    state, page = tmp_path / "state.json", tmp_path / "page.html"
+    files = []
+    for seed, drifted in ((30, False), (31, False), (32, True)):
+        files.append(tmp_path / f"{seed}.npy")
+        np.save(files[-1], _rows(seed, 400, drifted))
+    common = ["monitor", str(tmp_path / "region.json")]
+    rest = ["--state", str(state), "--page", str(page)]
+    assert main([*common, str(files[0]), str(files[1]), *rest]) == 0
+    assert "ok" in capsys.readouterr().out
+    assert main([*common, str(files[1]), *rest]) == 0  # counted before
+    assert json.loads(state.read_text())["n_rows"] == 800
+    capsys.readouterr()
+    assert main([*common, str(files[2]), *rest, "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["alarm"] is True
+    text = page.read_text()
+    assert "ALARM" in text
+    assert "<svg" in text
+    assert "f1 given f0" in text or "f0 given f1" in text
