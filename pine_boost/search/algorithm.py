@@ -244,7 +244,7 @@ def _prove_bound(explored: Explored) -> None:
     target = best.smallest.n_kept
     if not best.is_settled:
         target = min(target, fewest_units(list(cuts), game.columns.n_units, budget))
-    best.bound = prove_bound(game.rows, cuts, target, best.bound, budget)
+    best.bound = prove_bound(game.pruner, target, best.bound, budget)
     best.note(2 if not best.waiting else 1)
 
 

@@ -6,22 +6,25 @@ those that are needed, or of as many as can be proved. What floats alone say nev
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from pine_boost.budget import Budget, OutOfTime
+from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
+from pine_boost.search.columns import Support
+from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.multipliers import ExactCut, exclude
-from pine_boost.search.pruner import Cuts
+from pine_boost.search.pruner import Pruner
 from pine_boost.search.rows import Rows
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
+_MOST_ATTEMPTS = 5  # at excluding one set
 
 
-def prove_bound(
-    rows: Rows, believed: Cuts, target: int, known: Bound | None, budget: Budget
-) -> Bound | None:
+def prove_bound(pruner: Pruner, target: int, known: Bound | None, budget: Budget) -> Bound | None:
     """The largest bound up to ``target`` that exact cuts give; None: nothing above 1.
 
     Asks for a set of fewer units than ``target`` that meets all cuts proved so far, proves a few
@@ -29,34 +32,47 @@ def prove_bound(
     """
     if target <= 1:
         return known
-    n_units = rows.columns.n_units
-    proved = _Proved(rows, known)
-    left = sorted((cut for cut in believed if len(cut) < n_units), key=len)
-
-    def prove(cut: Units) -> None:
-        left.remove(cut)
-        proved.add(exclude(rows, _without(cut, n_units), believed[cut], budget))
-
+    n_units = pruner.n_units
+    proved = _Proved(pruner.rows, known)
+    smaller: Support | bool | None = False
     try:
-        for cut in [cut for cut in left if len(cut) == 1]:
-            prove(cut)
-        while True:
+        for cut in [cut for cut in pruner.cuts if len(cut) == 1]:
+            proved.prove(cut, pruner.cuts[cut], budget)
+        for round_number in itertools.count():
             budget.check()
             smaller = hitting_set(proved.units, n_units, target - 1, budget)
             if not isinstance(smaller, np.ndarray):
                 break
-            kept = frozenset(np.flatnonzero(smaller).tolist())
-            missed = [cut for cut in left if not cut & kept][:_PER_ROUND]
-            if not missed:
+            if not _exclude(pruner, proved, smaller, round_number, budget):
                 break
-            for cut in missed:
-                prove(cut)
-    except OutOfTime:
+    except (OutOfTime, UnsolvedProgramError):
         smaller = False
     units = target if smaller is None else min(target, _fewest(proved.units, n_units, budget))
     if known is not None and units <= known.units:
         return known
     return proved.bound(units) if units > 1 else None
+
+
+def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budget: Budget) -> bool:
+    """Prove cuts that a set does not meet: believed ones, then its own, then others near them."""
+    kept = frozenset(np.flatnonzero(support).tolist())
+    for attempt in range(_MOST_ATTEMPTS):
+        missed = sorted((c for c in pruner.cuts if not c & kept and c not in proved.tried), key=len)
+        for cut in missed[:_PER_ROUND]:
+            proved.prove(cut, pruner.cuts[cut], budget)
+        if any(not units & kept for units in proved.units):
+            return True
+        if missed:
+            continue
+        if pruner.solve(support) is not None:
+            return False  # the set wins after all
+        against = frozenset(range(pruner.n_units)) - kept
+        if against not in proved.tried and against not in pruner.cuts:
+            believed = pruner.exclusion(support)
+            proved.prove(against, believed, budget)
+        else:
+            pruner.strengthen(support, seed + attempt)
+    return False
 
 
 def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
@@ -65,18 +81,13 @@ def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
     return fewest_units(cuts, n_units, moment)
 
 
-def _without(cut: Units, n_units: int) -> np.ndarray:
-    support = np.ones(n_units, dtype=bool)
-    support[sorted(cut)] = False
-    return support
-
-
 class _Proved:
     """Exact cuts, and the points and questions of their rows, each once."""
 
     def __init__(self, rows: Rows, known: Bound | None) -> None:
         self.rows = rows
         self.cuts: list[Cut] = []
+        self.tried: set[Units] = set()
         self._position: dict[tuple[bytes, int], int] = {}
         self._states: list[np.ndarray] = []
         self._questions: list[int] = []
@@ -89,9 +100,16 @@ class _Proved:
     def units(self) -> list[Units]:
         return [cut.units for cut in self.cuts]
 
-    def add(self, found: ExactCut | None) -> None:
-        if found is None or len(found.units) == self.rows.columns.n_units:
-            return
+    def prove(self, cut: Units, speaking: IntArray, budget: Budget) -> None:
+        """Try to prove a believed cut from the rows that speak for it."""
+        self.tried.add(cut)
+        support = np.ones(self.rows.columns.n_units, dtype=bool)
+        support[sorted(cut)] = False
+        found = exclude(self.rows, support, speaking, budget)
+        if found is not None and len(found.units) < self.rows.columns.n_units:
+            self._add(found)
+
+    def _add(self, found: ExactCut) -> None:
         points, questions = self.rows.point_of[found.rows], self.rows.question_of[found.rows]
         own = [
             self._row(self.rows.states[point], int(question))

@@ -121,33 +121,37 @@ def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray)
     points, questions = rows.point_of[chosen], rows.question_of[chosen]
     whole = exact_rows(rows.problem, rows.columns.tree_unit, rows.leaves[points], questions)
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
-    multipliers = _cancel(whole, [int(p) for p in scaled], support)
-    if multipliers is None:
-        return None
-    units = whole.units(multipliers)
-    if units is None:
-        return None
-    used = [k for k, multiplier in enumerate(multipliers) if multiplier]
-    return ExactCut(units, chosen[used], tuple(multipliers[k] for k in used))
+    best: ExactCut | None = None
+    for vanishing in _nearly_zero(whole, scaled, support):
+        multipliers = _cancel(whole, [int(p) for p in scaled], vanishing)
+        units = None if multipliers is None else whole.units(multipliers)
+        if multipliers is None or units is None:
+            continue
+        if best is None or len(units) < len(best.units):
+            used = [k for k, multiplier in enumerate(multipliers) if multiplier]
+            best = ExactCut(units, chosen[used], tuple(multipliers[k] for k in used))
+        if not any(support[unit] for unit in units):
+            break
+    return best
 
 
-def _cancel(whole: ExactRows, rounded: list[int], support: Support) -> list[int] | None:
-    """Multipliers near the rounded ones whose sum vanishes exactly where it must or nearly does.
+def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list[list[int]]:
+    """Units of the support whose entry is zero up to rounding: all, those above zero, none."""
+    gain = scaled.astype(object) @ whole.entries
+    limit = exact.CUT_SLACK / 4 * float(scaled.sum())
+    largest = np.abs(whole.entries).max(axis=0)
+    near = [int(m) for m in np.flatnonzero(support) if abs(gain[m]) <= limit * largest[m]]
+    return [near, [m for m in near if gain[m] > 0], []]
 
-    That are the free constants, and columns of the support that rounding alone makes positive.
-    The multipliers of as many rows are computed from those of the others; None where one of them
-    would be negative.
+
+def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int]) -> list[int] | None:
+    """Multipliers near the rounded ones whose sum is exactly zero where it must vanish.
+
+    That are the free constants and some units. The multipliers of as many rows are computed from
+    those of the others; None where one of them would be negative.
     """
     weight = np.array(rounded, dtype=object)
-    gain = weight @ whole.entries
-    largest = np.abs(whole.entries).max(axis=0)
-    limit = exact.CUT_SLACK / 4 * float(sum(rounded))
-    near = [
-        unit
-        for unit in np.flatnonzero(support)
-        if gain[unit] > -limit * largest[unit] and gain[unit] <= limit * largest[unit]
-    ]
-    columns = np.hstack([whole.constants, whole.entries[:, near]])
+    columns = np.hstack([whole.constants, whole.entries[:, vanishing]])
     if columns.shape[1] == 0 or not any(weight @ columns):
         return rounded
     basis, independent = _basis(columns, weight)

@@ -56,6 +56,11 @@ class Pruner:
     def _solve(self, support: Support) -> Weights | Exclusion:
         return self.rows.program.solve(support, self.budget)
 
+    def exclusion(self, support: Support) -> IntArray:
+        """The rows that speak against a support; none where it wins."""
+        result = self._solve(support)
+        return result.rows if isinstance(result, Exclusion) else np.zeros(0, dtype=np.int64)
+
     def support_of(self, weights: Weights) -> Support:
         """The units that weights keep."""
         return self.rows.columns.units_of(weights.weights)
