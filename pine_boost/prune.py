@@ -12,6 +12,7 @@ from typing import Any
 
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.issue import conclude, named, native_rows, replay
+from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
 from pine_boost.pipelines.unwrapping import unwrap
@@ -126,6 +127,7 @@ def prune_booster(
     budget = Budget.of(time_limit, callback=callback)
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
+    require_size(parsed.forest)  # from its shape, before any table is built
     is_whole = alpha == 0 and indifference == 0
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole

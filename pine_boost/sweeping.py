@@ -15,6 +15,7 @@ from typing import Any
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
+from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, require_level
 from pine_boost.pipelines.unwrapping import unwrap
@@ -215,6 +216,7 @@ random_state, verbose, allow_overlap
     )  # fmt: skip
     outer = unwrap(model, threshold)
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
+    require_size(parsed.forest)  # from its shape, before any table is built
     is_whole = max(grid) == 0 and indifference == 0
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole

@@ -121,23 +121,26 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
     is_leaf = forest.kind == SplitKind.LEAF
     rank = np.full(n_nodes, -1, dtype=np.int32)
     first_special = np.full(n_nodes, _NO_SPECIAL, dtype=np.int32)
-    special_offset = np.zeros(n_nodes, dtype=np.int64)
-    tables: list[npt.NDArray[np.bool_]] = []
-    filled = 0
-    for node in np.flatnonzero(~is_leaf):
-        axis = space.axes[forest.feature[node]]
-        first_special[node] = axis.n_intervals
+    inner = np.flatnonzero(~is_leaf)
+    n_intervals = np.array([axis.n_intervals for axis in space.axes])
+    n_special = space.n_states - n_intervals
+    first_special[inner] = n_intervals[forest.feature[inner]]
+    lengths = np.zeros(n_nodes, dtype=np.int64)
+    lengths[inner] = n_special[forest.feature[inner]]
+    special_offset = np.where(is_leaf, 0, np.cumsum(lengths) - lengths)
+    special_left = np.zeros(int(lengths.sum()) + 1, dtype=bool)
+    for feature in np.unique(forest.feature[inner]):
+        axis, nodes = space.axes[feature], inner[forest.feature[inner] == feature]
         if axis.codes is None:
-            rank[node] = np.searchsorted(axis.edges, forest.threshold[node])
-            table = _special_sides(forest, space, int(node))
+            rank[nodes] = np.searchsorted(axis.edges, forest.threshold[nodes])
+            sides = _special_sides(forest, space, nodes)
         else:
-            table = _category_sides(forest, space, int(node))
-        special_offset[node] = filled
-        filled += len(table)
-        tables.append(table)
+            sides = np.stack([_category_sides(forest, space, int(node)) for node in nodes])
+        places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
+        special_left[places] = sides
     return make_trees(
         Shape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
-        forest.feature, rank, first_special, special_offset, np.concatenate([*tables, [False]]),
+        forest.feature, rank, first_special, special_offset, special_left,
     )  # fmt: skip
 
 
@@ -177,20 +180,21 @@ def make_trees(
     )
 
 
-def _special_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[np.bool_]:
-    axis = space.axes[forest.feature[node]]
-    rule, default_left = forest.missing[node], bool(forest.default_left[node])
-    threshold = forest.threshold[node]
-    zero_left = bool(
-        threshold > 0 if space.comparison is Comparison.FLOAT32_LESS else threshold >= 0
-    )
-    sides = np.zeros(axis.n_states - axis.n_intervals, dtype=bool)
+def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> npt.NDArray[np.bool_]:
+    """Sides of zero and missing at numeric splits of one feature, (n_nodes, n_special)."""
+    axis = space.axes[forest.feature[nodes[0]]]
+    rule, default_left = forest.missing[nodes], forest.default_left[nodes]
+    threshold = forest.threshold[nodes]
+    zero_left = threshold > 0 if space.comparison is Comparison.FLOAT32_LESS else threshold >= 0
+    sides = np.zeros((len(nodes), axis.n_states - axis.n_intervals), dtype=bool)
     if axis.zero_state >= 0:
         is_default = rule == MissingRule.ZERO_IS_MISSING
-        sides[axis.zero_state - axis.n_intervals] = default_left if is_default else zero_left
+        column = axis.zero_state - axis.n_intervals
+        sides[:, column] = np.where(is_default, default_left, zero_left)
     if axis.missing_state >= axis.n_intervals:
         is_zero = rule == MissingRule.NAN_IS_ZERO
-        sides[axis.missing_state - axis.n_intervals] = zero_left if is_zero else default_left
+        column = axis.missing_state - axis.n_intervals
+        sides[:, column] = np.where(is_zero, zero_left, default_left)
     return sides
 
 
@@ -252,18 +256,31 @@ class LeafMasks:
         return int(self.mask.shape[2])
 
 
+def require_size(forest: Forest) -> None:
+    """Refuse a model whose leaf masks would not fit into a gigabyte, from its shape alone."""
+    numeric = forest.kind == SplitKind.NUMERIC
+    splits = np.stack([forest.feature[numeric].astype(np.float64), forest.threshold[numeric]])
+    n_states = np.unique(splits, axis=1).shape[1] + forest.n_features
+    leaves = np.add.reduceat(forest.kind == SplitKind.LEAF, forest.tree_offset[:-1], dtype=np.int64)
+    _require_size(forest.n_trees, n_states, -(-int(leaves.max()) // 64))
+
+
+def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
+    n_bytes = n_states * n_trees * n_words * 8
+    if n_bytes > MASK_BYTES_LIMIT:
+        raise UnsupportedModelError(
+            f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB ({n_trees} "
+            f"trees, {n_states} states, {n_words} words a tree); at most 1 GiB is accepted. Use "
+            "fewer or shallower trees."
+        )
+
+
 def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
     """Build the masks; refuses when they would not fit into a gigabyte."""
     n_states = space.n_states
     state_offset = np.concatenate([[0], np.cumsum(n_states)])
     n_words = -(-int(np.diff(trees.leaf_offset).max()) // 64)
-    n_bytes = int(state_offset[-1]) * trees.n_trees * n_words * 8
-    if n_bytes > MASK_BYTES_LIMIT:
-        raise UnsupportedModelError(
-            f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB "
-            f"({trees.n_trees} trees, {int(state_offset[-1])} states, {n_words} words a tree); "
-            "at most 1 GiB is accepted. Use fewer or shallower trees."
-        )
+    _require_size(trees.n_trees, int(state_offset[-1]), n_words)
     mask = np.full((int(state_offset[-1]), trees.n_trees, n_words), 2**64 - 1, dtype=np.uint64)
     first, last = _leaf_ranges(trees)
     for node in np.flatnonzero(trees.leaf_of_node < 0):

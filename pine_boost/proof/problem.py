@@ -124,7 +124,7 @@ class Problem:
 
     def original_margins_int(self, leaves: npt.NDArray[Any]) -> IntArray:
         """Integer margins of the original, (n_rows, n_outputs)."""
-        return _sums(self.original_int, leaves) + self.intercept_int
+        return leaf_sums(self.original_int, leaves) + self.intercept_int
 
     def pruned_leaves_int(self, pruned: PrunedForest) -> IntArray:
         """Leaf values of a pruned model in its grid units, (n_leaves, n_outputs)."""
@@ -132,7 +132,7 @@ class Problem:
 
     def pruned_margins_int(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> IntArray:
         """Margins of a pruned model in its grid units: exactly what its library computes."""
-        return _sums(self.pruned_leaves_int(pruned), leaves) + pruned.intercept_int
+        return leaf_sums(self.pruned_leaves_int(pruned), leaves) + pruned.intercept_int
 
     def needed_sides(self, grid: int) -> IntArray:
         """The smallest side in grid units with which a pruned model answers each question right."""
@@ -182,11 +182,11 @@ class Problem:
         return np.asarray(np.all([decided[:, own].any(axis=1) for own in sides], axis=0))
 
 
-def _sums(leaf_int: IntArray, leaves: npt.NDArray[Any]) -> IntArray:
-    """Sum integer leaf values over trees, (n_rows, n_outputs)."""
-    total = np.zeros((len(leaves), leaf_int.shape[1]), dtype=np.int64)
+def leaf_sums(values: npt.NDArray[Any], leaves: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Sum leaf values over trees, (n_rows, n_outputs); tree by tree, which bounds the memory."""
+    total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
     for tree in range(leaves.shape[1]):
-        total += leaf_int[leaves[:, tree]]
+        total += values[leaves[:, tree]]
     return total
 
 

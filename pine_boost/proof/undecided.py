@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ortools.sat.python import cp_model
 
-from pine_boost.budget import Budget
+from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.encoding import Encoding, encode_region
 from pine_boost.proof.cpsat.rows import add_at_least, add_at_most
@@ -34,9 +34,11 @@ def find_undecided(
     if problem.undecided == 0:
         return False
     if encoding is None:
-        if budget.is_over:
+        tables = (problem.space, problem.region, problem.trees, problem.masks)
+        try:
+            encoding = encode_region(*tables, budget=budget)
+        except OutOfTime:
             return None
-        encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks)
     if not encoding.feasible:
         return False
     unsettled = False

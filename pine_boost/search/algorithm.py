@@ -142,7 +142,7 @@ def proposals(game: Game, known: Known) -> Iterator[Proposal]:
     """What to try, in order: fast answers first, then the exact search for the fewest."""
     objective, start = game.options.objective, known.start
     if start is None:
-        game.rows.add(game.rows.fit.nearest())
+        game.rows.add(game.rows.fit.nearest(), game.budget)
     if known.points is not None:
         game.rows.add(known.points[game.problem.region.contains(known.points)])
     if start is not None:

@@ -130,7 +130,8 @@ class Game:
     def _walk_from(self, starts: npt.NDArray[Any]) -> None:
         """Add what walks to the boundary pass."""
         seed = self.options.seed
-        self.rows.add(boundary_walks(self.oracle.neighbourhood, starts, seed, self.budget))
+        passed = boundary_walks(self.oracle.neighbourhood, starts, seed, self.budget)
+        self.rows.add(passed, self.budget)
 
     def is_late(self) -> bool:
         """Whether what was proved once should be proved again at once."""

@@ -130,6 +130,6 @@ def _without(game: Game, dropped: IntArray, middle: FloatArray) -> PrunedForest 
         free[1:] = cuts[-1] - cuts[0]
     solution = Weights(weights, free, 1.0)
     pruned = to_grid(problem, columns, solution, game.rows.fit.reference, scale=1.0)
-    if pruned is None or game.rows.loses(pruned) or len(game.rows.fit.lost_by(problem, pruned)):
+    if pruned is None or game.rows.loses(pruned):
         return None
-    return pruned
+    return None if len(game.rows.fit.lost_by(problem, pruned, game.budget)) else pruned

@@ -60,7 +60,7 @@ class Oracle:
     def glance(self, pruned: PrunedForest, rows: Rows, budget: Budget) -> States:
         """Points against a model that are found without a solver."""
         self.n_asked += 1
-        lost = rows.fit.lost_by(self.problem, pruned)
+        lost = rows.fit.lost_by(self.problem, pruned, budget)
         return lost if len(lost) else self.climb(pruned, rows, budget)
 
     def prove(self, pruned: PrunedForest, budget: Budget) -> Verdict:

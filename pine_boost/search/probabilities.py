@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.special import expit, softmax
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Problem, leaf_sums
 
 SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
 _VOTES = "SAMME"  # votes divided by their sum, AdaBoost
@@ -40,7 +40,7 @@ class ProbabilityShift:
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
     """Margins of the original on distinct fit rows, as real numbers."""
     value = problem.forest.leaf_vectors()[problem.leaf_node]
-    margins = problem.forest.intercept + value[leaves].sum(axis=1)
+    margins = problem.forest.intercept + leaf_sums(value, leaves)
     return Reference(leaves, counts, margins)
 
 

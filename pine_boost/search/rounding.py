@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
-from pine_boost.proof.problem import Problem
+from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.columns import Columns
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.probabilities import SEPARATE, Reference, probabilities
@@ -188,7 +188,7 @@ def _weighted_margins(
     if forest.value.shape[1] == 1 and forest.tree_bias.any():
         bias = (forest.tree_bias * tree_weight)[problem.trees.leaf_tree]
         value[np.arange(len(value)), forest.tree_output[problem.trees.leaf_tree]] -= bias
-    return np.asarray(value[reference.leaves].sum(axis=1) + intercept)
+    return np.asarray(leaf_sums(value, reference.leaves) + intercept)
 
 
 def _common_level(

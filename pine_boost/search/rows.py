@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.problem import BoolArray, Problem
@@ -23,6 +24,7 @@ from pine_boost.search.probabilities import Reference, build_reference
 
 States = npt.NDArray[np.int32]
 _MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
+_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
 
 
@@ -33,19 +35,28 @@ class FitRows:
     states: States
     reference: Reference
 
+    most_at_once: int
+
     def nearest(self) -> States:
         """Rows to begin with, those near the boundary first; the others join when lost."""
         distance = np.abs(self.reference.margins).min(axis=1)
-        return self.states[np.argsort(distance, kind="stable")[:_MOST_AT_ONCE]]
+        return self.states[np.argsort(distance, kind="stable")[: self.most_at_once]]
 
-    def lost_by(self, problem: Problem, pruned: PrunedForest) -> States:
+    def lost_by(self, problem: Problem, pruned: PrunedForest, budget: Budget) -> States:
         """Some rows that the pruned model loses, where not all were rows at once."""
-        if len(self.states) <= _MOST_AT_ONCE:
-            return self.states[:0]
-        leaves = self.reference.leaves
-        decided = problem.decided(problem.original_margins_int(leaves))
-        lost = (decided & problem.falls_short(pruned, leaves)).any(axis=1)
-        return self.states[np.flatnonzero(lost)[:_MOST_PER_ROUND]]
+        found = self.states[:0]
+        if len(self.states) <= self.most_at_once:
+            return found
+        chunk = max(1, _CELLS // len(problem.questions))
+        for start in range(0, len(self.states), chunk):
+            budget.check()
+            leaves = self.reference.leaves[start : start + chunk]
+            decided = problem.decided(problem.original_margins_int(leaves))
+            lost = (decided & problem.falls_short(pruned, leaves)).any(axis=1)
+            found = np.concatenate([found, self.states[start : start + chunk][lost]])
+            if len(found) >= _MOST_PER_ROUND:
+                break
+        return found[:_MOST_PER_ROUND]
 
 
 def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any]) -> FitRows:
@@ -54,7 +65,10 @@ def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any]) -> FitRows:
     compact = states[:, used].astype(np.min_scalar_type(int(problem.space.n_states.max())))
     _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
     distinct = states[first].astype(np.int32)
-    return FitRows(distinct, build_reference(problem, problem.trees.leaves(distinct), counts))
+    reference = build_reference(problem, problem.trees.leaves(distinct), counts)
+    n_sides = max(1, problem.forest.n_outputs - 1)
+    widest = max(len(problem.questions), n_sides * problem.trees.n_trees)
+    return FitRows(distinct, reference, min(_MOST_AT_ONCE, max(200, _CELLS // widest)))
 
 
 class Rows:
@@ -99,8 +113,17 @@ class Rows:
         other._seen = set(self._seen)
         return other
 
-    def add(self, states: npt.NDArray[Any]) -> int:
+    def add(self, states: npt.NDArray[Any], budget: Budget | None = None) -> int:
         """Add the points that are new and decided; returns how many those were."""
+        chunk = max(1, _CELLS // 10 // max(len(self.problem.questions), self.leaves.shape[1]))
+        n_added = 0
+        for start in range(0, len(states), chunk):
+            if budget is not None:
+                budget.check()
+            n_added += self._add(states[start : start + chunk])
+        return n_added
+
+    def _add(self, states: npt.NDArray[Any]) -> int:
         states = np.ascontiguousarray(states, dtype=np.int32)
         fresh = []
         for index, row in enumerate(states):
@@ -122,21 +145,27 @@ class Rows:
         self.leaves = np.concatenate([self.leaves, leaves])
         self.decided = np.concatenate([self.decided, decided])
         self.inside = np.concatenate([self.inside, self.problem.region.contains(states)])
+        parts, points, questions = [], [self.point_of], [self.question_of]
         for question in self.problem.questions:
             mine = np.flatnonzero(decided[:, question.index])
             if len(mine):
-                self._add_rows(leaves[mine], original[mine], question)
-                self.point_of = np.concatenate([self.point_of, first + mine])
-                own = np.full(len(mine), question.index)
-                self.question_of = np.concatenate([self.question_of, own])
+                parts.append(self._rows(leaves[mine], original[mine], question))
+                points.append(first + mine)
+                questions.append(np.full(len(mine), question.index))
+        if parts:
+            self.program.add_rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        self.point_of, self.question_of = np.concatenate(points), np.concatenate(questions)
         return len(states)
 
-    def _add_rows(self, leaves: npt.NDArray[Any], original: IntArray, question: Question) -> None:
-        rows = self.columns.rows(leaves, question)
-        free = np.tile(self.columns.free[question.index], (len(leaves), 1))
+    def _rows(
+        self, leaves: npt.NDArray[Any], original: IntArray, question: Question
+    ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
+        """Rows of the program for points of one question: entries, free ones, strictness, scale."""
         width = self._width(original, question)[:, None]
-        strict = self.problem.strict[question.index]
-        self.program.add_rows(rows / width, free / width, strict, 1 / width)
+        rows = self.columns.rows(leaves, question) / width
+        free = np.tile(self.columns.free[question.index], (len(leaves), 1)) / width
+        strict = np.full(len(leaves), self.problem.strict[question.index])
+        return rows, free, strict, 1 / width[:, 0]
 
     def _width(self, original: IntArray, question: Question) -> FloatArray:
         """How wide a margin to ask for: in proportion to the original's, where that is small.

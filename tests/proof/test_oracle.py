@@ -295,7 +295,7 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
         )  # fmt: skip
         problem = small.problem
         pruned = _pruned(problem, np.random.default_rng(seed))
-        encoding = Prover(problem).encoding
+        encoding = Prover(problem).encoding(FOREVER)
         for question, exactly in product(problem.questions, (False, True)):
             model = encoding.model.clone()
             add_question(model, encoding, problem, pruned, question, exactly=exactly)
@@ -313,7 +313,7 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
 def test_a_row_beyond_the_safe_range_raises() -> None:
     small = small_problem(0, XGBOOST, score=None)
     pruned = _pruned(small.problem, np.random.default_rng(0))
-    huge = replace(pruned, value_int=pruned.value_int * 2**25)
+    huge = replace(pruned, value_int=pruned.value_int * 2**42)
     assert np.abs(small.problem.pruned_leaves_int(huge)).sum() > exact.ROW_LIMIT
     with pytest.raises(PineBoostError, match="safe range"):
         Prover(small.problem).prove(huge, list(small.problem.questions), (FIRST,), FOREVER)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
+from pine_boost.budget import Budget
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
@@ -58,12 +59,14 @@ def encode_region(
     trees: StateTrees,
     masks: LeafMasks,
     wanted: npt.NDArray[np.bool_] | None = None,
+    budget: Budget | None = None,
 ) -> Encoding:
     """Build the base model: states, leaves of all trees, domain knowledge and score.
 
     Without the trees that are not ``wanted``, whose leaves are None; a score that adds up costs of
-    the model's leaves wants them all.
+    the model's leaves wants them all. Raises `OutOfTime` where the budget ends before.
     """
+    budget = budget or Budget()
     model = cp_model.CpModel()
     allowed = [a.copy() for a in region.allowed]
     bins = cheapest_bins(region)
@@ -79,11 +82,12 @@ def encode_region(
     reachable &= cheapest_leaves(region, trees, masks, allowed)
     if wanted is None:
         wanted = np.ones(trees.n_trees, dtype=bool)
-    leaves = _add_trees(model, features, trees, masks, reachable, allowed, wanted)
+    tables = (trees, masks, reachable & wanted[trees.leaf_tree], wanted)
+    leaves = _add_trees(model, features, tables, allowed, budget)
     if leaves is None:
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, features, False)
     _add_domain(model, features, region)
-    feasible = _add_score(model, features, region, space, leaves, allowed)
+    feasible = _add_score(model, features, (region, space), leaves, allowed, budget)
     return Encoding(model, leaves, trees.leaf_tree, features, feasible)
 
 
@@ -116,18 +120,17 @@ def _reachable_leaves(
 def _add_trees(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
-    trees: StateTrees,
-    masks: LeafMasks,
-    reachable: npt.NDArray[np.bool_],
+    tables: tuple[StateTrees, LeafMasks, npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
     allowed: list[npt.NDArray[np.bool_]],
-    wanted: npt.NDArray[np.bool_],
+    budget: Budget,
 ) -> tuple[cp_model.IntVar | None, ...] | None:
     """One Boolean per reachable leaf, exactly one per tree, linked to the states by cliques.
 
     For each set of states that a tree splits on: at most one of the leaves that need the state
     inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
+    ``tables`` are trees, masks, the leaves that are kept and the trees that are wanted.
     """
-    kept = reachable & wanted[trees.leaf_tree]
+    trees, masks, kept, wanted = tables
     leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
     for tree in np.flatnonzero(wanted).tolist():
         start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
@@ -139,6 +142,7 @@ def _add_trees(
     nodes = np.flatnonzero(trees.leaf_of_node < 0)
     owners = np.searchsorted(trees.root, nodes, side="right") - 1
     for node, tree in zip(nodes[wanted[owners]], owners[wanted[owners]].tolist(), strict=True):
+        budget.check()
         feature = int(trees.feature[node])
         left = trees.goes_left(int(node), len(allowed[feature]))
         key = (tree, feature, (left & allowed[feature]).tobytes())
@@ -187,12 +191,13 @@ def _add_domain(
 def _add_score(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
-    region: RegionTables,
-    space: StateSpace,
+    where: tuple[RegionTables, StateSpace],
     leaves: tuple[cp_model.IntVar | None, ...],
     allowed: list[npt.NDArray[np.bool_]],
+    budget: Budget,
 ) -> bool:
     """The row ``score <= tau`` over bin, pair and leaf literals; False when it cannot hold."""
+    region, space = where
     score, tau = region.score, region.tau
     if score is None or tau is None:
         return True
@@ -217,7 +222,8 @@ def _add_score(
             own_masks = leaf_masks(own_trees, space)
             reach = _reachable_leaves(own_trees, own_masks, allowed)
             every = np.ones(own_trees.n_trees, dtype=bool)
-            added = _add_trees(model, features, own_trees, own_masks, reach, allowed, every)
+            tables = (own_trees, own_masks, reach, every)
+            added = _add_trees(model, features, tables, allowed, budget)
             if added is None:
                 return False
             own = added

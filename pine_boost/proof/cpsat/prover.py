@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from ortools.sat.python import cp_model
 
-from pine_boost.budget import Budget
+from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.cpsat.encoding import Encoding, encode_region, encode_values
 from pine_boost.proof.cpsat.rows import add_at_least, add_at_most, leaf_sum
@@ -45,15 +45,17 @@ class Prover:
         # per settings and question, the turn that last had an answer
         self._last_turn: dict[tuple[tuple[Setting, ...], Question], tuple[Setting, float]] = {}
 
-    @property
-    def encoding(self) -> Encoding:
-        """The base CP-SAT model, built once."""
+    def encoding(self, budget: Budget) -> Encoding:
+        """The base CP-SAT model, built once; raises `OutOfTime` where the budget ends before."""
         if self._encoding is None:
-            problem = self.problem
-            self._encoding = encode_region(
-                problem.space, problem.region, problem.trees, problem.masks
-            )
+            self._encoding = self._encode(None, budget)
         return self._encoding
+
+    def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
+        problem = self.problem
+        return encode_region(
+            problem.space, problem.region, problem.trees, problem.masks, wanted, budget
+        )
 
     @property
     def known_encoding(self) -> Encoding | None:
@@ -76,11 +78,13 @@ class Prover:
         )
         proofs = {proof.question: proof for proof in near}
         others = [question for question in questions if question not in proofs]
-        if others and budget.is_over:
+        try:
+            encoding = self.encoding(budget) if others else None  # before any thread asks for it
+        except OutOfTime:
             late = [Proof(q, settings[0].name, Answer.UNKNOWN, 0.0) for q in others]
             proofs |= dict(zip(others, late, strict=True))
-        elif others:
-            encoding = self.encoding  # built before any thread asks for it
+            others = []
+        if others and encoding is not None:
             ask = partial(self._ask, encoding, pruned, settings, budget)
             proofs |= dict(zip(others, solve_each(ask, others, self.n_jobs), strict=True))
         return [proofs[question] for question in questions]
@@ -106,7 +110,11 @@ class Prover:
             if gap is None or not self.is_easier(gap):
                 continue
             started = time.monotonic()
-            if self._ask_near(gap, setting, budget, effort) is Answer.PROVED:
+            try:
+                answer = self._ask_near(gap, setting, budget, effort)
+            except OutOfTime:
+                break
+            if answer is Answer.PROVED:
                 name = f"{setting.name} (difference)"
                 proofs.append(Proof(question, name, Answer.PROVED, time.monotonic() - started))
         return proofs
@@ -132,10 +140,7 @@ class Prover:
         else:
             key = gap.moving.tobytes()
             if self._near is None or self._near[0] != key:
-                made = encode_region(
-                    problem.space, problem.region, trees, problem.masks, gap.moving
-                )
-                self._near = key, made
+                self._near = key, self._encode(gap.moving, budget)
             encoding = self._near[1]
             if not encoding.feasible:
                 return Answer.PROVED
