@@ -313,7 +313,7 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
 def test_a_row_beyond_the_safe_range_raises() -> None:
     small = small_problem(0, XGBOOST, score=None)
     pruned = _pruned(small.problem, np.random.default_rng(0))
-    huge = replace(pruned, value_int=pruned.value_int * 2**42)
+    huge = replace(pruned, value_int=pruned.value_int * (2**52 + 987654321))
     assert np.abs(small.problem.pruned_leaves_int(huge)).sum() > exact.ROW_LIMIT
     with pytest.raises(PineBoostError, match="safe range"):
         Prover(small.problem).prove(huge, list(small.problem.questions), (FIRST,), FOREVER)
