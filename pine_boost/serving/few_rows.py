@@ -19,6 +19,7 @@ from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.region.fast.digitize import Digitizer
 from pine_boost.region.fast.membership import Membership, compile_membership
 from pine_boost.region.region import Region
+from pine_boost.serving.compiled_region import compile_contains
 
 # From here on numpy's vectorised way is faster than a loop in Python.
 FEW_ROWS = 24
@@ -26,14 +27,18 @@ Contains = Callable[[FloatArray], npt.NDArray[np.bool_]]
 _StateOf = Callable[[float], int]
 
 
-def fast_membership(region: Region) -> Contains:
+def fast_membership(region: Region, *, in_c: bool = False) -> Contains:
     """``region.contains`` for matrices of any size, without the region's indifference.
 
-    The matrix is what `to_matrix` returned; it is not checked again.
+    The matrix is what `to_matrix` returned; it is not checked again. ``in_c`` compiles it where
+    the tables allow that and a compiler is there.
     """
     compiled = compile_membership(region.space, region.tables, region.score_tables)
     if _is_everything(compiled):
         return lambda matrix: np.ones(len(matrix), dtype=bool)
+    in_machine_code = compile_contains(compiled) if in_c else None
+    if in_machine_code is not None:
+        return in_machine_code
     one_row = _one_row(compiled)
     is_double = region.space.comparison is Comparison.FLOAT64_LESS_EQUAL
 

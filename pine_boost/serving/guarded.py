@@ -136,7 +136,7 @@ class GuardedModel:
         self._pruned: Engine = make_engine(parts.pruned, backend)
         self._contains: Contains | None = None
         if parts.region is not None:
-            self._contains = fast_membership(parts.region)
+            self._contains = fast_membership(parts.region, in_c=backend == "tl2cgen")
         self._lock = threading.Lock()
         self._counts = GuardCounts()
 

@@ -225,6 +225,23 @@ def test_lists_and_no_rows(results):
     assert guarded.counts.n_rows == 5
 
 
+@pytest.mark.parametrize(("name", "n_classes"), CASES)
+def test_membership_in_c_is_membership(results, name, n_classes):
+    from pine_boost.region.fast.membership import compile_membership
+    from pine_boost.serving.compiled_region import compile_contains
+
+    region = results[name, n_classes][1].region
+    compiled = compile_membership(region.space, region.tables, region.score_tables)
+    contains = compile_contains(compiled)
+    X = hard_rows(results[name, n_classes][1].original.forest, tables(n_classes)[0], 5, 3000)
+    expected = region.contains(X)
+    assert 0 < expected.sum() < len(X)
+    assert (contains(X) == expected).all()
+    assert (np.concatenate([contains(row[None]) for row in X[:50]]) == expected[:50]).all()
+    assert (contains(np.asfortranarray(X)) == expected).all()
+    assert contains(X[:0]).shape == (0,)
+
+
 def test_regions_of_trees_take_the_ordinary_way():
     X, y, X_cal = tables(2)
     model = MODELS["xgboost"]().fit(X, y)
@@ -249,6 +266,8 @@ def test_a_domain_is_part_of_the_guard():
     guarded = GuardedModel(result)
     single = np.concatenate([guarded.guarded(row[None]) for row in rows])
     assert (single == result.region.contains(rows)).all()
+    compiled = GuardedModel(result, backend="tl2cgen")
+    assert (compiled.guarded(rows) == result.region.contains(rows)).all()
     assert (guarded.predict(rows) == model.predict(rows)).all()
     assert not guarded.guarded(rows[rows[:, 3] > edge * 1.01]).any()
 
