@@ -29,10 +29,11 @@ if TYPE_CHECKING:
         CompressionVerification,
         verify_compression,
     )
+    from pine_boost.evaluation import Evaluation
     from pine_boost.monitoring.monitor import RegionMonitor
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.prune import prune_booster
-    from pine_boost.result import Evaluation, PruneResult
+    from pine_boost.result import PruneResult
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.serving.folder import load_guarded
     from pine_boost.serving.guarded import GuardedModel
@@ -91,7 +92,7 @@ _MODULE_OF = {
     "CompressResult": "compression.result",
     "CompressionRecord": "compression.record",
     "CompressionVerification": "compression.verification",
-    "Evaluation": "result",
+    "Evaluation": "evaluation",
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
     "PruneResult": "result",

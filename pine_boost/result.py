@@ -21,39 +21,14 @@ from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.next_steps import next_steps
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
+from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import folder_path, require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.native.predict import predict_classes
 from pine_boost.parsers.traits import traits_of
-from pine_boost.region.region import Coverage, Region
+from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.search.found import Found
 from pine_boost.tables.matrix import to_matrix
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How the pruned model behaves on rows it was not proved on.
-
-    Attributes
-    ----------
-    n_rows : int
-    fidelity : float
-        Share of rows with the same native class before and after.
-    fidelity_in_region : float
-        The same among the rows in the region; 1.0 by the proof (NaN if none lies in it).
-    coverage : Coverage
-        Share of the rows in the region, with an exact interval.
-    accuracy_before, accuracy_after : float or None
-        With labels only.
-    """
-
-    n_rows: int
-    fidelity: float
-    fidelity_in_region: float
-    coverage: Coverage
-    accuracy_before: float | None = None
-    accuracy_after: float | None = None
 
 
 class Absent:
@@ -220,36 +195,7 @@ class PruneResult:
             As the native ``predict`` returns them (class indices for boosters and files). Not
             with several thresholds: score bands are no labels.
         """
-        if len(to_matrix(X, self.region.schema)) == 0:
-            raise InvalidInputError("X has no rows; an evaluation needs at least one.")
-        before, after = predict_classes(self.original, X), predict_classes(self.pruned, X)
-        needs_margin = self.region.delta is not None
-        given = self.original.forest if needs_margin else None
-        inside = self.region.contains(X, model=given)
-        same = before == after
-        accuracy: list[float | None] = [None, None]
-        if y is not None:
-            labels = np.asarray(y).reshape(-1)
-            if len(labels) != len(before):
-                raise InvalidInputError(f"X has {len(before)} rows and y {len(labels)}.")
-            thresholds = self.original.forest.decision.thresholds
-            if len(thresholds) > 1:
-                raise InvalidInputError(
-                    f"The model decides between {len(thresholds) + 1} score bands, and y holds "
-                    "labels: there is no accuracy. Leave y (--label) out, or prune with one "
-                    "threshold."
-                )
-            classes = np.asarray(self.original.forest.classes)
-            _require_known(labels, classes)
-            accuracy = [float(np.mean(classes[c] == labels)) for c in (before, after)]
-        return Evaluation(
-            n_rows=len(before),
-            fidelity=float(same.mean()),
-            fidelity_in_region=float(same[inside].mean()) if inside.any() else float("nan"),
-            coverage=self.region.coverage(X, model=given),
-            accuracy_before=accuracy[0],
-            accuracy_after=accuracy[1],
-        )
+        return evaluate(self.original, self.pruned, self.region, X, y)
 
     def to_treelite(self, *, codes: bool = False) -> Any:
         """The pruned model as a Treelite model (see `pine_boost.exporters.treelite`).
@@ -337,19 +283,7 @@ class PruneResult:
 
     def model_file(self) -> tuple[str, bytes]:
         """Name and contents of the native model file."""
-        return model_file(self.model, self.original.forest.library)
-
-
-def _require_known(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
-    """Labels of another kind (text for indices, 1 and 2 for 0 and 1) would all count as wrong."""
-    known = {label.item() if isinstance(label, np.generic) else label for label in classes}
-    unknown = [label for label in labels.tolist() if label not in known]
-    if unknown:
-        raise InvalidInputError(
-            f"y holds {unknown[0]!r}, a label the model does not have; its predict returns "
-            f"{', '.join(repr(label) for label in list(classes.tolist())[:8])}. Pass y in these "
-            "labels (boosters and files know class indices only)."
-        )
+        return model_file(self.model, self.pruned.forest.library)
 
 
 def model_file(native: Any, library: str) -> tuple[str, bytes]:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.verdict import Verification
-from pine_boost.certificate.verification import prove_anew
+from pine_boost.certificate.verification import TO_THE_END, prove_anew
+from pine_boost.model.forest import Model
 from pine_boost.native.child_process import predict_in_child
+from pine_boost.options import require_seconds, worker_count
+from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 
 
@@ -56,7 +60,21 @@ def verify(
     CertificateMismatch
         A file was changed or belongs to something else; or the certificate carries no claim.
     """
+    require_seconds(time_limit)
+    n_workers = worker_count(n_jobs)
+    budget = Budget.of(time_limit, TO_THE_END)
+    if not isinstance(region, Region):
+        region = Region.load(region)
+    if not isinstance(certificate, Certificate):
+        certificate = Certificate.load(certificate)
+    thresholds = certificate.thresholds or None
+    before, after = (
+        model
+        if isinstance(model, Model)
+        else read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
+        for model in (original, pruned)
+    )
     return prove_anew(
-        original, pruned, region, certificate, time_limit=time_limit, n_jobs=n_jobs,
-        trust_pickle=trust_pickle, X_fit=X_fit, X_cal=X_cal, replay=predict_in_child,
+        (before, after), region, certificate, budget, n_workers=n_workers, tables=(X_fit, X_cal),
+        replay=predict_in_child,
     )  # fmt: skip

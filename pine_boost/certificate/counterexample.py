@@ -6,13 +6,13 @@ integers confirm it and the classes really differ, natively where the libraries 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.certificate.verdict import Counterexample, Verification
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.proof.problem import Problem
@@ -33,7 +33,7 @@ class Case:
     replay: Replay | None
 
     def conclude(
-        self, proofs: list[Proof], remarks: tuple[str, ...], started: float
+        self, proofs: list[Proof], remarks: tuple[str, ...], budget: Budget
     ) -> Verification:
         """What the proofs say together."""
         problem = self.problem
@@ -59,8 +59,9 @@ class Case:
         twice = proved and all(own.count(Answer.PROVED) > 1 for own in answers.values())
         shares = [proof.covered for proof in proofs if proof.covered is not None]
         covered = 1.0 if proved else min(shares, default=0.0)
-        seconds = time.monotonic() - started
-        return Verification(agrees, twice, counterexample, tuple(proofs), covered, remarks, seconds)
+        return Verification(
+            agrees, twice, counterexample, tuple(proofs), covered, remarks, budget.elapsed
+        )
 
     def look_at(self, proof: Proof) -> tuple[Counterexample | None, tuple[str, ...]]:
         """The input that a proof names, if the two models really differ on it; else a remark."""

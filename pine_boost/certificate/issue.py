@@ -125,17 +125,7 @@ def _certificate(
         reason=_reason(found, proved),
         original_digest=forest_digest(forest),
         pruned_digest=forest_digest(pruned_model.forest),
-        region_fingerprint=region.fingerprint(),
-        alpha=region.alpha,
-        tau=region.tau,
-        n_cal=region.n_cal,
-        n_fit=region.n_fit,
-        score=region.score_name,
-        indifference=region.indifference,
-        delta=region.delta,
-        narrowed=region.is_narrowed(),
-        overlap=0.0 if region.overlap is None else region.overlap.share,
-        overlap_evident=region.overlap is not None and region.overlap.is_evident,
+        **of_region(region),
         undecided=undecided,
         native_band=problem.native_band if is_pruned else 0.0,
         undecided_exists=exists,
@@ -158,14 +148,33 @@ def _certificate(
         proofs=tuple(QuestionProof(p.question.name, p.method, p.answer.name) for p in found.proofs),
         versions=library_versions(forest.library),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        timings={
-            "search": found.seconds,
-            **{f"{p.question.name} by {p.method}": p.seconds for p in found.proofs},
-        },
+        timings=_timings(found),
     )
     if not proved:
         return certificate
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+
+
+def _timings(found: Found) -> dict[str, float]:
+    proofs = {f"{p.question.name} by {p.method}": p.seconds for p in found.proofs}
+    return {"search": found.seconds, **proofs}
+
+
+def of_region(region: Region) -> dict[str, Any]:
+    """The fields of a certificate that its region gives."""
+    return {
+        "region_fingerprint": region.fingerprint(),
+        "alpha": region.alpha,
+        "tau": region.tau,
+        "n_cal": region.n_cal,
+        "n_fit": region.n_fit,
+        "score": region.score_name,
+        "indifference": region.indifference,
+        "delta": region.delta,
+        "narrowed": region.is_narrowed(),
+        "overlap": 0.0 if region.overlap is None else region.overlap.share,
+        "overlap_evident": region.overlap is not None and region.overlap.is_evident,
+    }
 
 
 def named(result: PruneResult, model: Any, options: Options) -> PruneResult:

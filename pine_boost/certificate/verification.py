@@ -7,8 +7,6 @@ files that do not belong together.
 
 from __future__ import annotations
 
-import os
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +25,6 @@ from pine_boost.certificate.tree_matching import correspond, require_decisive
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Model, PrunedForest
-from pine_boost.options import require_seconds, worker_count
-from pine_boost.parsers import read_model
 from pine_boost.proof.boxes.jobs import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
@@ -45,7 +41,7 @@ THIRD = (
 )
 _MAX_BOXES = 20_000_000
 _WITH_BOUND = 3  # the format version since which the band is narrow and the bound written down
-_TO_THE_END = Effort(master_effort=1e9, proof_effort=1e9)
+TO_THE_END = Effort(master_effort=1e9, proof_effort=1e9)
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
 _UNSEALED = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
@@ -58,73 +54,71 @@ _EARLIER = (
 
 
 def prove_anew(
-    original: Any,
-    pruned: Any,
-    region: Region | str | os.PathLike[str],
-    certificate: Certificate | str | os.PathLike[str],
+    models: tuple[Model, Model],
+    region: Region,
+    certificate: Certificate,
+    budget: Budget,
     *,
-    time_limit: float | None = None,
-    n_jobs: int = 1,
-    trust_pickle: bool = False,
-    X_fit: Any = None,
-    X_cal: Any = None,
+    n_workers: int = 1,
+    tables: tuple[Any, Any] = (None, None),
     replay: Replay | None = None,
 ) -> Verification:
-    """`pine_boost.verify`, with ``replay`` to predict a counterexample natively.
+    """Check that all belongs together, and prove every question again.
 
-    Without it the classes of a counterexample are those of the exact sums.
+    Parameters
+    ----------
+    models : (Model, Model)
+        The original and the pruned one, as parsed.
+    region, certificate
+    budget : Budget
+        Its effort should be `TO_THE_END`.
+    n_workers : int
+    tables : (table, table)
+        X_fit and X_cal, to compute region and tau anew.
+    replay : callable, optional
+        Predicts a counterexample natively; without it its classes are those of the exact sums.
     """
-    started = time.monotonic()
-    require_seconds(time_limit)
-    n_workers = worker_count(n_jobs)
-    budget = Budget.of(time_limit, _TO_THE_END)
     # what is proved is what the fingerprint covers, not what a live object may hold besides
-    region = (
-        Region.from_json(region.to_json()) if isinstance(region, Region) else Region.load(region)
-    )
-    if not isinstance(certificate, Certificate):
-        certificate = Certificate.load(certificate)
-    thresholds = certificate.thresholds or None
-    before, after = (
-        model
-        if isinstance(model, Model)
-        else read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
-        for model in (original, pruned)
-    )
-    before, after = (as_region_reads(model, region) for model in (before, after))
+    region = Region.from_json(region.to_json())
+    before, after = (as_region_reads(model, region) for model in models)
     require_belonging(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
-    parts = (before.forest, region.space, region.tables)
-    problem = build_problem(*parts, delta=region.delta or 0.0)
-    is_earlier = certificate.version < _WITH_BOUND
-    if is_earlier and certificate.undecided > problem.undecided > 0:  # it left out more
-        wider = certificate.undecided
-        problem = build_problem(*parts, delta=region.delta or 0.0, undecided=wider)
+    problem = _problem_of(before, region, certificate)
     remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
-    if certificate.version < 3:
+    if certificate.version < _WITH_BOUND:
         remarks += (_EARLIER,)
     refitted = False
-    if X_fit is not None or X_cal is not None:
-        anew = recalibrate(before.forest, region, certificate, X_fit, X_cal)
+    if any(table is not None for table in tables):
+        anew = recalibrate(before.forest, region, certificate, *tables)
         refitted, remarks = anew.refitted, remarks + anew.remarks
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
-    remarks += require_bound(problem, certificate, budget.share(0.25), X_fit, region)
+    remarks += require_bound(problem, certificate, budget.share(0.25), tables[0], region)
     if certificate.grid < 0:
-        return _identical(problem, certificate, remarks, started)
+        return _identical(problem, certificate, remarks, budget.elapsed)
     matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
     remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
     case = Case(problem, matched.pruned, before, after, replay)
-    verdict = case.conclude(proofs, remarks, started)
+    verdict = case.conclude(proofs, remarks, budget)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(problem, matched, certificate)
     return verdict
 
 
+def _problem_of(original: Model, region: Region, certificate: Certificate) -> Problem:
+    parts = (original.forest, region.space, region.tables)
+    problem = build_problem(*parts, delta=region.delta or 0.0)
+    is_earlier = certificate.version < _WITH_BOUND
+    if is_earlier and certificate.undecided > problem.undecided > 0:  # it left out more
+        wider = certificate.undecided
+        problem = build_problem(*parts, delta=region.delta or 0.0, undecided=wider)
+    return problem
+
+
 def _identical(
-    problem: Problem, certificate: Certificate, remarks: tuple[str, ...], started: float
+    problem: Problem, certificate: Certificate, remarks: tuple[str, ...], seconds: float
 ) -> Verification:
     if certificate.original_digest != certificate.pruned_digest:
         raise CertificateMismatch(
@@ -136,7 +130,7 @@ def _identical(
         )
     require_consistent(problem, None, certificate)
     remarks += ("Both models are the same; there is nothing to prove.",)
-    return Verification(True, True, None, (), 1.0, remarks, time.monotonic() - started)
+    return Verification(True, True, None, (), 1.0, remarks, seconds)
 
 
 def _check_undecided(

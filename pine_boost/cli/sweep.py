@@ -32,14 +32,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save, print the table."""
-    from pine_boost.certificate.saved import (
-        CERTIFICATE,
-        REPORT,
-        SWEEP_CSV,
-        SWEEP_JSON,
-        table_csv,
-        table_json,
-    )
+    from pine_boost.certificate.saved import REPORT, SWEEP_CSV, SWEEP_JSON
     from pine_boost.cli.prune import exit_code
     from pine_boost.progress import Progress
     from pine_boost.report.report import render_report
@@ -73,14 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
         for row, result in zip(rows, swept, strict=True):
             measured = result.evaluate(test.X, test.y)
             row.update(fidelity=measured.fidelity, coverage=measured.coverage.share)
-    files = {
-        f"{_place(result)}/{name}": contents
-        for result in swept
-        for name, contents in result.files().items()
-    }
-    files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
-    last = [name for name in files if name.endswith(CERTIFICATE)]
-    folder = output.write_results(arguments, files, [*last, SWEEP_JSON])
+    folder = _write(arguments, swept, rows)
     if not arguments.no_report:
         X_test = None if test is None else test.X
         for result in swept:
@@ -103,6 +89,26 @@ def _read_grid(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
         raise InvalidInputError(f"--alphas {text!r}: numbers with commas between them.") from error
+
+
+def _write(arguments: argparse.Namespace, swept: Any, rows: list[dict[str, Any]]) -> Any:
+    """All files of all alphas at once, the certificates and the table last."""
+    from pine_boost.certificate.saved import (
+        CERTIFICATE,
+        SWEEP_CSV,
+        SWEEP_JSON,
+        table_csv,
+        table_json,
+    )
+
+    files = {
+        f"{_place(result)}/{name}": contents
+        for result in swept
+        for name, contents in result.files().items()
+    }
+    files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
+    last = [name for name in files if name.endswith(CERTIFICATE)]
+    return output.write_results(arguments, files, [*last, SWEEP_JSON])
 
 
 def _place(result: Any) -> str:
