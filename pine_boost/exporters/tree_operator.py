@@ -84,7 +84,8 @@ def _splits(forest: Forest, inner: IntArray, codes: bool) -> dict[str, npt.NDArr
     for i in np.flatnonzero(forest.kind[inner] == SplitKind.CATEGORICAL):
         listed, goes_right = category_list(forest, int(inner[i]), codes)
         mode[i], threshold[i] = _MEMBER, 0.0
-        members += [*(listed or [_NO_CATEGORY]), np.nan]  # NaN ends a set
+        members += [float(code) for code in listed] or [_NO_CATEGORY]
+        members.append(np.nan)  # which ends a set
         if goes_right:  # the true side is that of the set
             true[i], false[i] = false[i], true[i]
             default[i] = not default[i]

@@ -235,8 +235,26 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
 
 
 def _reachable(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
-    states = range(axis.n_states)
-    return np.array([len(_values_in(space, axis, state)) > 0 for state in states], dtype=bool)
+    """Which states hold a value of the native type: most by a witness beside a threshold."""
+    found = np.zeros(axis.n_states, dtype=bool)
+    if axis.codes is None:
+        witnesses = _not_missing(space, _witnesses(space, axis.edges))
+        found[space.axis_states(axis, witnesses)] = True
+    for state in np.flatnonzero(~found):
+        found[state] = len(_values_in(space, axis, int(state))) > 0
+    return found
+
+
+def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
+    """Finite inputs at and next to every threshold, all at once."""
+    largest = np.finfo(np.float32).max
+    edges = edges[np.abs(edges) < largest]
+    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
+        return np.concatenate([edges, np.nextafter(edges, np.inf)])
+    single = edges.astype(np.float32)
+    beside = [np.nextafter(single, np.float32(side)) for side in (np.inf, -np.inf)]
+    values = np.concatenate([single, *beside])
+    return values[np.isfinite(values)].astype(np.float64)
 
 
 def _value_of(space: StateSpace, axis: Axis, state: int) -> float:
