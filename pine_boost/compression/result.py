@@ -102,7 +102,7 @@ class CompressResult:
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
-        lines = [str(self), r.claim]
+        lines = [self.headline(), r.claim]
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.bound, r.n_changed, r.n_val, r.confidence) + ".")
         if r.probability_shift:
@@ -117,6 +117,10 @@ class CompressResult:
         return "\n".join(lines)
 
     def __str__(self) -> str:
+        return self.summary()
+
+    def headline(self) -> str:
+        """One line: the status and what is gone."""
         r = self.record
         return (
             f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> "
@@ -124,7 +128,7 @@ class CompressResult:
         )
 
     def __repr__(self) -> str:
-        return f"<CompressResult {self}>"
+        return f"<CompressResult {self.headline()}>"
 
     def path_table(self) -> list[dict[str, Any]]:
         """The tested sizes as rows for a DataFrame or a CSV file."""
