@@ -29,12 +29,6 @@ def write_document(document: XGBoostDocument, file_format: str) -> bytes:
 
 
 def _to_list(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and value.dtype == np.float32:
-        # the shortest text that is this float32, as XGBoost itself writes it: json.dumps prints a
-        # Python float with as few digits as tell it from others, so 0.1 and not 0.100000001490
-        short = np.array([float(text) for text in value.astype(np.str_)], dtype=np.float64)
-        same = short.astype(np.float32) == value
-        return np.where(same, short, value.astype(np.float64)).tolist()
     if isinstance(value, np.ndarray):
         return _shortest(value) if value.dtype == np.float32 else value.tolist()
     raise TypeError(f"{type(value)} has no JSON form here")

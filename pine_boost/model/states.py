@@ -253,8 +253,8 @@ def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
         return np.concatenate([edges, np.nextafter(edges, np.inf)])
     single = edges.astype(np.float32)
     beside = [np.nextafter(single, np.float32(side)) for side in (np.inf, -np.inf)]
-    values = np.concatenate([single, *beside])
-    return values[np.isfinite(values)].astype(np.float64)
+    values: FloatArray = np.concatenate([single, *beside]).astype(np.float64)
+    return values[np.isfinite(values)]
 
 
 def _value_of(space: StateSpace, axis: Axis, state: int) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -14,32 +12,12 @@ from tests.support.grids import edge_rows
 
 pytest.importorskip("treelite")
 xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
+pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
 from tests.support.gtil import gtil_margins  # noqa: E402  (needs treelite)
+from tests.support.value_models import BAGGED, lgb, table, xgb  # noqa: E402
 
-
-def table() -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(3)
-    X = random.normal(size=(250, 3)).round(2)
-    return X, np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(250)
-
-
-def xgb(objective: str) -> Any:
-    X, y = table()
-    data = xgboost.DMatrix(X, y / y.max() if objective == "reg:logistic" else y, nthread=1)
-    return xgboost.train({"objective": objective, "max_depth": 3, "nthread": 1}, data, 6)
-
-
-def lgb(objective: str, **options: Any) -> Any:
-    X, y = table()
-    y = y / y.max() if objective.startswith("cross") else y
-    parameters = {"objective": objective, "num_leaves": 7, "verbose": -1, "num_threads": 1}
-    return lightgbm.train({**parameters, **options}, lightgbm.Dataset(X, y), 6)
-
-
-RF = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 MODELS = {
     **{
         f"xgboost {objective}": lambda objective=objective: xgb(objective)
@@ -52,7 +30,7 @@ MODELS = {
         )
     },
     "lightgbm square root": lambda: lgb("regression", reg_sqrt=True),
-    "lightgbm forest": lambda: lgb("regression", **RF),
+    "lightgbm forest": lambda: lgb("regression", **BAGGED),
     "forest": lambda: ensemble.RandomForestRegressor(6, max_depth=5, random_state=0).fit(*table()),
     "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=6).fit(*table()),
     "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=6).fit(*table()),

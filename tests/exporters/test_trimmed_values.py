@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,38 +11,13 @@ from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.trimmed import assert_same_trees, cut, n_remaining
 
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
 
+from tests.support.value_models import BAGGED, lgb, table, xgb  # noqa: E402  (needs the libraries)
 
-def table() -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(2)
-    X = random.normal(size=(300, 4)).round(2)
-    return X, np.exp(0.5 * X[:, 0]) + (X[:, 1] > 0) + random.random(300)
-
-
-def xgb(objective: str) -> Any:
-    X, y = table()
-    data = xgboost.DMatrix(X, y, nthread=1)
-    if objective.startswith("rank:"):
-        data = xgboost.DMatrix(X, np.digitize(y, [1, 2]), nthread=1)
-        data.set_group([30] * 10)
-    return xgboost.train({"objective": objective, "max_depth": 4, "nthread": 1}, data, 8)
-
-
-def lgb(objective: str, **options: Any) -> Any:
-    X, y = table()
-    if objective == "lambdarank":
-        data = lightgbm.Dataset(X, np.digitize(y, [1, 2]), group=[30] * 10)
-    else:
-        data = lightgbm.Dataset(X, y)
-    parameters = {"objective": objective, "num_leaves": 9, "verbose": -1, "num_threads": 1}
-    return lightgbm.train({**parameters, **options}, data, 8)
-
-
-FOREST = {"bagging_freq": 1, "bagging_fraction": 0.6, "boosting": "rf"}
 MODELS = {
     "xgboost squared error": lambda: xgb("reg:squarederror"),
     "xgboost poisson": lambda: xgb("count:poisson"),
@@ -54,7 +27,7 @@ MODELS = {
     "lightgbm l1": lambda: lgb("regression_l1"),
     "lightgbm poisson": lambda: lgb("poisson"),
     "lightgbm ranker": lambda: lgb("lambdarank"),
-    "lightgbm forest": lambda: lgb("regression", **FOREST),
+    "lightgbm forest": lambda: lgb("regression", **BAGGED),
     "forest": lambda: ensemble.RandomForestRegressor(7, max_depth=5, random_state=0),
     "extra trees": lambda: ensemble.ExtraTreesRegressor(7, max_depth=5, random_state=0),
     "tree": lambda: tree.DecisionTreeRegressor(max_depth=5, random_state=0),

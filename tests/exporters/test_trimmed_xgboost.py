@@ -15,7 +15,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
 from pine_boost.model.forest import SplitKind
 from pine_boost.parsers import read_model
-from tests.support.grids import edge_rows, integer_margins
+from tests.support.grids import edge_rows
 from tests.support.trimmed import assert_same_trees, cut_forest, n_remaining
 
 xgboost = pytest.importorskip("xgboost")
@@ -24,15 +24,12 @@ from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
+    expected_margins,
     make_labels,
     make_rows,
     some_weights,
     train,
 )
-
-
-def expected_margins(pruned, rows):
-    return (integer_margins(pruned, rows) / 2.0**pruned.grid).astype(np.float32)
 
 
 def tree_sections(contents):

@@ -15,7 +15,7 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.document import read_document
 from pine_boost.parsers.xgboost.intercept import constant_document, constant_trees
 from pine_boost.parsers.xgboost.write import write_document
-from tests.support.grids import edge_rows, grid_forest, integer_margins
+from tests.support.grids import edge_rows, grid_forest
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -23,17 +23,12 @@ from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
+    expected_margins,
     make_labels,
     make_rows,
     some_weights,
     train,
 )
-
-
-def expected_margins(pruned, rows):
-    return np.ldexp(integer_margins(pruned, rows).astype(np.float64), -pruned.grid).astype(
-        np.float32
-    )
 
 
 def walk(tree, row):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import xgboost
 
+from tests.support.grids import integer_margins
+
 BOOSTERS = {
     "logistic": {"objective": "binary:logistic"},
     "logistic_base": {"objective": "binary:logistic", "base_score": 0.123},
@@ -78,3 +80,10 @@ def some_weights(forest, seed=4):
     )
     weights[-1] = -0.75
     return weights
+
+
+def expected_margins(pruned, rows):
+    """The integers of a pruned forest as the float32 margins that a Booster returns."""
+    return np.ldexp(integer_margins(pruned, rows).astype(np.float64), -pruned.grid).astype(
+        np.float32
+    )
