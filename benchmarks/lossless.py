@@ -68,13 +68,13 @@ def measure(dataset: str, model: str, folder: str | None = None) -> dict[str, An
 def main(arguments: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", nargs="+", default=list(DATASETS), choices=DATASETS)
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="names, comma separated")
     parser.add_argument("--models", nargs="+", default=list(_models()), choices=list(_models()))
     parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
     options = parser.parse_args(arguments)
     header: list[str] = []
     for model in options.models:
-        for dataset in options.datasets:
+        for dataset in options.datasets.split(","):
             row = measure(dataset, model, options.data)
             if not header:
                 header = list(row)

@@ -331,6 +331,20 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
         assert 0 <= float(row["share_fallbacks"]) <= 1
 
 
+def test_lossless_prints_its_table(folder, capsys):
+    from benchmarks import lossless
+
+    models = ["AdaBoost 50x3", "XGBoost 100x6, gamma 1"]
+    assert lossless.main(["--datasets", "Flowers", "--data", str(folder), "--models", *models]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("| dataset | model | trees | leaves |")
+    leaves = [int(number) for number in lines[2].split("|")[4].split(" -> ")]
+    assert leaves[1] < leaves[0]
+    trees = [int(number) for number in lines[3].split("|")[5].split(" -> ")]
+    assert trees[1] < trees[0]
+
+
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
     out = tmp_path / "large.csv"
     code = large.main(
