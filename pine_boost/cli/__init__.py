@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -75,7 +76,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    started = time.monotonic()  # a time limit is that of the whole command, imports included
     parsed = build_parser().parse_args(arguments)
+    parsed.started = started
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
@@ -87,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if parsed.debug:
             raise
-        _fail("interrupted; nothing was written")
+        written = getattr(parsed, "written", None)
+        _fail(f"interrupted; {f'written to {written}' if written else 'nothing was written'}")
         return INTERRUPTED
     except Exception as error:
         if parsed.debug:

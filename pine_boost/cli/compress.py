@@ -66,7 +66,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.progress import Progress
     from pine_boost.tables.schema import schema_of
 
-    started = time.monotonic()
     require_seconds(arguments.time_limit)
     threshold = options.thresholds(arguments)
     parsed = read_model(
@@ -78,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     test = options.read_data(arguments.test, schema)
     limit = arguments.time_limit
     if limit is not None:
-        limit = max(limit - (time.monotonic() - started), 0.001 * limit)
+        limit = max(limit - (time.monotonic() - arguments.started), 0.001 * limit)
     progress = Progress(time_limit=limit, option="--time-limit")
     try:
         result = compress_booster(

@@ -93,16 +93,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON on stdout")
 
 
-def search_arguments(arguments: argparse.Namespace, started: float, kept: float) -> dict[str, Any]:
+def search_arguments(arguments: argparse.Namespace, kept: float) -> dict[str, Any]:
     """Keyword arguments of `prune_booster` and `sweep`.
 
-    The time limit is that of the whole command: what reading took since ``started`` is spent, and
+    The time limit is that of the whole command: what importing and reading took is spent, and
     ``kept`` seconds are for the report.
     """
     limit = arguments.time_limit
     require_seconds(limit)
     if limit is not None:
-        limit = max(limit - kept - (time.monotonic() - started), 0.001 * limit)
+        limit = max(limit - kept - (time.monotonic() - arguments.started), 0.001 * limit)
     return {
         "score": arguments.score,
         "n_bins": arguments.bins,

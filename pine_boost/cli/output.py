@@ -69,10 +69,12 @@ def write_results(
     from pine_boost.files import keep_elsewhere, write_folder
 
     try:
-        return write_folder(
+        folder = write_folder(
             arguments.output, files, last=last, owned=_owned(arguments, owned),
             overwrite=arguments.force,
         )  # fmt: skip
+        arguments.written = folder  # whoever interrupts from now on has lost nothing but the report
+        return folder
     except PineBoostError as error:
         kept = keep_elsewhere(arguments.output, files, last)
         if kept is None:
@@ -87,7 +89,10 @@ def _owned(arguments: argparse.Namespace, owned: Owned | None) -> Collection[str
 
 
 def seconds_for_report(arguments: argparse.Namespace) -> float:
-    """What of the time limit is kept for the report; without a limit it may take half a minute."""
+    """What of the time limit is kept for the report; without a limit it may take half a minute.
+
+    A report whose time is spent still shows what needs no measuring.
+    """
     if arguments.no_report:
         return 0.0
     limit = arguments.time_limit

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -43,12 +42,11 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.report.report import render_report
     from pine_boost.tables.schema import schema_of
 
-    started = time.monotonic()
     model, parsed = options.read_given_model(arguments)
     output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))
     schema = schema_of(parsed.forest)
     report_seconds = output.seconds_for_report(arguments)
-    keywords = options.search_arguments(arguments, started, report_seconds)
+    keywords = options.search_arguments(arguments, report_seconds)
     fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
     test = options.read_data(arguments.test, schema, arguments.label)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")

@@ -7,7 +7,6 @@ trade-off. Refuses what ``prune`` refuses.
 from __future__ import annotations
 
 import argparse
-import time
 from functools import partial
 from typing import Any
 
@@ -39,11 +38,10 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.sweeping import ALPHAS, sweep
     from pine_boost.tables.schema import schema_of
 
-    started = time.monotonic()
     model, parsed = options.read_given_model(arguments)
     schema = schema_of(parsed.forest)
     report_seconds = output.seconds_for_report(arguments)
-    keywords = options.search_arguments(arguments, started, report_seconds)
+    keywords = options.search_arguments(arguments, report_seconds)
     alphas = _read_grid(arguments.alphas)
     names = output.result_names(parsed, report=not arguments.no_report)
     output.require_place(

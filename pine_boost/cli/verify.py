@@ -54,7 +54,6 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.options import require_seconds
 
     require_seconds(arguments.time_limit)
-    started = time.monotonic()
     given = Path(arguments.pruned)
     if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
         return _recount(arguments, given)
@@ -64,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
     for number, place in enumerate(places):
         left = None
         if arguments.time_limit is not None:
-            spent = time.monotonic() - started
+            spent = time.monotonic() - arguments.started
             left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
         verdict = _verify(arguments, place, left)
         codes.append(_CODES[verdict.agrees])

@@ -202,3 +202,21 @@ def test_a_search_is_not_lost_to_an_exporter_that_refuses(table, monkeypatch, er
     assert result.status == "NOT_CERTIFIED"
     assert "these weights have no place" in result.certificate.reason
     assert result.model is model
+
+
+def test_who_interrupts_the_report_is_told_that_the_result_is_there(place, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pine_boost.report.report.render_report", interrupted)
+    arguments = [
+        "prune", str(place / "model.json"), "--fit", str(place / "fit.npy"), "--cal",
+        str(place / "cal.npy"), "--alpha", "0.5", "--objective", "l1", "-o", str(place / "out"),
+    ]  # fmt: skip
+    assert main(arguments) == 130
+    assert f"interrupted; written to {place / 'out'}" in capsys.readouterr().err
+    assert read_saved(place / "out").certificate.status == "CERTIFIED"
+    monkeypatch.setattr("pine_boost.prune.prune_booster", interrupted)
+    assert main([*arguments[:-1], str(place / "other")]) == 130
+    assert "interrupted; nothing was written" in capsys.readouterr().err
+    assert not (place / "other").exists()
