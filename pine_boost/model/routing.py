@@ -18,6 +18,7 @@ from pine_boost.model.states import StateSpace
 
 _CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory
 MASK_BYTES_LIMIT = 2**30
+_LEVELS = 8  # walked before rows that have arrived are left behind
 _NO_SPECIAL = np.iinfo(np.int32).max
 
 
@@ -92,18 +93,22 @@ class StateTrees:
     def _leaves_of_chunk(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         n_rows, n_features = states.shape
         flat = states.ravel()
-        row_start = (np.arange(n_rows, dtype=np.int64) * n_features)[:, None]
-        node = np.tile(self.root, (n_rows, 1))
-        for _ in range(self.depth):
-            state = flat.take(row_start + self.feature.take(node))
-            left = state <= self.rank.take(node)
-            special = state >= self.first_special.take(node)
+        row_start = np.repeat(np.arange(n_rows, dtype=np.int64) * n_features, self.n_trees)
+        node = np.tile(self.root, n_rows)
+        walking: npt.NDArray[Any] | slice = slice(None)
+        for level in range(self.depth):
+            if level % _LEVELS == _LEVELS - 1:  # deep trees have most leaves far above the deepest
+                walking = np.flatnonzero(self.leaf_of_node.take(node) < 0)
+            here = node[walking]
+            state = flat.take(row_start[walking] + self.feature.take(here))
+            left = state <= self.rank.take(here)
+            special = state >= self.first_special.take(here)
             if special.any():
-                nodes = node[special]
+                nodes = here[special]
                 offset = self.special_offset[nodes] - self.first_special[nodes]
                 left[special] = self.special_left[offset + state[special]]
-            node = np.where(left, self.left.take(node), self.right.take(node))
-        return self.leaf_of_node.take(node)
+            node[walking] = np.where(left, self.left.take(here), self.right.take(here))
+        return self.leaf_of_node.take(node).reshape(n_rows, self.n_trees)
 
     def goes_left(self, node: int, n_states: int) -> npt.NDArray[np.bool_]:
         """The side of every state of the node's feature."""

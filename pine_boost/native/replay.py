@@ -18,8 +18,8 @@ from pine_boost.model.exact import summation_band
 from pine_boost.model.forest import IntArray, Model, PrunedForest
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.proof.problem import Problem
-from pine_boost.tables.matrix import InputSchema
 from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import InputSchema
 
 
 def replay_points(

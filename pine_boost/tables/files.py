@@ -140,8 +140,8 @@ def _open_text(path: Path) -> IO[str]:
     if suffix == ".zip":
         archive = zipfile.ZipFile(path)
         return io.TextIOWrapper(archive.open(archive.namelist()[0]), "utf-8-sig", newline="")
-    opener = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}.get(suffix, open)
-    return cast(IO[str], opener(path, "rt", newline="", encoding="utf-8-sig"))
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return cast(IO[str], openers.get(suffix, open)(path, "rt", newline="", encoding="utf-8-sig"))
 
 
 def _read_binary(path: Path, kind: str) -> Any:

@@ -44,8 +44,8 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
             own = column.cat.categories.to_numpy(dtype=object)
             matrix[:, feature] = recode(column.cat.codes.to_numpy(), own, known, schema, label)
         elif known is not None and schema.category_rule is CategoryRule.KNOWN:
-            plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"
-            values = column.to_numpy() if plain else column.to_numpy(dtype=object)
+            is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"
+            values = column.to_numpy() if is_plain else column.to_numpy(dtype=object)
             matrix[:, feature] = code_of(values, known, schema, label)
         elif known is not None:
             raise refuse_unencoded(str(column.dtype), known, label)
@@ -129,7 +129,9 @@ def _read_columns(
             )
         else:
             _check_categories(column, kind, schema, known, label, bool(present.all()))
-            matrix[:, feature] = code_of(np.where(present, values, None), known, schema, label)
+            raw = values.astype(object)
+            raw[~present] = None
+            matrix[:, feature] = code_of(raw, known, schema, label)
     return matrix
 
 
