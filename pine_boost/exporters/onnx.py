@@ -3,8 +3,8 @@
 In comes a model; out goes an ONNX model built node by node from the exact IR: one TreeEnsemble
 operator in double precision, the decision behind it. It is refused unless onnxruntime agrees.
 
-onnxmltools 1.16 and skl2onnx 1.20 were tried first: they have no double precision for boosted
-trees, leave categories out, and do not return from a random forest of scikit-learn 1.9.
+onnxmltools 1.16 and skl2onnx 1.20 were tried first: they go wrong on categories, take no float64
+input for boosted trees, and do not return from some random forests (docs/export.md).
 """
 
 from __future__ import annotations
