@@ -18,8 +18,9 @@ from pine_boost.compression.shape import Shape, margins
 
 # Levels of the estimate, as multiples of the share that the test allows. Rows made by swapping
 # values are harder or easier than real ones by some factor (much easier where a forest knows its
-# training rows by heart), so the levels reach far to both sides.
-_LEVELS = np.geomspace(0.02, 6.0, 24)
+# training rows by heart), so the levels reach far to both sides. Validation rows drawn again and
+# again on five data sets: 8 levels 48.2 % of the leaves gone, 12 49.4, 24 48.8, 40 50.0, 100 50.1.
+_LEVELS = np.geomspace(0.02, 6.0, 40)
 
 
 @dataclass(frozen=True, eq=False)

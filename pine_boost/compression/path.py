@@ -7,6 +7,7 @@ subtrees, refit all leaf values, again. Slices of the original join where they a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -38,8 +39,8 @@ def walk(
     near = _nearness(pulls)
     for n_leaves in step_sizes(start.n_leaves):
         intervals = _intervals(goal, pulls, sums, near)
-        _, unsigned, number = pulls.matrix(shape)
-        leaf_weight = _leaf_weight(unsigned, intervals.weight, number, shape, pulls.width)
+        _, unsigned, _ = pulls.matrix(shape)
+        leaf_weight = _leaf_weight(unsigned, intervals.weight, shape, pulls.width)
         smaller = collapse(goal.forest, ranges, shape, leaf_weight, n_leaves, whole_trees)
         if smaller.n_leaves == shape.n_leaves:
             continue
@@ -76,11 +77,9 @@ def _intervals(goal: Goal, pulls: Pulls, sums: FloatArray, near: FloatArray) -> 
     return Intervals(low, high, pulls.weight / (1.0 + (pulls.distance / reach) ** 2))
 
 
-def _leaf_weight(
-    unsigned: object, weight: FloatArray, number: FloatArray, shape: Shape, width: int
-) -> FloatArray:
+def _leaf_weight(unsigned: Any, weight: FloatArray, shape: Shape, width: int) -> FloatArray:
     """Weight of the rows in each present leaf, at its first original leaf."""
-    columns = unsigned.T @ weight  # type: ignore[attr-defined]
+    columns = unsigned.T @ weight
     n_present = shape.n_leaves
     of_leaf = columns[: n_present * width].reshape(n_present, width).sum(axis=1)
     weights = np.zeros(len(shape.owner))

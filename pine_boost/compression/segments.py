@@ -42,7 +42,7 @@ def find_segments(
 
 def _labels(given: Any, X_val: Any, schema: InputSchema) -> npt.NDArray[Any]:
     if isinstance(given, (str, int, np.integer)):
-        feature = schema.index_of(given)
+        feature = schema.index_of(given if isinstance(given, str) else int(given))
         matrix = to_matrix(X_val, schema, "X_val")
         return np.array([str(value) for value in raw_values(matrix, schema)[:, feature]])
     return np.array([str(label) for label in given])

@@ -131,14 +131,15 @@ def verify_compression(
 def _read(
     model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool
 ) -> Model:
+    parsed: Model = model
     if not isinstance(model, Model):
-        model = read_model(
+        parsed = read_model(
             model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
         )
-        try_in_child(model)
-    if forest_digest(model.forest) != digest:
+        try_in_child(parsed)
+    if forest_digest(parsed.forest) != digest:
         raise CertificateMismatch(f"The {name} model is not the one that the record names.")
-    return model
+    return parsed
 
 
 def _objections(
