@@ -49,7 +49,7 @@ def test_completion_knows_every_public_name() -> None:
 
 
 def test_representations_fit_into_a_line(result: Any) -> None:
-    for thing in (result, result.region):
+    for thing in (result, result.region, result.certificate):
         assert len(repr(thing)) < 160
         assert "\n" not in repr(thing)
     assert "CERTIFIED" in repr(result)

@@ -50,7 +50,7 @@ class QuestionProof:
     answer: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificate:
     """What an auditor reads; `to_json` and `from_json` are inverse to one another.
 
@@ -157,6 +157,12 @@ class Certificate:
     def sealed(self) -> bool:
         """Whether the file carries a digest of its own; format version 1 does not."""
         return self.version > 1
+
+    def __repr__(self) -> str:
+        return (
+            f"<Certificate {self.status}: {self.trees_before} -> {self.trees_after} trees, "
+            f"alpha={self.alpha:g}>"
+        )
 
     def to_json(self) -> str:
         """The certificate as indented JSON text with its format, version and digest."""

@@ -35,7 +35,7 @@ class Counterexample:
     native: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Verification:
     """What came of proving a certificate anew.
 
@@ -104,3 +104,6 @@ class Verification:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Verification {self.summary().splitlines()[0]}>"

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,50 +11,14 @@ import numpy as np
 import pytest
 
 from pine_boost.cli import COMMANDS, main
-from pine_boost.cli.options import read_domain
 from pine_boost.errors import InvalidInputError
-from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.region import Region
+from tests.support.command_line import run
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
 xgboost = pytest.importorskip("xgboost")
 pandas = pytest.importorskip("pandas")
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: Any) -> Path:
-    """A model and its tables in several formats, the columns shuffled and with a label."""
-    folder: Path = tmp_path_factory.mktemp("files")
-    data = datasets.load_breast_cancer(as_frame=True)
-    X, y = data.data.iloc[:, :6], data.target
-    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, nthread=1)
-    model.fit(X[:250], y[:250])
-    model.save_model(folder / "model.json")
-    model.save_model(folder / "model.ubj")
-    shuffled = X.iloc[:, ::-1].assign(target=y, comment="text")
-    shuffled[:250].to_csv(folder / "fit.csv", index=False)
-    shuffled[250:450].to_csv(folder / "cal.csv", index=False)
-    shuffled[450:].to_csv(folder / "test.csv.gz", index=False)
-    shuffled[250:450].to_parquet(folder / "cal.parquet")
-    shuffled[450:].reset_index().to_feather(folder / "test.feather")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pruned(files: Path) -> Path:
-    folder = files / "pruned"
-    arguments = ["prune", f"{files}/model.json", "--fit", f"{files}/fit.csv", "--cal",
-                 f"{files}/cal.csv", "--alpha", "0.5", "-o", str(folder)]  # fmt: skip
-    assert main(arguments) == 0
-    return folder
-
-
-def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) -> None:
@@ -286,88 +245,3 @@ def test_help_has_examples(command: str, capsys: Any) -> None:
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"  pine-boost {command}" in capsys.readouterr().out
-
-
-def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:
-    path = tmp_path / "domain.json"
-    path.write_text(json.dumps({
-        "lower": {"age": 18}, "integer": ["age"], "never_missing": True,
-        "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "job", "categories": ["x"]}]],
-    }))  # fmt: skip
-    expected = Domain(
-        lower={"age": 18}, integer=["age"], never_missing=True,
-        forbidden=[(Condition("age", upper=20), Condition("job", categories=["x"]))],
-    )  # fmt: skip
-    assert read_domain(str(path)) == expected
-    for wrong in ('{"lowest": {}}', "[]", "{", '{"forbidden": [[{"name": "age"}]]}'):
-        path.write_text(wrong)
-        with pytest.raises(InvalidInputError):
-            read_domain(str(path))
-
-
-def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any) -> None:
-    # an upper bound forbids a state only if all of it lies above: take it below a threshold
-    nodes = xgboost.Booster(model_file=files / "model.json").trees_to_dataframe()
-    splits = nodes[nodes["Feature"] != "Leaf"].groupby("Feature")["Split"].max()
-    name = "mean area"
-    upper = float(splits[name]) * 0.999
-    (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
-    code, _, err = run(
-        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
-        files / "cal.csv", "--alpha", "0.5", "--objective", "l1", "--domain",
-        tmp_path / "domain.json", "-o", tmp_path / "out",
-    )  # fmt: skip
-    assert code == 0
-    assert "impossible" in err
-    X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
-    X.loc[X.index[0], name] = float(splits[name]) * 1.001
-    assert not Region.load(tmp_path / "out/region.json").contains(X)[0]
-
-
-def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
-    code, out, _ = run(
-        capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json"
-    )
-    document = json.loads(out)
-    assert code == 0
-    assert document["trees_after"] < document["trees_before"] / 2
-    names = {path.name for path in (tmp_path / "demo").iterdir()}
-    assert {"original.json", "model.json", "report.html", "certificate.json"} <= names
-
-
-def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.csv",
-         "--cal", "cal.csv", "--alpha", "0.5", "-o", str(tmp_path / "out")],
-        cwd=files, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0
-    assert done.stdout.startswith("CERTIFIED")
-    assert "\r" not in done.stderr
-    assert "10 -> 10 rounds" in done.stderr
-    assert (tmp_path / "out" / "certificate.json").is_file()
-
-
-def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
-    X, y = datasets.load_breast_cancer(return_X_y=True)
-    model = xgboost.XGBClassifier(n_estimators=60, max_depth=3, nthread=1).fit(X[:250], y[:250])
-    model.save_model(tmp_path / "model.json")
-    np.save(tmp_path / "fit.npy", X[:250])
-    np.save(tmp_path / "cal.npy", X[250:])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.npy",
-         "--cal", "cal.npy", "--alpha", "0.05", "-o", "out"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
-    assert process.stderr is not None
-    process.stderr.readline()  # the search has begun
-    time.sleep(1.0)
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    status = json.loads((tmp_path / "out/certificate.json").read_text())["status"]
-    written = {"CERTIFIED": "best model certified so far", "NOT_CERTIFIED": "the original"}[status]
-    assert f"interrupted; written is the {written}".replace("the the", "the") in err
-    assert out.startswith(status)
-    assert (tmp_path / "out/model.json").is_file()

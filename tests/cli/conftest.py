@@ -1,0 +1,41 @@
+"""A model with its tables as files, and the same pruned, for the tests of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pine_boost.cli import main
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: Any) -> Path:
+    """A model and its tables in several formats, the columns shuffled and with a label."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    xgboost = pytest.importorskip("xgboost")
+    pytest.importorskip("pandas")
+    folder: Path = tmp_path_factory.mktemp("files")
+    data = datasets.load_breast_cancer(as_frame=True)
+    X, y = data.data.iloc[:, :6], data.target
+    model = xgboost.XGBClassifier(n_estimators=10, max_depth=2, nthread=1)
+    model.fit(X[:250], y[:250])
+    model.save_model(folder / "model.json")
+    model.save_model(folder / "model.ubj")
+    shuffled = X.iloc[:, ::-1].assign(target=y, comment="text")
+    shuffled[:250].to_csv(folder / "fit.csv", index=False)
+    shuffled[250:450].to_csv(folder / "cal.csv", index=False)
+    shuffled[450:].to_csv(folder / "test.csv.gz", index=False)
+    shuffled[250:450].to_parquet(folder / "cal.parquet")
+    shuffled[450:].reset_index().to_feather(folder / "test.feather")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pruned(files: Path) -> Path:
+    folder = files / "pruned"
+    arguments = ["prune", f"{files}/model.json", "--fit", f"{files}/fit.csv", "--cal",
+                 f"{files}/cal.csv", "--alpha", "0.5", "-o", str(folder)]  # fmt: skip
+    assert main(arguments) == 0
+    return folder
