@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import InvalidInputError, RegionError, prune_booster, sweep
+from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweep_order
 from pine_boost.native.predict import predict_classes
 from pine_boost.sweeping import ALPHAS
 
@@ -73,6 +73,46 @@ def test_the_rows_of_one_alpha_serve_the_next(parts: Any) -> None:
         callback=lambda alpha, step: rows.setdefault(alpha, []).append(step.rows),
     )  # fmt: skip
     assert rows[0.3][0] >= rows[0.6][-1]
+
+
+def test_each_alpha_ends_with_its_own_rows_cuts_and_time(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Second proofs come after all searches: none may see what a later search changed."""
+    explored: list[tuple[Any, int, int, tuple[int, ...]]] = []
+    finished: list[Any] = []
+    explore, finish = sweep_order.explore, sweep_order.finish
+
+    def watch(*arguments: Any) -> Any:
+        played = explore(*arguments)
+        game = played.game
+        explored.append(
+            (played, len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape)
+        )
+        return played
+
+    def check(played: Any, budget: Any, larger: Any) -> Any:
+        own = next(entry for entry in explored if entry[0] is played)
+        game = played.game
+        assert (len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape) == own[1:]
+        finished.append(played)
+        return finish(played, budget, larger)
+
+    monkeypatch.setattr(sweep_order, "explore", watch)
+    monkeypatch.setattr(sweep_order, "finish", check)
+    model, X_fit, X_cal, _ = parts
+    sweep(model, X_fit, X_cal, alphas=[0.0, 0.1, 0.6], time_limit=300)
+    assert finished == [entry[0] for entry in reversed(explored)]
+    games = [entry[0].game for entry in explored]
+    assert len({id(game.rows) for game in games}) == len(games) == 3
+    assert len({id(game.rows.program) for game in games}) == 3
+    assert len({id(game.pruner) for game in games}) == 3
+    for game in games:
+        assert game.pruner.rows is game.rows
+        assert game.pruner.budget is game.budget
+        assert np.array_equal(game.rows.inside, game.problem.region.contains(game.rows.states))
+    sizes = [entry[1] for entry in explored]
+    assert sizes[0] < sizes[-1]  # later searches did add rows
 
 
 def test_bounds_found_for_a_smaller_region_hold_for_the_larger(swept: Any) -> None:

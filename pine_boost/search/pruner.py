@@ -128,9 +128,9 @@ class Pruner:
 
     def _unit_weight(self, weights: Weights) -> FloatArray:
         """How much the columns of each unit weigh together."""
-        return np.bincount(
-            self.rows.columns.column_unit, np.abs(weights.weights), minlength=self.n_units
-        )
+        heavy = np.zeros(self.n_units)
+        np.add.at(heavy, self.rows.columns.column_unit, np.abs(weights.weights))
+        return heavy
 
     def repair(self, support: Support, n_more: int = 1) -> Support | None:
         """A support plus the unit that leaves the game most winnable, and more on request.
