@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pine_boost.model.forest import FloatArray, Forest, SplitKind
+from pine_boost.model.forest import Forest, SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
 UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}
@@ -165,21 +165,17 @@ def _largest_leaf(forest: Forest) -> np.ndarray:
     return np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0)
 
 
-def original_scale(forest: Forest, leaf_value: FloatArray) -> tuple[int, bool]:
+def original_scale(forest: Forest) -> tuple[int, bool]:
     """Exponent s by which the original's leaves become integers, and whether that is exact.
 
-    Two inequalities: the largest margin times 2**s stays below `SUM_LIMIT`; and a solver row over
-    all leaves can be written in two parts, ``v = high * 2**k + low``, where the low parts
-    (n_leaves * 2**k) and the high parts (sum of all |v| / 2**k) each stay below a quarter of
-    `ROW_LIMIT`. The smallest s that makes all leaves integers is taken where that fits.
+    The largest margin (or gap of two) and the cut, times 2**s, stay below `SUM_LIMIT`. The smallest
+    s that makes all leaves integers is taken where that fits: then nothing is rounded.
     """
     n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
     cut = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     constant = float(np.abs(forest.intercept).max())
-    row_sum = n_sums * float(np.abs(leaf_value).sum(axis=0).max() + constant) + cut
     total = n_sums * (float(_largest_leaf(forest).sum(axis=0).max()) + constant) + cut
-    low_bits = integer_scale(float(len(leaf_value) + 1), ROW_LIMIT // 8)
-    largest = min(integer_scale(row_sum) + max(low_bits, 0), integer_scale(total, SUM_LIMIT))
+    largest = integer_scale(total, SUM_LIMIT)
     leaves = forest.value[forest.kind == SplitKind.LEAF]
     needed = dyadic_exponent(np.concatenate([leaves.ravel(), forest.intercept]))
     if needed is not None and needed <= largest:

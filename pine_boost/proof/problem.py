@@ -212,7 +212,7 @@ def build_problem(
     leaf_node = np.argsort(np.where(trees.leaf_of_node < 0, trees.n_leaves, trees.leaf_of_node))
     leaf_node = leaf_node[: trees.n_leaves]
     value = forest.leaf_vectors()[leaf_node]
-    scale, is_whole = exact.original_scale(forest, value)
+    scale, is_whole = exact.original_scale(forest)
     guard = forest.decision.guard
     unguarded = guard < 2.0**-scale and not forest.decision.thresholds
     is_exact = is_whole and unguarded and exact.is_exact(forest)

@@ -1,7 +1,7 @@
 """Integer sums over leaves as rows of CP-SAT, each within its safe range.
 
 In come values per leaf and a bound; out go linear rows over the leaf Booleans. A sum too fine for
-one safe row is either rounded outward (admits a little more) or written exactly in two rows.
+one safe row is either rounded outward (admits a little more) or written exactly in several.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ def add_at_least(
 ) -> bool:
     """Demand ``sum(values[leaf]) >= least``; returns whether the row admits nothing more.
 
-    Values beyond the solver's safe range are divided by ``2**k``. Not ``exactly``: rounded up,
-    so that the row admits all that the sum does and a little more. Exactly: with
-    ``value = high * 2**k + low`` and ``0 <= low < 2**k`` the sum reaches ``least`` iff some
+    Values beyond the solver's safe range are divided by a power of two. Not ``exactly``: rounded
+    up, so that the row admits all that the sum does and a little more. Exactly: digit by digit.
+    With ``value = high * 2**k + low`` and ``0 <= low < 2**k`` the sum reaches ``least`` iff some
     integer carry has ``sum(low) - carry * 2**k >= low part of least`` and ``sum(high) + carry >=
-    high part``.
+    high part``; and so on with the high parts, where they are still too large.
     """
-    shift = _excess_bits(values)
-    if shift == 0:
-        model.add(leaf_sum(encoding, values) >= least)
-        return True
-    if not exactly:
-        model.add(leaf_sum(encoding, -((-values) >> shift)) >= -((-least) >> shift))
+    excess = _excess_bits(values)
+    if excess and not exactly:
+        model.add(leaf_sum(encoding, -((-values) >> excess)) >= -((-least) >> excess))
         return False
-    high, high_least = values >> shift, least >> shift
-    low, low_least = values - (high << shift), least - (high_least << shift)
+    bits = exact.integer_scale(len(values) + 1, exact.ROW_LIMIT // 8)
     n_trees = int(np.count_nonzero(np.diff(encoding.leaf_tree))) + 1
-    carry = model.new_int_var(-1, n_trees, "")
-    model.add(leaf_sum(encoding, low) - carry * 2**shift >= low_least)
-    model.add(leaf_sum(encoding, high) + carry >= high_least)
+    carry: Any = 0
+    while _excess_bits(values):
+        high, high_least = values >> bits, least >> bits
+        low, low_least = values - (high << bits), least - (high_least << bits)
+        # the sum of n low parts and a carry lies between -2 and (n + 1) * 2**bits
+        more = model.new_int_var(-2, n_trees + 1, "")
+        model.add(leaf_sum(encoding, low) + carry - more * 2**bits >= low_least)
+        values, least, carry = high, high_least, more
+    model.add(leaf_sum(encoding, values) + carry >= least)
     return True
 
 
