@@ -38,8 +38,8 @@ from pine_boost.search.strategies import (
     lightest,
 )
 
-_SECONDS_AFTER_CTRL_C = 1.5
-_BOUND_AFTER_STOP = 0.5  # seconds for the bound of a search that was stopped
+_SECONDS_AFTER_CTRL_C = 1.0
+_BOUND_AFTER_STOP = 0.3  # seconds for the bound of a search that was stopped
 
 
 @dataclass(frozen=True, eq=False)

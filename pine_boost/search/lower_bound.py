@@ -21,6 +21,7 @@ from pine_boost.search.pruner import Pruner
 from pine_boost.search.rows import Rows
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
+_MOMENT = 0.2  # seconds after the deadline for what is proved already
 _MOST_ATTEMPTS = 5  # at excluding one set
 
 
@@ -77,7 +78,7 @@ def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budge
 
 def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
     """What the proved cuts give; a moment is left for it after the deadline."""
-    moment = budget if budget.remaining > 0.5 else Budget.of(0.5, budget.effort)
+    moment = budget if budget.remaining > _MOMENT else Budget.of(_MOMENT, budget.effort)
     return fewest_units(cuts, n_units, moment)
 
 
