@@ -30,8 +30,14 @@ def first_rows(X: Any, n_rows: int, names: Sequence[str] | None = None) -> Any:
     """The first rows of any table, at most so many; ``names`` are the model's columns."""
     if is_large(X):
         return large_head(X, n_rows, names)
-    length = X.shape[0] if hasattr(X, "shape") else len(X)
-    return take_rows(X, np.arange(min(n_rows, length)))
+    if not hasattr(X, "shape") and not isinstance(X, (list, tuple)):
+        return X  # no table: whoever reads it says so
+    return take_rows(X, np.arange(min(n_rows, row_count(X))))
+
+
+def row_count(X: Any) -> int:
+    """Number of rows of a table in memory."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def as_table(matrix: FloatArray, schema: InputSchema) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import Forest
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.native import take_rows
+from pine_boost.tables.native import first_rows, row_count, take_rows
 from pine_boost.tables.rows import is_large
 from pine_boost.tables.schema import schema_of
 
@@ -36,7 +36,9 @@ def split_tables(
         raise InvalidInputError(
             "X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen."
         )
-    n_rows = len(to_matrix(X_fit, schema_of(forest), "X_fit"))
+    # a row shows whether it is a table at all; all of it is converted once, when it is split
+    to_matrix(first_rows(X_fit, 1), schema_of(forest), "X_fit")
+    n_rows = row_count(X_fit)
     if n_rows < _FEWEST_ROWS:
         raise InvalidInputError(
             f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a "
