@@ -45,12 +45,11 @@ class Evaluation:
 
 def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = None) -> Evaluation:
     """Compare two native models on rows; see `PruneResult.evaluate`."""
-    before = predict_classes(original, X)
-    if len(before) == 0:
-        raise InvalidInputError("X has no rows; an evaluation needs at least one.")
-    after = predict_classes(pruned, X)
     given = original.forest if region.delta is not None else None
-    inside = region.contains(X, model=given)
+    inside = region.contains(X, model=given)  # first: it says what is wrong with a table
+    if len(inside) == 0:
+        raise InvalidInputError("X has no rows; an evaluation needs at least one.")
+    before, after = predict_classes(original, X), predict_classes(pruned, X)
     same = before == after
     accuracy: list[float | None] = [None, None]
     if y is not None:
