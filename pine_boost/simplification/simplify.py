@@ -6,7 +6,7 @@ branches, equal leaves, trees that add nothing. Changes no bit of a margin unles
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pine_boost.model.forest import FloatArray, Forest, Model, SplitKind
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
+from pine_boost.pipelines.layers import peel
 from pine_boost.simplification.plan import Plan, make_plan
 from pine_boost.simplification.reach import find_reach
 
@@ -104,7 +105,9 @@ def simplify(
     Parameters
     ----------
     model : native model, path, bytes or Model
-        Whatever `pine_boost.parsers.read_model` accepts, regressors and rankers included.
+        Whatever `pine_boost.parsers.read_model` accepts, regressors and rankers included; also a
+        Pipeline, threshold wrapper or calibrated classifier around one, which comes back with
+        the simplified model inside.
     fold_constants : bool
         Also fold trees that add the same number for every input into the leaves of another tree.
         That rounds, so margins are then the same only within the rounding band, which the result
@@ -137,8 +140,24 @@ def simplify(
     >>> result.exact, result.leaves_after < result.leaves_before
     (True, True)
     """
-    if not isinstance(model, Model):
-        model = read_model(model, trust_pickle=trust_pickle, decision="value")
+    layers, inner = [], model
+    while (layer := peel(inner)) is not None:
+        layers.append(layer)
+        inner = layer.inner
+    if not isinstance(inner, Model):
+        inner = read_model(inner, trust_pickle=trust_pickle, decision="value")
+    result = _simplified(inner, fold_constants)
+    if not layers:
+        return result
+    whole = model
+    if result.simplified is not result.original:
+        whole = result.model
+        for layer in reversed(layers):
+            whole = layer.rebuild(whole)
+    return replace(result, model=whole)
+
+
+def _simplified(model: Model, fold_constants: bool) -> SimplifyResult:
     forest = model.forest
     if _predicts_otherwise(model) and not fold_constants:
         note = (

@@ -274,6 +274,37 @@ def test_only_constants_still_make_a_model() -> None:
     assert folded.trees_after == 1
 
 
+def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside() -> None:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier
+
+    X, y = make_table(2, missing=False)
+    trees = DecisionTreeClassifier(max_depth=3, random_state=0)
+    boosting = ensemble.AdaBoostClassifier(trees, n_estimators=8, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), boosting).fit(X, y)
+    result = simplify(pipeline)
+    assert type(result.model) is type(pipeline)
+    assert result.model is not pipeline
+    np.testing.assert_array_equal(result.model.decision_function(X), pipeline.decision_function(X))
+    before = pipeline[-1].estimators_[0].tree_.node_count
+    assert result.leaves_after < result.leaves_before
+    assert pipeline[-1].estimators_[0].tree_.node_count == before
+    fixed = FixedThresholdClassifier(FrozenEstimator(pipeline), threshold=0.4).fit(X, y)
+    np.testing.assert_array_equal(simplify(fixed).model.predict(X), fixed.predict(X))
+    calibrated = CalibratedClassifierCV(FrozenEstimator(pipeline)).fit(X, y)
+    smaller = simplify(calibrated).model
+    assert type(smaller) is CalibratedClassifierCV
+    np.testing.assert_array_equal(smaller.predict_proba(X), calibrated.predict_proba(X))
+    plain = make_pipeline(
+        StandardScaler(), ensemble.GradientBoostingClassifier(n_estimators=3)
+    ).fit(X, y)
+    assert simplify(plain).model is plain
+
+
 def test_nothing_to_do_gives_the_object_back() -> None:
     native = train(rounds=3, objective="binary:logistic")
     result = simplify(native)
