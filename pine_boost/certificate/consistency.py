@@ -40,23 +40,13 @@ def require_belonging(
     found = {
         "original_digest": forest_digest(original),
         "pruned_digest": forest_digest(pruned),
-        "region_fingerprint": region.fingerprint(),
-        "alpha": region.alpha,
-        "tau": region.tau,
-        "n_cal": region.n_cal,
-        "n_fit": region.n_fit,
-        "score": region.score_name,
-        "indifference": region.indifference,
-        "delta": region.delta,
+        **_stated_by(region, certificate),
         "thresholds": original.decision.thresholds,
         "trees_before": original.n_trees,
         "leaves_before": original.n_leaves,
         "trees_after": len(certificate.kept),
     }
     if certificate.version > 2:  # before, the sentences were others
-        found["narrowed"] = region.is_narrowed()
-        found["overlap"] = 0.0 if region.overlap is None else region.overlap.share
-        found["overlap_evident"] = region.overlap is not None and region.overlap.is_evident
         found["claim"] = claim_of(certificate)
         found["rests_on"] = rests_on(certificate)
     subject = {
@@ -75,6 +65,30 @@ def require_belonging(
     if certificate.unit not in ("round", "tree"):
         raise CertificateMismatch(f"The certificate's unit is {certificate.unit!r}.")
     _require_region_of(original, region)
+
+
+def region_fields(region: Region) -> dict[str, Any]:
+    """The fields of a certificate that its region gives."""
+    return {
+        "region_fingerprint": region.fingerprint(),
+        "alpha": region.alpha,
+        "tau": region.tau,
+        "n_cal": region.n_cal,
+        "n_fit": region.n_fit,
+        "score": region.score_name,
+        "indifference": region.indifference,
+        "delta": region.delta,
+        "narrowed": region.is_narrowed(),
+        "overlap": 0.0 if region.overlap is None else region.overlap.share,
+        "overlap_evident": region.overlap is not None and region.overlap.is_evident,
+    }
+
+
+def _stated_by(region: Region, certificate: Certificate) -> dict[str, Any]:
+    """The fields of the region that a certificate of this version states."""
+    found = region_fields(region)
+    later = ("narrowed", "overlap", "overlap_evident") if certificate.version < 3 else ()
+    return {name: value for name, value in found.items() if name not in later}
 
 
 def _require_region_of(original: Forest, region: Region) -> None:

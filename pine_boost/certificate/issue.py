@@ -25,6 +25,7 @@ from pine_boost.certificate.certificate import (
     library_versions,
 )
 from pine_boost.certificate.claim import claim_of, rests_on
+from pine_boost.certificate.consistency import region_fields
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.digest import forest_digest
@@ -125,7 +126,7 @@ def _certificate(
         reason=_reason(found, proved),
         original_digest=forest_digest(forest),
         pruned_digest=forest_digest(pruned_model.forest),
-        **of_region(region),
+        **region_fields(region),
         undecided=undecided,
         native_band=problem.native_band if is_pruned else 0.0,
         undecided_exists=exists,
@@ -158,23 +159,6 @@ def _certificate(
 def _timings(found: Found) -> dict[str, float]:
     proofs = {f"{p.question.name} by {p.method}": p.seconds for p in found.proofs}
     return {"search": found.seconds, **proofs}
-
-
-def of_region(region: Region) -> dict[str, Any]:
-    """The fields of a certificate that its region gives."""
-    return {
-        "region_fingerprint": region.fingerprint(),
-        "alpha": region.alpha,
-        "tau": region.tau,
-        "n_cal": region.n_cal,
-        "n_fit": region.n_fit,
-        "score": region.score_name,
-        "indifference": region.indifference,
-        "delta": region.delta,
-        "narrowed": region.is_narrowed(),
-        "overlap": 0.0 if region.overlap is None else region.overlap.share,
-        "overlap_evident": region.overlap is not None and region.overlap.is_evident,
-    }
 
 
 def named(result: PruneResult, model: Any, options: Options) -> PruneResult:

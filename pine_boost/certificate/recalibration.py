@@ -16,13 +16,14 @@ import numpy as np
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import speaks_of_everything
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.model.forest import Forest
+from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.region.conformal import indifference_delta
 from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.region import Region
 from pine_boost.region.scores.fitting import SCORE_NAMES, fit_score
 from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.overlap import count_overlap, row_hashes
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,13 @@ def recalibrate(
             "recorded, and that it was without X_cal rests on the certificate's word.",
         )
     _require_calibration(original, region, fit, cal)
+    _require_overlap(region, fit, cal)
     return Recalibration(refitted, (*remarks, _measured(region, len(cal))))
 
 
-def _require_score(original: Forest, region: Region, certificate: Certificate, fit: Any) -> None:
+def _require_score(
+    original: Forest, region: Region, certificate: Certificate, fit: FloatArray
+) -> None:
     how = certificate.fitted_with
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -88,7 +92,9 @@ def _require_score(original: Forest, region: Region, certificate: Certificate, f
         )
 
 
-def _require_calibration(original: Forest, region: Region, fit: Any, cal: Any) -> None:
+def _require_calibration(
+    original: Forest, region: Region, fit: FloatArray, cal: FloatArray
+) -> None:
     """The scores of X_cal, with those that lie outside whatever tau is; tau follows from them."""
     states = region.space.states(cal)
     inside = region.tables.permits(states)
@@ -109,6 +115,15 @@ def _require_calibration(original: Forest, region: Region, fit: Any, cal: Any) -
             f"The calibration scores of the region are not those of X_cal: tau={region.tau} for "
             f"alpha={region.alpha:g} does not follow from these rows."
         )
+
+
+def _require_overlap(region: Region, fit: FloatArray, cal: FloatArray) -> None:
+    """How many calibration rows were seen: the claim promises less where they were."""
+    found = count_overlap(row_hashes(fit), row_hashes(cal))
+    stated = region.overlap
+    _require_equal("overlap", 0 if stated is None else stated.n_seen, found.n_seen)
+    evident = stated is not None and stated.is_evident
+    _require_equal("whether calibration rows were seen", evident, found.is_evident)
 
 
 def _measured(region: Region, n_rows: int) -> str:

@@ -209,3 +209,25 @@ def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
     capsys.readouterr()
     assert main(["verify", str(saved / "original.json"), str(tmp_path / "out")]) == 0
     assert "of the calibration rows are among the fit rows" in capsys.readouterr().out
+
+
+def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> None:
+    X_fit, _, y = tables
+    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
+    seen = X_fit.iloc[:100]
+    with pytest.warns(UserWarning, match="also occur in X_fit"):
+        result = prune_booster(
+            model, X_fit, seen, alpha=0.3, allow_overlap=True, objective="l1"
+        )  # fmt: skip
+    document = result.region.to_json()
+    document["overlap"].update(n_seen=0, n_expected=0.0, p_value=1.0)
+    forged = Region.from_json(document)
+    certificate = replace(
+        result.certificate, region_fingerprint=forged.fingerprint(), overlap=0.0,
+        overlap_evident=False,
+    )  # fmt: skip
+    certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+    parts = (model, result.model, forged, certificate)
+    assert verify(*parts).agrees is not False
+    with pytest.raises(CertificateMismatch, match="overlap is 0 in the region"):
+        verify(*parts, X_fit=X_fit, X_cal=seen)
