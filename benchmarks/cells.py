@@ -47,6 +47,12 @@ class Cell:
     alpha: str = "0.1"
     time_limit: float = 60.0
     folder: str | None = None
+    reweight: str = "tree"
+
+    @property
+    def objective_label(self) -> str:
+        """The objective as results.csv names it; leaf values of their own are added."""
+        return self.objective if self.reweight == "tree" else f"{self.objective}-{self.reweight}"
 
     @property
     def score_label(self) -> str:
@@ -57,7 +63,7 @@ class Cell:
     def key(self) -> tuple[str, ...]:
         """Text of the key columns."""
         return (
-            self.dataset, self.model, str(self.trees), str(self.depth), self.objective,
+            self.dataset, self.model, str(self.trees), str(self.depth), self.objective_label,
             self.score_label, str(self.seed), self.alpha,
         )  # fmt: skip
 
@@ -118,11 +124,13 @@ def measure_cell(cell: Cell) -> tuple[dict[str, Any], float]:
     table = data.load(cell.dataset, cell.folder)
     parts = data.split(table, cell.seed)
     model = train(cell.model, cell.trees, cell.depth, cell.seed, parts.X_fit, parts.y_fit)
+    # named only where it is chosen: earlier commits, which are compared with, do not know it
+    further = {} if cell.reweight == "tree" else {"reweight": cell.reweight}
     started, spent = time.perf_counter(), sum(os.times()[:4])
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), score=cell.score,
         n_bins=cell.bins, objective=cell.objective, unit="round", domain=table.domain(),
-        time_limit=cell.time_limit, random_state=cell.seed,
+        time_limit=cell.time_limit, random_state=cell.seed, **further,
     )  # fmt: skip
     seconds, spent = time.perf_counter() - started, sum(os.times()[:4]) - spent
     return row_of(cell, result, result.evaluate(parts.X_test, parts.y_test), seconds), spent

@@ -46,6 +46,7 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--score", type=listed, default=["chow-liu"], metavar="A,B")
     parser.add_argument("--bins", type=listed, default=["4"], metavar="A,B")
     parser.add_argument("--objective", type=listed, default=["l0"], metavar="l0,l1")
+    parser.add_argument("--reweight", choices=("tree", "leaf"), default="tree")
     parser.add_argument("--model", choices=MODELS, default="xgboost")
     parser.add_argument("--trees", type=listed, default=["30"], metavar="A,B")
     parser.add_argument("--depth", type=listed, default=["2"], metavar="A,B")
@@ -70,7 +71,7 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
         Cell(
             dataset=dataset, model=options.model, trees=int(trees), depth=int(depth),
             objective=objective, score=score, bins=int(bins), seed=seed, alpha=alpha,
-            time_limit=options.time_limit, folder=options.data,
+            time_limit=options.time_limit, folder=options.data, reweight=options.reweight,
         )
         for seed, objective, score, bins, trees, depth, dataset, alpha in grid
     ]  # fmt: skip

@@ -62,6 +62,9 @@ class Traits:
         ``prepared(model, native, matrix, table) -> callable``: one native prediction of these
         rows in one thread, with everything that is not prediction done before. The rows come as
         codes; ``table()`` makes a table with names and categories of them.
+    is_monotone : callable
+        ``is_monotone(model) -> bool``: whether it was trained to rise or fall with a feature, as
+        far as the model itself says so.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
     column_name : callable
@@ -90,6 +93,7 @@ class Traits:
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
     accepted: Callable[[Any], Any]
     prepared: Callable[[Model, Any, FloatArray, Callable[[], Any]], Callable[[], Any]]
+    is_monotone: Callable[[Model], bool]
     facts: Callable[[Model], dict[str, Any]]
     column_name: Callable[[str], str] = str
     takes_codes: bool = False

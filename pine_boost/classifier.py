@@ -47,7 +47,8 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         with 30 trees of depth 2.
     region_score
         ``score`` of `prune_booster` (scikit-learn has a method of that name).
-    alpha, n_bins, indifference, objective, unit, domain, time_limit, n_jobs, callback, verbose
+    alpha, n_bins, indifference, objective, unit, reweight, domain, time_limit, n_jobs, \
+callback, verbose
         As in `prune_booster`.
     threshold : float, optional
         Your own decision threshold on the probability of the second class (two classes only).
@@ -90,6 +91,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         indifference: float = 0.0,
         objective: str = "l0",
         unit: str = "round",
+        reweight: str = "tree",
         threshold: float | None = None,
         domain: Domain | None = None,
         time_limit: float | None = None,
@@ -106,6 +108,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.indifference = indifference
         self.objective = objective
         self.unit = unit
+        self.reweight = reweight
         self.threshold = threshold
         self.domain = domain
         self.time_limit = time_limit

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OBJECTIVES = ("l0", "l1")
 UNITS = ("round", "tree")
+REWEIGHTS = ("tree", "leaf")
 MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
 
 
@@ -35,6 +36,7 @@ class Options:
     indifference: float = 0.0
     objective: str = "l0"
     unit: str = "round"
+    reweight: str = "tree"
     threshold: float | Sequence[float] | None = None
     domain: Domain | None = None
     time_limit: float | None = None
@@ -50,6 +52,7 @@ class Options:
         require_whole(self.n_bins, "n_bins", 1, MAX_BINS)
         require_one_of(self.objective, "objective", OBJECTIVES)
         require_one_of(self.unit, "unit", UNITS)
+        require_one_of(self.reweight, "reweight", REWEIGHTS)
         require_seconds(self.time_limit)
         worker_count(self.n_jobs)
         seed = self.random_state

@@ -22,8 +22,9 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
+from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
-from pine_boost.search.larger_regions import search_inwards
+from pine_boost.search.leaf_values import search_reweighted
 from pine_boost.tables.splitting import split_tables
 
 
@@ -38,6 +39,7 @@ def prune_booster(
     indifference: float = 0.0,
     objective: str = "l0",
     unit: str = "round",
+    reweight: str = "tree",
     threshold: float | Sequence[float] | None = None,
     domain: Domain | None = None,
     time_limit: float | None = None,
@@ -76,6 +78,9 @@ def prune_booster(
         Fewest trees, or the smallest sum of weights (faster).
     unit : {"round", "tree"}
         What is kept or dropped in a multiclass booster.
+    reweight : {"tree", "leaf"}
+        What is chosen anew in the kept trees: one weight each (the paper), or every leaf value,
+        which needs fewer trees; how few are possible is then not proved.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1; on the raw margin, before any
         link, for regressors and rankers. Several, ascending, make score bands.
@@ -121,13 +126,15 @@ def prune_booster(
     True
     """
     options = Options(
-        alpha, score, n_bins, indifference, objective, unit, threshold, domain, time_limit, n_jobs,
-        random_state, callback, verbose, allow_overlap,
+        alpha, score, n_bins, indifference, objective, unit, reweight, threshold, domain,
+        time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape, before any table is built
+    if reweight == "leaf":
+        require_free_leaves(parsed)
     is_whole = alpha == 0 and indifference == 0
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
@@ -135,9 +142,9 @@ def prune_booster(
     fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
     region = fitted.region
     problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
-    how = SearchOptions(objective, unit, options.n_workers, random_state)
+    how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
     with shown(verbose, time_limit, callback) as tell:
-        found = search_inwards(problem, fitted.fit_states, replace(budget, callback=tell), how)
+        found = search_reweighted(problem, fitted.fit_states, replace(budget, callback=tell), how)
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:

@@ -22,9 +22,11 @@ from pine_boost.search.algorithm import Explored, Known, explore, finish
 from pine_boost.search.found import Found, WarmStart
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.larger_regions import search_inwards
+from pine_boost.search.leaf_values import search_leaves
 
 # Second proofs of CP-SAT in another configuration: boxes take two to seven times as long.
 _EFFORT = Effort(box_limit=0)
+_FOR_UNITS = 0.5  # of the time, where leaf values are searched for too
 _FOR_SEARCHES = 0.9  # of the time; the rest is left for the second proofs
 Answered = tuple[Region, Problem, Found]
 
@@ -61,7 +63,31 @@ class SweepPlan:
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """A certified answer per alpha, ascending; Ctrl-C leaves out those not yet begun."""
+    if plan.options.reweight == "leaf":
+        return _with_leaves(plan)
+    return _with_units(plan)
+
+
+def _with_units(plan: SweepPlan) -> Iterator[Answered]:
     return _inwards(plan) if enclosing(plan.largest.tables) else _outwards(plan)
+
+
+def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
+    """Go on with leaf values from every answer; one for a larger region holds for all others."""
+    whole = plan.budget.with_effort(_EFFORT)
+    units = replace(plan, budget=plan.budget.share(_FOR_UNITS) if whole.is_limited else plan.budget)
+    larger: Found | None = None
+    is_interrupted = False
+    for number, (region, problem, found) in enumerate(_with_units(units)):
+        alpha = plan.grid[number]
+        if not is_interrupted:
+            budget = whole.share(1 / (len(plan.grid) - number)) if whole.is_limited else whole
+            budget = replace(budget, callback=_told(plan.callback, alpha))
+            options = plan.options
+            found = search_leaves(problem, plan.fit_states, found, budget, options, larger)
+        is_interrupted |= found.stopped is StopReason.INTERRUPTED
+        larger = found
+        yield region, problem, found
 
 
 def _outwards(plan: SweepPlan) -> Iterator[Answered]:

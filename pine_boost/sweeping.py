@@ -26,6 +26,7 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
+from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
 from pine_boost.sweep_order import SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
@@ -155,6 +156,7 @@ def sweep(
     indifference: float = 0.0,
     objective: str = "l0",
     unit: str = "round",
+    reweight: str = "tree",
     threshold: float | Sequence[float] | None = None,
     domain: Domain | None = None,
     time_limit: float | None = None,
@@ -174,8 +176,8 @@ def sweep(
 
     Parameters
     ----------
-    model, X_fit, X_cal, score, n_bins, indifference, objective, unit, threshold, domain, n_jobs, \
-random_state, verbose, allow_overlap
+    model, X_fit, X_cal, score, n_bins, indifference, objective, unit, reweight, threshold, \
+domain, n_jobs, random_state, verbose, allow_overlap
         As in `prune_booster`.
     alphas : iterable of float, optional
         Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
@@ -211,12 +213,14 @@ random_state, verbose, allow_overlap
     budget = Budget.of(time_limit)
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
-        max(grid), score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
-        n_jobs, random_state, callback, verbose, allow_overlap,
+        max(grid), score, n_bins, indifference, objective, unit, reweight, threshold, domain,
+        time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     outer = unwrap(model, threshold)
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape, before any table is built
+    if reweight == "leaf":
+        require_free_leaves(parsed)
     is_whole = max(grid) == 0 and indifference == 0
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
@@ -225,7 +229,7 @@ random_state, verbose, allow_overlap
     largest = fitted.region
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
-    how = SearchOptions(objective, unit, options.n_workers, random_state)
+    how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
     results: list[PruneResult] = []
     before: Found | None = None
     rows: NativeRows | None = None

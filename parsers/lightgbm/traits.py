@@ -88,6 +88,10 @@ def _prepared(
     return lambda: booster.predict(matrix, num_threads=1)
 
 
+def _is_monotone(model: Model) -> bool:
+    return any(model.document.monotone_constraints)
+
+
 def _facts(model: Model) -> dict[str, Any]:
     document: LightgbmDocument = model.document
     line = document.objective
@@ -123,5 +127,6 @@ TRAITS = Traits(
     column_name=_column_name,
     accepted=arrow_by_pandas,  # its own Arrow reader takes numbers only, no dictionary columns
     prepared=_prepared,
+    is_monotone=_is_monotone,
     facts=_facts,
 )

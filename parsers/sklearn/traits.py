@@ -103,6 +103,12 @@ def _prepared(
     return lambda: predict(rows)
 
 
+def _is_monotone(model: Model) -> bool:
+    given = getattr(model.native, "monotonic_cst", None)
+    values = given.values() if isinstance(given, dict) else given
+    return values is not None and bool(np.any(np.asarray(list(values)) != 0))
+
+
 def _facts(model: Model) -> dict[str, Any]:
     return {"wrapper": {"class": model.kind, "family": model.document.family}}
 
@@ -124,6 +130,7 @@ TRAITS = Traits(
     margins=_margins,
     accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by their names there
     prepared=_prepared,
+    is_monotone=_is_monotone,
     facts=_facts,
     casts_integers=False,
 )

@@ -7,6 +7,7 @@ imported inside the functions that need it, never for reading a file.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from pine_boost.parsers.traits import Traits, arrow_by_pandas
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
+
+_CONSTRAINTS = re.compile(r'"monotone_constraints"\s*:\s*"([^"]*)"')
 
 
 def _recognises(contents: bytes) -> bool:
@@ -145,6 +148,16 @@ def _prepared(
     return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
 
 
+def _is_monotone(model: Model) -> bool:
+    """Only a live model knows: a file of XGBoost holds no parameters of its training."""
+    if model.native is None:
+        return False
+    given = model.native.get_xgb_params() if _is_wrapper(model.native) else {}
+    config = _booster_of(model.native).save_config()
+    found = [str(given.get("monotone_constraints") or ""), *_CONSTRAINTS.findall(config)]
+    return any("1" in text for text in found)
+
+
 def _facts(model: Model) -> dict[str, Any]:
     document: XGBoostDocument = model.document
     return {
@@ -177,6 +190,7 @@ TRAITS = Traits(
     margins=_margins,
     accepted=_accepted,
     prepared=_prepared,
+    is_monotone=_is_monotone,
     facts=_facts,
     takes_codes=True,
     refuses_unknown_categories=True,

@@ -25,12 +25,15 @@ from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.parsers.traits import traits_of
 
 FORMAT = "pine_boost certificate"
-FORMAT_VERSION = 3
-# 1 had no digest of its own; 2 neither date nor names of files. Files of both can still be read.
-_LATER: dict[str, Any] = {
+FORMAT_VERSION = 4
+# 1 had no digest of its own; 2 neither date nor names of files; 3 knew weights of whole trees only.
+# Files of all can still be read.
+_SINCE_3: dict[str, Any] = {
     "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
     "overlap": 0.0, "overlap_evident": False, "rests_on": [], "fitted_with": {}, "bound": None,
 }  # fmt: skip
+_SINCE_4: dict[str, Any] = {"reweight": "tree"}
+_REWEIGHTS = ("tree", "leaf")
 _REMEDY = "Take the file that prune_booster wrote"
 
 
@@ -87,7 +90,10 @@ class Certificate:
     kept : tuple of int
         Indices of the kept trees.
     weights : tuple of float
-        Their weights relative to the original.
+        Their weights relative to the original; 1 where leaf values were chosen anew.
+    reweight : str
+        ``"tree"``: leaves of a kept tree are a multiple of the original's, constants aside;
+        ``"leaf"``: they have values of their own. The lower bound is about the same form.
     probability_shift : mapping
         Mean, largest and Brier change of probabilities on X_fit.
     proofs : tuple of QuestionProof
@@ -151,6 +157,7 @@ class Certificate:
     rests_on: tuple[str, ...] = ()
     fitted_with: Mapping[str, int] = field(default_factory=dict)
     bound: BoundRecord | None = field(default=None, repr=False)
+    reweight: str = "tree"
     version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
 
     @property
@@ -227,12 +234,13 @@ def _digest(document: dict[str, Any]) -> str:
 def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
     """Types of all fields, as this is untrusted input."""
     with reading("certificate", _REMEDY, CertificateMismatch):
-        if version < FORMAT_VERSION:
-            require(not set(document) & set(_LATER), "fields of a later version")
-            document = {**document, **_LATER}
+        later = {**(_SINCE_3 if version < 3 else {}), **(_SINCE_4 if version < 4 else {})}
+        require(not set(document) & set(later), "fields of a later version")
+        document = {**document, **later}
         checked = record(document, _kinds(Certificate, leave_out="version"))
         known = {status.value for status in Status}
         require(checked["status"] in known, f"unknown status {checked['status']!r}")
+        require(checked["reweight"] in _REWEIGHTS, f"unknown reweight {checked['reweight']!r}")
         proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])
         checked["bound"] = parse_bound(checked["bound"])
         return {**checked, "proofs": tuple(QuestionProof(**proof) for proof in proofs)}

@@ -122,6 +122,8 @@ def bound_of(certificate: Certificate) -> str:
     c = certificate
     rows = " and the decided rows of X_fit" if c.bound is not None and c.bound.outside else ""
     form = f"the original's {c.unit}s, reweighted"
+    if c.reweight == "leaf":
+        form = f"the original's {c.unit}s, their leaf values chosen anew"
     if c.optimal:
         return f"No model of this form ({form}) keeps the certified decisions{rows} with fewer."
     return (

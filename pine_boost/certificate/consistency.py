@@ -170,14 +170,27 @@ def require_consistent(
     if matched is not None:
         _require_weights(problem.forest, matched, certificate)
         _require_proofs(problem, certificate)
-    elif any(weight != 1 for weight in certificate.weights) or certificate.proofs:
+    elif (
+        any(weight != 1 for weight in certificate.weights)
+        or certificate.proofs
+        or certificate.reweight != "tree"
+    ):
         raise CertificateMismatch(
             "The original was kept, but the certificate names other weights or proofs."
         )
 
 
 def _require_weights(forest: Forest, matched: Correspondence, certificate: Certificate) -> None:
-    """Differences of leaves must be the weight times the original's, up to two roundings."""
+    """Differences of leaves must be the weight times the original's, up to two roundings.
+
+    Leaf values that were chosen anew have no weights: there all must be 1.
+    """
+    if certificate.reweight == "leaf":
+        if any(weight != 1 for weight in certificate.weights):
+            raise CertificateMismatch(
+                "The certificate names weights of trees whose leaf values were chosen anew."
+            )
+        return
     pruned = matched.pruned
     slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
     for tree, weight in zip(certificate.kept, certificate.weights, strict=True):
@@ -213,6 +226,11 @@ def require_bound(
 ) -> tuple[str, ...]:
     """Prove the lower bound anew from the rows and multipliers that the certificate holds."""
     written = certificate.bound
+    if certificate.reweight == "leaf" and (written is not None or certificate.lower_bound > 1):
+        raise CertificateMismatch(
+            f"The certificate's lower bound {certificate.lower_bound} is about reweighted trees, "
+            "but the leaf values of this model were chosen anew."
+        )
     if written is None:
         if certificate.lower_bound > 1 and certificate.version >= 3:
             raise CertificateMismatch(

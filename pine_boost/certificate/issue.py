@@ -92,7 +92,9 @@ def conclude(
 def _without_model(found: Found, parsed: Model, unit: str) -> Found:
     """What was found, without the model that its library cannot hold."""
     n_units = int(tree_units(parsed.forest, unit).max()) + 1
-    return replace(found, pruned=None, proofs=(), n_kept=n_units, stopped=StopReason.REFUSED)
+    return replace(
+        found, pruned=None, proofs=(), n_kept=n_units, stopped=StopReason.REFUSED, reweight="tree"
+    )
 
 
 def _certificate(
@@ -142,6 +144,7 @@ def _certificate(
         lower_bound=found.lower_bound if is_proved else 1,
         optimal=is_proved and found.stopped is StopReason.OPTIMAL,
         bound=bound,
+        reweight=found.reweight,
         kept=tuple(int(tree) for tree in kept),
         weights=tuple(float(weight) for weight in weights),
         thresholds=forest.decision.thresholds,

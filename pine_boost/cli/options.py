@@ -71,6 +71,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--unit", default="round", choices=("round", "tree"),
                         help="what is kept or dropped with several classes: a whole round with its "
                         "tree per class, or single trees (round)")  # fmt: skip
+    search.add_argument("--reweight", default="tree", choices=("tree", "leaf"),
+                        help="what is chosen anew in kept trees: one weight each, or every leaf "
+                        "value, which needs fewer trees (tree)")  # fmt: skip
     search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
     search.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then with the best model certified so far (no limit: until all "
@@ -109,6 +112,7 @@ def search_arguments(arguments: argparse.Namespace, kept: float) -> dict[str, An
         "indifference": arguments.indifference,
         "objective": arguments.objective,
         "unit": arguments.unit,
+        "reweight": arguments.reweight,
         "threshold": thresholds(arguments),
         "domain": None if arguments.domain is None else read_domain(arguments.domain),
         "time_limit": limit,

@@ -103,17 +103,27 @@ def explore(
     options: SearchOptions | None = None,
     known: Known | None = None,
 ) -> Explored:
-    """Play the game until it is settled; what it finds is proved once.
-
-    Reads like algorithm 1 of the paper. A search that takes long asks for second proofs by itself.
-    """
+    """Play the game until it is settled; what it finds is proved once."""
     known = known or Known()
     game = build_game(problem, fit_states, budget, options or SearchOptions(), known.start)
     explored = Explored(game)
     if known.larger is not None:
         game.best.adopt(known.larger.best, known.larger.undecided)
+    play(explored, proposals(game, known))
     with _keeping_the_best(explored, budget):
-        for proposal in proposals(game, known):
+        _prove_bound(explored)
+    explored.seconds = time.monotonic() - budget.started
+    return explored
+
+
+def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
+    """Pruner and Oracle in turns, as in algorithm 1 of the paper, for one proposal after another.
+
+    A search that takes long asks for second proofs by itself.
+    """
+    game = explored.game
+    with _keeping_the_best(explored, game.budget):
+        for proposal in proposed:
             while (pruned := weigh(game, proposal)) is not None:
                 started = time.monotonic()
                 verdict = ask(game, pruned, proposal)
@@ -132,10 +142,6 @@ def explore(
                     break
             if proposal.outcome is Outcome.PROVED and proposal.model is None and game.is_late():
                 game.prove_twice()
-    with _keeping_the_best(explored, budget):
-        _prove_bound(explored)
-    explored.seconds = time.monotonic() - budget.started
-    return explored
 
 
 def proposals(game: Game, known: Known) -> Iterator[Proposal]:

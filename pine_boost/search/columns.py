@@ -1,12 +1,12 @@
 """The columns of the game: what a weight belongs to, and what it costs to keep.
 
 In comes a problem and the unit; out go the real entries of rows for the linear program, and which
-units a set of weights keeps. Other kinds of columns (leaves instead of trees) are other Columns.
+units a set of weights keeps. Columns are whole units, or the leaves of some of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,10 @@ Support = npt.NDArray[np.bool_]  # which units are kept
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """One column for every unit of trees: its weight multiplies all their leaves.
+    """One column for every unit of trees, or for every leaf of some of them.
+
+    The weight of a unit multiplies all its leaves and is never negative; that of a leaf is its
+    value, of either sign.
 
     Attributes
     ----------
@@ -39,6 +42,8 @@ class Columns:
     free : float64 (n_questions, n_free)
         Entries of the columns that cost nothing: a constant per output, and the distance of the
         cuts where there are several.
+    leaf_column : int64 (n_leaves,) or None
+        The column of each leaf, -1 without; None where columns are units.
     """
 
     name: str
@@ -47,6 +52,7 @@ class Columns:
     value: FloatArray
     scale: FloatArray
     free: FloatArray
+    leaf_column: IntArray | None = None
 
     @property
     def n_units(self) -> int:
@@ -65,6 +71,11 @@ class Columns:
 
     def rows(self, leaves: npt.NDArray[Any], question: Question) -> FloatArray:
         """Entries of points for one question, scaled: (n_points, n_columns)."""
+        if self.leaf_column is not None:
+            entries = np.zeros((len(leaves), self.n_columns + 1))  # the last one is for no column
+            points = np.arange(len(leaves))[:, None]
+            entries[points, self.leaf_column[leaves]] = question.side(self.value)[leaves]
+            return np.asarray(entries[:, :-1] / self.scale)
         return np.asarray((question.side(self.value)[leaves] @ self._matrix) / self.scale)
 
     @cached_property
@@ -105,6 +116,21 @@ def build_columns(problem: Problem, unit: str = "round") -> Columns:
         value=value,
         scale=np.where(scale > 0, scale, 1.0),
         free=np.stack([_free_row(problem, question) for question in problem.questions]),
+    )
+
+
+def leaf_columns(columns: Columns, problem: Problem, units: Support) -> Columns:
+    """A column for every leaf of some units, for trees of one output each."""
+    leaf_tree = problem.trees.leaf_tree
+    chosen = np.flatnonzero(units[columns.tree_unit[leaf_tree]])
+    leaf_column = np.full(len(leaf_tree), -1, dtype=np.int64)
+    leaf_column[chosen] = np.arange(len(chosen))
+    return replace(
+        columns,
+        column_unit=columns.tree_unit[leaf_tree[chosen]],
+        value=np.eye(problem.forest.n_outputs)[problem.forest.tree_output[leaf_tree]],
+        scale=np.ones(len(chosen)),
+        leaf_column=leaf_column,
     )
 
 

@@ -82,6 +82,9 @@ class Found:
         The points that spoke in the search.
     gave_up : bool
         A proof or a program took more than its share.
+    reweight : {"tree", "leaf"}
+        Whether trees of ``pruned`` keep the ratios of their leaves, or have values of their own;
+        the bound is about models of the same form.
     """
 
     pruned: PrunedForest | None
@@ -98,6 +101,7 @@ class Found:
     reference: Reference | None = field(default=None, repr=False)
     points: States | None = field(default=None, repr=False)
     gave_up: bool = False
+    reweight: str = "tree"
 
     @property
     def best(self) -> Candidate:

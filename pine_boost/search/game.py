@@ -24,6 +24,7 @@ from pine_boost.search.boundary import boundary_walks, wander
 from pine_boost.search.columns import Columns, Support, build_columns
 from pine_boost.search.found import WarmStart
 from pine_boost.search.incumbent import Incumbent
+from pine_boost.search.leaf_rounding import leaves_to_grid
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
@@ -49,12 +50,15 @@ class SearchOptions:
     n_jobs : int
         Threads for the proofs; the result does not depend on it.
     seed : int
+    reweight : {"tree", "leaf"}
+        Whether a search may go on with leaf values of its own (`leaf_values`).
     """
 
     objective: str = "l0"
     unit: str = "round"
     n_jobs: int = 1
     seed: int = 0
+    reweight: str = "tree"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,8 @@ class Game:
 
     def on_grid(self, weights: Weights) -> PrunedForest | None:
         """Weights on the grid; None where a row does not survive the rounding."""
-        pruned = to_grid(self.problem, self.columns, weights, self.rows.fit.reference)
+        write = to_grid if self.columns.leaf_column is None else leaves_to_grid
+        pruned = write(self.problem, self.columns, weights, self.rows.fit.reference)
         return None if pruned is None or self.rows.loses(pruned) else pruned
 
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:

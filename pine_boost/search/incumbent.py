@@ -80,6 +80,10 @@ class Incumbent:
             self.waiting.append(Candidate(pruned, proofs, n_kept))
             self.note(1)
 
+    def prefer(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
+        """A model of the same size, proved once, that is liked better than the smallest."""
+        self.waiting.append(Candidate(pruned, proofs, self.smallest.n_kept))
+
     def adopt(self, larger: Candidate, undecided: bool | None) -> None:
         """Take over a model that was proved on a larger region, unless a smaller one is known."""
         self.undecided = undecided if undecided is False else None

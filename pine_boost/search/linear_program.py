@@ -65,11 +65,17 @@ class UnsolvedProgramError(Exception):
 class LinearProgram:
     """The lazily grown linear program ``max t : A w + B f >= t, sum w <= 1, w >= 0``.
 
+    Of ``signed`` columns (leaves) it is ``|w| <= 1`` instead of the last two.
+
     Rows that need not be strict (ties that the pruned model wins) ask for ``>= 0`` only. The
     columns ``B`` (intercepts) are free of sign and cost.
     """
 
-    def __init__(self, column_unit: IntArray, n_free: int) -> None:
+    def __init__(self, column_unit: IntArray, n_free: int, *, signed: bool = False) -> None:
+        self.signed = signed
+        self._lowest = -1.0 if signed else 0.0
+        # one leaf of every tree counts at a point, so that margins grow with the trees
+        self._reach = float(len(np.unique(column_unit))) if signed else 1.0
         self.column_unit = column_unit
         self.n_columns = len(column_unit)
         self.n_free = n_free
@@ -124,7 +130,7 @@ class LinearProgram:
             if value < SMALLEST_VALUE:
                 dual = np.array([row.dual_value() for row in self._constraints])
                 return self._exclude(support, dual, np.array(self._active, dtype=np.int64))
-            weights = np.where(support[self.column_unit], np.maximum(weights, 0.0), 0.0)
+            weights = np.maximum(weights, self._lowest) * support[self.column_unit]
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(violated) == 0:
@@ -152,6 +158,8 @@ class LinearProgram:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
         weight = np.abs(dual)
         gain = weight @ self.rows[active]
+        if self.signed:  # a column that the rows do not cancel helps with one sign or the other
+            gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
         of_units = np.full(len(support), -np.inf)
         np.maximum.at(of_units, self.column_unit, gain)
@@ -173,7 +181,7 @@ class LinearProgram:
         """The solution of a whole program."""
         kept = np.flatnonzero(support[self.column_unit])
         weights = np.zeros(self.n_columns)
-        weights[kept] = np.maximum(result.x[: len(kept)], 0.0)
+        weights[kept] = np.maximum(result.x[: len(kept)], self._lowest)
         return Weights(weights, np.asarray(result.x[len(kept) : -1]), float(-result.fun))
 
     def _whole_program(self, support: Support, width: FloatArray, budget: Budget) -> Any:
@@ -181,13 +189,16 @@ class LinearProgram:
         kept = np.flatnonzero(support[self.column_unit])
         n_kept = len(kept)
         rows = np.hstack([-self.rows[:, kept], -self.free_rows, width[:, None]])
-        together = np.concatenate([np.ones(n_kept), np.zeros(self.n_free + 1)])
+        together = np.concatenate([np.full(n_kept, 1.0 - self.signed), np.zeros(self.n_free + 1)])
+        most_free = _MOST_FREE * self._reach
         seconds = min(_HIGHS_SECONDS, max(0.1, budget.remaining))
         result = linprog(
             np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
             A_ub=np.vstack([rows, together]),
             b_ub=np.concatenate([np.zeros(len(rows)), [1.0]]),
-            bounds=[(0, 1)] * n_kept + [(-_MOST_FREE, _MOST_FREE)] * self.n_free + [(0, 1)],
+            bounds=[(self._lowest, 1)] * n_kept
+            + [(-most_free, most_free)] * self.n_free
+            + [(0, self._reach)],
             method="highs",
             options={"maxiter": _HIGHS_ITERATIONS, "time_limit": seconds},
         )
@@ -209,7 +220,7 @@ class LinearProgram:
 
     def _permit(self, support: Support) -> None:
         for variable, permitted in zip(self._columns, support[self.column_unit], strict=True):
-            variable.SetUb(1.0 if permitted else 0.0)
+            variable.SetBounds(*((self._lowest, 1.0) if permitted else (0.0, 0.0)))
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
@@ -229,21 +240,23 @@ class LinearProgram:
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
         most = _GLOP_ITERATIONS + 10 * self.n_columns
         self._solver.SetSolverSpecificParametersAsString(f"{_WARM}{most}")
-        self._columns = [self._solver.NumVar(0.0, 1.0, "") for _ in range(self.n_columns)]
-        self._free = [self._solver.NumVar(-_MOST_FREE, _MOST_FREE, "") for _ in range(self.n_free)]
-        self._value = self._solver.NumVar(0.0, 1.0, "")
+        lowest, most_free = self._lowest, _MOST_FREE * self._reach
+        self._columns = [self._solver.NumVar(lowest, 1.0, "") for _ in range(self.n_columns)]
+        self._free = [self._solver.NumVar(-most_free, most_free, "") for _ in range(self.n_free)]
+        self._value = self._solver.NumVar(0.0, self._reach, "")
         self._solver.Objective().SetCoefficient(self._value, 1.0)
         self._solver.Objective().SetMaximization()
-        budget = self._solver.Constraint(-self._solver.infinity(), 1.0)
-        for column in self._columns:
-            budget.SetCoefficient(column, 1.0)
+        if not self.signed:
+            budget = self._solver.Constraint(-self._solver.infinity(), 1.0)
+            for column in self._columns:
+                budget.SetCoefficient(column, 1.0)
         self._constraints: list[pywraplp.Constraint] = []
         self._active = []
         self._is_active[:] = False
 
     def copy(self) -> LinearProgram:
         """The same rows in a program of its own; those that mattered last join at once."""
-        other = LinearProgram(self.column_unit, self.n_free)
+        other = LinearProgram(self.column_unit, self.n_free, signed=self.signed)
         other.add_rows(self.rows, self.free_rows, self.strict, self.magnified)
         other._activate(np.array(self._active, dtype=np.int64))
         return other
@@ -251,4 +264,5 @@ class LinearProgram:
 
 def build_program(columns: Columns) -> LinearProgram:
     """A program without rows for some columns."""
-    return LinearProgram(columns.column_unit, columns.n_free)
+    signed = columns.leaf_column is not None
+    return LinearProgram(columns.column_unit, columns.n_free, signed=signed)

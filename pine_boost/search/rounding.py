@@ -42,24 +42,24 @@ def to_grid(
     kept = np.flatnonzero(tree_weight > 0)
     if len(kept) == 0:
         return None
-    constants = _constants(problem, weights)
-    if constants is None:
+    scale_and_intercept = constants(problem, weights)
+    if scale_and_intercept is None:
         return None
-    own_scale, intercept = constants
+    own_scale, intercept = scale_and_intercept
     if scale is None:
-        scale = own_scale or _closest_scale(problem, tree_weight, intercept, reference)
+        scale = own_scale or _own_scale(problem, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     tree_weight, intercept = tree_weight * scale, scale * intercept
     intercept = intercept + _common_level(problem, tree_weight, intercept, reference)
     value = _weighted_leaves(problem, tree_weight)
-    left_over = _fold_intercept(problem, value, intercept + cut, kept)
-    grid = _choose_grid(problem, value, left_over)
+    left_over = fold_intercept(problem, value, intercept + cut, kept)
+    grid = choose_grid(problem, value, left_over)
     if not problem.strict.all():
         # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
         finest = 2.0 ** (problem.scale - grid)
         tree_weight, intercept = _keep_ratios(tree_weight, intercept, finest)
         value = _weighted_leaves(problem, tree_weight)
-        left_over = _fold_intercept(problem, value, intercept + cut, kept)
+        left_over = fold_intercept(problem, value, intercept + cut, kept)
     # A weight so small that all its leaves round to the same constant is still a kept tree.
     value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
     return PrunedForest(
@@ -72,7 +72,7 @@ def to_grid(
     )
 
 
-def _constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatArray] | None:
+def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatArray] | None:
     """Scale (None: free) and intercepts before scaling, relative to the first cut."""
     forest = problem.forest
     if not forest.free_intercept:
@@ -104,7 +104,7 @@ def _keep_ratios(
     first = int(np.argmax(fits))
     part = largest / parts[first, 0]
     unit = finest * np.rint(part / finest)
-    if not fits.any() or not 0 < unit <= 1.5 * part:  # _choose_grid leaves room for a factor of 2
+    if not fits.any() or not 0 < unit <= 1.5 * part:  # choose_grid leaves room for a factor of 2
         return tree_weight, intercept
     return whole[first, : len(tree_weight)] * unit, whole[first, len(tree_weight) :] * unit
 
@@ -117,7 +117,7 @@ def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
     return value
 
 
-def _fold_intercept(
+def fold_intercept(
     problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray
 ) -> FloatArray:
     """Add each output's intercept to its first kept tree; returns what found no tree."""
@@ -136,7 +136,7 @@ def _fold_intercept(
     return left_over
 
 
-def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
+def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
     """The finest grid on which every sum is exact natively and every solver row small enough.
 
     Half the range is left for the rounding of the leaves themselves (at most 1/2 a tree).
@@ -152,15 +152,22 @@ def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> 
     return min(native, solver, exact.MAX_GRID[forest.arithmetic])
 
 
-def _closest_scale(
+def _own_scale(
     problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
 ) -> float:
-    """The positive multiple whose probabilities are closest to the original's (Brier)."""
-    forest = problem.forest
-    if not forest.free_intercept:
+    if not problem.forest.free_intercept:
         # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
         return float(np.count_nonzero(tree_weight) / tree_weight.sum())
     margins = _weighted_margins(problem, tree_weight, intercept, reference)
+    return closest_scale(problem, margins, reference)
+
+
+def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -> float:
+    """The positive multiple whose probabilities are closest to the original's (Brier).
+
+    ``margins`` are relative to the first cut.
+    """
+    forest = problem.forest
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     target = probabilities(problem, reference.margins)
     spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
@@ -169,7 +176,7 @@ def _closest_scale(
     def brier(log_scale: float) -> float:
         scaled = np.exp(log_scale) * margins + cut
         if forest.objective == SEPARATE:
-            scaled = scaled + _level(scaled, reference)
+            scaled = scaled + level(scaled, reference)
         moved = probabilities(problem, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
 
@@ -197,9 +204,10 @@ def _common_level(
     """A constant for all classes alike: it decides nothing, but moves sigmoids of their own."""
     if problem.forest.objective != SEPARATE or not problem.strict.all():
         return 0.0
-    return _level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
+    return level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
 
 
-def _level(margins: FloatArray, reference: Reference) -> float:
+def level(margins: FloatArray, reference: Reference) -> float:
+    """How far margins lie below the original's on average."""
     distance = (reference.margins - margins).mean(axis=1)
     return float(np.average(distance, weights=reference.counts))

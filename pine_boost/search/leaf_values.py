@@ -1,0 +1,185 @@
+"""Fewer trees with leaf values of their own: the search goes on from a certified model.
+
+In come a problem and what the search over whole units found; out goes a model of fewer units whose
+leaves the linear program chose, proved twice like any other, or what came in. The splits of a kept
+tree stay. Nothing is said about how few units would do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget, StopReason
+from pine_boost.proof.problem import Problem
+from pine_boost.search.algorithm import Explored, ask, finish, play
+from pine_boost.search.columns import Support, build_columns, leaf_columns
+from pine_boost.search.found import Found, Moment
+from pine_boost.search.game import Game, SearchOptions
+from pine_boost.search.incumbent import Incumbent
+from pine_boost.search.larger_regions import search_inwards
+from pine_boost.search.near_leaves import nearest_leaves
+from pine_boost.search.oracle import Oracle
+from pine_boost.search.probabilities import probability_shift
+from pine_boost.search.pruner import Pruner
+from pine_boost.search.rows import Rows, States, distinct_fit_rows
+from pine_boost.search.strategies import Outcome, Proposal
+
+_MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
+_NEARER = 12  # models near the original that are asked about
+_FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
+
+
+def search_reweighted(
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
+) -> Found:
+    """The search over whole units, and where the options say so, on with leaf values."""
+    if options.reweight == "tree":
+        return search_inwards(problem, fit_states, budget, options)
+    share = budget.share(_FOR_UNITS) if budget.is_limited else budget
+    found = search_inwards(problem, fit_states, share, options)
+    return search_leaves(problem, fit_states, found, budget, options)
+
+
+def search_leaves(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    found: Found,
+    budget: Budget,
+    options: SearchOptions,
+    larger: Found | None = None,
+) -> Found:
+    """Go on from a certified model: its trees keep their splits, their leaf values are free.
+
+    ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
+    is proved, ``found`` comes back (or ``larger``), with what is true of it.
+    """
+    started = time.monotonic()
+    stopped = found.stopped is StopReason.INTERRUPTED or budget.is_over
+    start = found if larger is None or found.n_kept <= larger.n_kept else larger
+    if stopped or start.n_kept <= 1:
+        return start if start is found else _taken_over(start, found)
+    game = _build_game(problem, fit_states, start, budget, options)
+    if game.columns.n_columns > _MOST_COLUMNS:
+        return start if start is found else _taken_over(start, found)
+    game.best.adopt(start.best, found.undecided)
+    explored = Explored(game)
+    play(explored, _dropping(game, start.points))
+    if game.best.smallest.n_kept < start.n_kept:
+        play(explored, _nearer(game))
+    result = finish(explored, budget)
+    seconds = found.seconds + time.monotonic() - started
+    counted: dict[str, Any] = {
+        "seconds": seconds, "rounds": found.rounds + result.rounds, "points": result.points,
+        "rows": result.rows,
+    }  # fmt: skip
+    if result.n_kept >= start.n_kept:
+        if result.stopped is StopReason.INTERRUPTED:
+            counted["stopped"] = result.stopped
+        return replace(start if start is found else _taken_over(start, found), **counted)
+    later = (moment._replace(seconds=found.seconds + moment.seconds) for moment in result.history)
+    history = (*(_without_bound(moment) for moment in found.history), *later)
+    return replace(result, reweight="leaf", history=history, **counted)
+
+
+def _taken_over(larger: Found, found: Found) -> Found:
+    """The answer of a larger region in place of this region's own."""
+    stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
+    return replace(
+        found, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, stopped=stopped,
+        lower_bound=1, bound=None, reweight=larger.reweight,
+    )  # fmt: skip
+
+
+def _without_bound(moment: Moment) -> Moment:
+    """A moment of a search over units, whose bound does not hold for leaves."""
+    return moment._replace(lower_bound=1)
+
+
+def _build_game(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    start: Found,
+    budget: Budget,
+    options: SearchOptions,
+) -> Game:
+    """A game without rows whose columns are the leaves of the model found."""
+    units = build_columns(problem, options.unit)
+    columns = leaf_columns(units, problem, units.kept_units(start.pruned))
+    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+    pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
+    oracle = Oracle(problem, options.n_jobs)
+    return Game(
+        problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True]
+    )  # the walks of the first search are among its points
+
+
+def _dropping(game: Game, points: States | None) -> Iterator[Proposal]:
+    """Backward elimination, each step proved: the unit that is missed least goes first.
+
+    Begins with the points of an earlier search. What cannot go now can never go later: rows grow
+    and sets shrink.
+    """
+    game.rows.add(game.rows.fit.nearest(), game.budget)
+    if points is not None:
+        game.rows.add(points[game.problem.region.contains(points)], game.budget)
+    support = game.best.support
+    needed = np.zeros_like(support)
+    while np.count_nonzero(support) > 1:
+        game.tell("leaves")
+        unit = _missed_least(game, support, needed)
+        if unit is None:
+            return
+        trial = support.copy()
+        trial[unit] = False
+        proposal = Proposal(trial)
+        yield proposal
+        if proposal.outcome is Outcome.PROVED:
+            support = game.best.support
+        else:
+            needed[unit] = True
+
+
+def _missed_least(game: Game, support: Support, needed: Support) -> int | None:
+    """The unit without which the value of the game stays largest; notes those that are needed."""
+    best, largest = None, 0.0
+    for unit in np.flatnonzero(support & ~needed):
+        trial = support.copy()
+        trial[unit] = False
+        weights = game.pruner.solve(trial, records=False)
+        if weights is None:
+            needed[unit] = True
+        elif weights.value > largest:
+            best, largest = int(unit), weights.value
+    return best
+
+
+def _nearer(game: Game) -> Iterator[Proposal]:
+    """Values near the original's on the same trees, if they can be proved too.
+
+    Proposes nothing: what is found takes the place of the smallest model by itself.
+    """
+    smallest = game.best.smallest.pruned
+    assert smallest is not None
+    reference = game.rows.fit.reference
+    known = probability_shift(game.problem, smallest, reference)
+    for _ in range(_NEARER):
+        game.budget.check()
+        pruned = nearest_leaves(game)
+        if pruned is None:
+            return
+        if probability_shift(game.problem, pruned, reference).brier >= known.brier:
+            return
+        verdict = ask(game, pruned, Proposal(game.best.support))
+        assert verdict is not None
+        if verdict.is_proved:
+            game.best.prefer(pruned, verdict.proofs)
+            return
+        if game.learn(pruned, verdict) == 0:
+            return
+    yield from ()

@@ -1,0 +1,180 @@
+"""Leaf values of their own: fewer trees, proved like any other model, and never more than before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from pine_boost.budget import Budget, Effort, StopReason
+from pine_boost.model.reference import find_leaves
+from pine_boost.search import leaf_values
+from pine_boost.search.columns import build_columns, leaf_columns
+from pine_boost.search.found import Found
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.leaf_values import search_leaves, search_reweighted
+from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
+from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
+
+
+def _both(small: Small, budget: Budget | None = None) -> tuple[Found, Found]:
+    """What the search over whole units finds, and where leaf values lead from there."""
+    before = small.search()
+    options = SearchOptions(unit=small.unit, reweight="leaf")
+    budget = budget or Budget.of()
+    return before, search_leaves(small.problem, small.fit_states, before, budget, options)
+
+
+def _fewest_with_leaves(small: Small) -> int | None:
+    """The fewest units whose leaf values keep every decided row; None where floats cannot tell."""
+    problem = small.problem
+    forest = problem.forest
+    states = all_rows(small)
+    nodes = find_leaves(forest, problem.space.representative(states))
+    decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
+    for size in range(1, small.n_units + 1):
+        unclear = False
+        for units in combinations(range(small.n_units), size):
+            trees = np.flatnonzero(np.isin(small.tree_unit, units))
+            rows, strict = [], []
+            for point, question in zip(*np.nonzero(decided), strict=True):
+                asked = problem.questions[question]
+                row = np.zeros(forest.n_nodes + forest.n_outputs)
+                for output in range(forest.n_outputs):
+                    side = float(asked.side(np.eye(forest.n_outputs)[output]))
+                    own = trees[forest.tree_output[trees] == output]
+                    row[nodes[point, own]] = side
+                    row[forest.n_nodes + output] = side
+                rows.append(row)
+                strict.append(bool(problem.strict[question]))
+            table, width = np.array(rows), np.array(strict, dtype=float)
+            used = np.flatnonzero(np.abs(table).sum(axis=0))
+            result = linprog(
+                np.concatenate([np.zeros(len(used)), [-1.0]]),
+                A_ub=np.hstack([-table[:, used], width[:, None]]),
+                b_ub=np.zeros(len(table)),
+                bounds=[(-1, 1)] * len(used) + [(0, 1)],
+                method="highs",
+            )
+            assert result.success
+            if -result.fun > CLEAR:
+                return None if unclear else size
+            unclear |= -result.fun > NOTHING
+        if unclear:
+            return None
+    return small.n_units
+
+
+@settings(derandomize=True, deadline=None, max_examples=12)
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(MANNERS),
+    st.sampled_from([(1, 5), (3, 9)]),
+    st.sampled_from(["chow-liu", "leaf-support", None]),
+)
+def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(
+    seed: int, manner: Manner, outputs: tuple[int, int], score: str | None
+) -> None:
+    small = small_problem(seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score)
+    before, after = _both(small)
+    check_result(small, after)
+    assert after.n_kept <= before.n_kept
+    if after.n_kept < before.n_kept:
+        assert after.reweight == "leaf"
+        assert after.bound is None
+        assert after.lower_bound == 1
+    else:
+        assert after.pruned is before.pruned
+        assert after.reweight == "tree"
+        assert after.lower_bound == before.lower_bound
+    fewest = _fewest_with_leaves(small)
+    if fewest is not None:
+        assert after.n_kept >= fewest
+
+
+def test_leaf_values_need_fewer_units() -> None:
+    """Somewhere the freedom is used: a multiclass round less than weights can do."""
+    gains = []
+    for seed in (1, 3, 5):
+        small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, score=None)
+        before, after = _both(small)
+        check_result(small, after)
+        gains.append(before.n_kept - after.n_kept)
+    assert max(gains) > 0
+
+
+def test_the_whole_search_goes_on_with_leaves_only_when_asked() -> None:
+    small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
+    parts = (small.problem, small.fit_states, Budget.of())
+    tree = search_reweighted(*parts, SearchOptions())
+    leaf = search_reweighted(*parts, SearchOptions(reweight="leaf"))
+    assert tree.reweight == "tree"
+    assert leaf.n_kept <= tree.n_kept
+
+
+def test_a_column_is_a_leaf_of_the_chosen_units() -> None:
+    small = small_problem(0, XGBOOST, n_outputs=3, n_trees=6)
+    problem = small.problem
+    units = build_columns(problem)
+    chosen = np.array([True, False])
+    columns = leaf_columns(units, problem, chosen)
+    leaves = problem.trees.leaves(small.fit_states)
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=columns.n_columns)
+    value = np.zeros((problem.trees.n_leaves, 3))
+    assert columns.leaf_column is not None
+    own = np.flatnonzero(columns.leaf_column >= 0)
+    value[own, problem.forest.tree_output[problem.trees.leaf_tree[own]]] = weights
+    margins = value[leaves].sum(axis=1)
+    for question in problem.questions:
+        sides = columns.rows(leaves, question) @ weights
+        np.testing.assert_allclose(sides, question.side(margins))
+    assert set(columns.column_unit) == {0}
+
+
+def test_a_model_of_a_larger_region_is_taken_over() -> None:
+    small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
+    whole = replace(small.problem.region, score=None, tau=None)
+    larger = replace(small, problem=replace(small.problem, region=whole))
+    options, budget = SearchOptions(reweight="leaf"), Budget.of()
+    outer = search_reweighted(larger.problem, larger.fit_states, budget, options)
+    original = replace(
+        small.search(), pruned=None, proofs=(), n_kept=small.n_units, stopped=StopReason.EFFORT
+    )
+    parts = (small.problem, small.fit_states, original, Budget.of(1e-9), options)
+    found = search_leaves(*parts, larger=outer)
+    assert found.n_kept == outer.n_kept
+    assert found.pruned is outer.pruned
+    assert found.reweight == outer.reweight
+    check_result(small, found)
+
+
+def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
+    before, after = _both(small, Budget.of(1e-9))
+    assert after is before
+    monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
+    before, after = _both(small)
+    assert after is before
+    monkeypatch.undo()
+    before, after = _both(small, Budget.of(effort=Effort(proof_effort=0.0, box_limit=0)))
+    check_result(small, after)
+    assert after.n_kept <= before.n_kept
+
+
+def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
+    monkeypatch.setattr(leaf_values, "_missed_least", interrupt)
+    before, after = _both(small)
+    assert after.stopped is StopReason.INTERRUPTED
+    assert after.pruned is before.pruned
