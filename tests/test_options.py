@@ -45,6 +45,7 @@ def test_the_classifier_passes_on_every_option():
         {"alpha": 1.0}, {"alpha": True}, {"alpha": float("nan")}, {"alpha": "0.1"},
         {"indifference": -0.1}, {"n_bins": 0}, {"n_bins": 2.0}, {"n_bins": 10**9},
         {"objective": "l2"}, {"objective": None}, {"unit": ["round"]}, {"time_limit": 0},
+        {"reweight": "branch"},
         {"time_limit": True}, {"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.0},
         {"random_state": -1}, {"random_state": 2**32}, {"random_state": None},
         {"callback": "print"}, {"verbose": 1}, {"verbose": "yes"}, {"allow_overlap": None},

@@ -184,7 +184,7 @@ def case_of(forest: Forest, rng: np.random.Generator, score_name: str | None = N
         else:
             score = fit_leaf_support(space.states(X), route(forest, space), space)
         tables = replace(tables, score=score, tau=int(total_score(score, rows).max()))
-    problem = build_problem(forest, space, tables, unit="tree")
+    problem = build_problem(forest, space, tables)
     return Case(problem, rows, walk(forest, space, rows), in_region(tables, rows))
 
 

@@ -201,7 +201,7 @@ def _at_band(
     for _ in range(10):
         value[leaves, 0] = [_native(base, float(entry)) for entry in value[leaves, 0]]
         forest = replace(forest, value=value.copy())
-        problem = build_problem(forest, problem.space, problem.region, unit="tree")
+        problem = build_problem(forest, problem.space, problem.region)
         units = np.rint(np.ldexp(forest.value, problem.scale)).astype(np.int64)[:, 0]
         margins = units[sketch.nodes].sum(axis=1)
         settled = True

@@ -1,4 +1,4 @@
-"""Leaf values of their own: fewer trees, proved like any other model, and never more than before."""
+"""Leaf values of their own: fewer trees, proved like any other model, never more than before."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_single_class_trees_natively(name: str) -> None:
     space = result.region.space
     states = all_states(space)
     states = states[result.region.tables.contains(states)]
-    problem = build_problem(result.original.forest, space, result.region.tables, unit="tree")
+    problem = build_problem(result.original.forest, space, result.region.tables)
     rows = space.representative(states[problem.settled(states)])
     assert len(rows) > 100
     before = predict_classes(result.original, rows)

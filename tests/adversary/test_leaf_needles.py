@@ -1,0 +1,53 @@
+"""Needles in models whose leaf values are no multiples of the original's: the oracle is unmoved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pine_boost.model.forest import PrunedForest, SplitKind
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.verdict import Answer
+from tests.adversary.planting import PATHS, Triple, plant
+from tests.adversary.test_needles import EVERY, NAMES, _proofs
+from tests.support.forests import MANNERS, Manner
+from tests.support.naive import broken_rows
+
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
+pytest.importorskip("sklearn")
+N_TRIPLES = 12
+
+
+def _moved(triple: Triple, rng: np.random.Generator) -> PrunedForest:
+    """Every leaf of a kept tree moved by itself, by up to a quarter of the largest leaf."""
+    pruned = triple.pruned
+    forest = pruned.forest
+    leaves = np.isin(forest.node_tree, pruned.kept) & (forest.kind == SplitKind.LEAF)
+    most = max(1, int(np.abs(pruned.value_int).max()) // 4)
+    size = int(rng.choice([1, most // 16 + 1, most]))
+    moves = rng.integers(-size, size + 1, pruned.value_int.shape) * leaves[:, None]
+    return replace(pruned, value_int=pruned.value_int + moves)
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
+@pytest.mark.parametrize("kind", PATHS[:2])
+def test_every_method_tells_broken_from_kept(kind: str, manner: Manner) -> None:
+    n_found = n_proved = 0
+    for seed in range(N_TRIPLES):
+        rng = np.random.default_rng([seed, 17])
+        triples = list(plant(kind, manner, seed))[:2]
+        for number, triple in enumerate(triples):
+            pruned = _moved(triple, rng)
+            broken = broken_rows(triple.case, pruned)
+            every = np.ones(broken.shape[1], dtype=bool)
+            methods = EVERY[(2 * seed + number) % len(EVERY) :][:1]
+            prover = Prover(triple.case.problem)
+            for proof in _proofs(triple.case, pruned, prover, every, methods):
+                is_broken = bool(broken[:, proof.question.index].any())
+                assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
+                n_found, n_proved = n_found + is_broken, n_proved + (not is_broken)
+    assert n_found >= N_TRIPLES // 2
+    assert n_proved >= 1

@@ -1,0 +1,195 @@
+"""Models whose leaf values were chosen anew: native to the last bit, proved from files alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster, sweep
+from pine_boost.budget import Budget, StopReason
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import bound_of
+from pine_boost.certificate.issue import conclude, native_rows, replay
+from pine_boost.cli import main
+from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
+from pine_boost.native.predict import predict_margins
+from pine_boost.parsers import read_model
+from pine_boost.proof.problem import build_problem
+from pine_boost.region.fitting import fit_with_states
+from pine_boost.result import PruneResult
+from pine_boost.search.found import Found
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.leaf_values import search_leaves
+from pine_boost.verifying import verify
+from tests.adversary.attack import adversarial_rows, count_breaks
+from tests.support.grids import edge_rows, integer_margins
+from tests.support.verifying import fitted
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+KINDS = (
+    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
+)  # fmt: skip
+
+
+def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray, PruneResult]:
+    """Leaf values from the original on, so that every unit that goes is one that they let go."""
+    native, X = fitted(kind)
+    n = len(X) // 2
+    parsed = read_model(native)
+    region_and_states = fit_with_states(parsed.forest, X[:n], X[n:], alpha=0.2)
+    region = region_and_states.region
+    problem = build_problem(parsed.forest, region.space, region.tables)
+    n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
+    nothing = Found(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
+    options = SearchOptions(unit=unit, reweight="leaf")
+    found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
+    result = conclude(parsed, region, problem, found, objective="l0", unit=unit)
+    replay(result, problem, native_rows(parsed, region, problem, X[:n]))
+    return native, X, result
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [*((kind, "round") for kind in KINDS), ("xgboost-3", "tree")]
+)
+def test_native_exactly_and_proved_anew(kind: str, unit: str) -> None:
+    native, X, result = _from_the_original(kind, unit)
+    certificate, pruned = result.certificate, result.search.pruned
+    assert certificate.reweight == "leaf"
+    assert certificate.units_kept < certificate.units_before
+    assert certificate.optimal == (certificate.units_kept == 1)
+    assert set(certificate.weights) == {1.0}
+    assert pruned is not None
+    forest = result.original.forest
+    rows = np.vstack([X, edge_rows(forest, X, limit=100)])
+    if not forest.accepts_missing:
+        rows = rows[~np.isnan(rows).any(axis=1)]
+    margins, rounded = predict_margins(result.pruned, rows)
+    assert rounded == 0
+    np.testing.assert_array_equal(margins, np.ldexp(integer_margins(pruned, rows), -pruned.grid))
+    tried, breaks = count_breaks(
+        result, adversarial_rows(np.random.default_rng(0), forest, X, 3000)
+    )
+    assert tried > 100
+    assert breaks == 0
+    assert verify(native, result.model, result.region, certificate).agrees is True
+
+
+def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
+    native, _, result = _from_the_original("xgboost")
+    native.save_model(tmp_path / "original.json")
+    result.save(tmp_path / "pruned")
+    folder = tmp_path / "pruned"
+    files = [tmp_path / "original.json", *(folder / n for n in ("model.json", "region.json"))]
+    assert verify(*files, folder / "certificate.json").agrees is True
+    certificate = Certificate.load(folder / "certificate.json")
+    assert certificate == result.certificate
+    halved = replace(certificate, weights=(0.5, *certificate.weights[1:]))
+    with pytest.raises(CertificateMismatch, match="chosen anew"):
+        verify(*files, halved)
+    with pytest.raises(CertificateMismatch, match="not the ratio"):
+        verify(*files, replace(certificate, reweight="tree"))
+    with pytest.raises(CertificateMismatch, match="about reweighted trees"):
+        verify(*files, replace(certificate, lower_bound=certificate.units_kept, optimal=True))
+    document = json.loads((folder / "certificate.json").read_text())
+    for odd in ({**document, "reweight": "branch"}, {**document, "format_version": 3}):
+        (folder / "odd.json").write_text(json.dumps(odd))
+        with pytest.raises(CertificateMismatch):
+            Certificate.load(folder / "odd.json")
+    assert "their leaf values chosen anew" in bound_of(certificate)
+    assert "provably the fewest" not in result.summary()
+
+
+def test_probabilities_are_nearer_than_those_of_the_bare_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nearer = _from_the_original("xgboost")[2].certificate
+    monkeypatch.setattr("pine_boost.search.leaf_values._NEARER", 0)
+    bare = _from_the_original("xgboost")[2].certificate
+    assert nearer.kept == bare.kept
+    assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]
+
+
+def test_prune_sweep_and_the_command_line_take_it(tmp_path: Path) -> None:
+    native, X = fitted("gradient")
+    n = len(X) // 2
+    options: dict[str, Any] = {"reweight": "leaf", "verbose": False}
+    one = prune_booster(native, X[:n], X[n:], alpha=0.2, **options)
+    tree = prune_booster(native, X[:n], X[n:], alpha=0.2, verbose=False)
+    assert one.certificate.units_kept <= tree.certificate.units_kept
+    swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], **options)
+    kept = [result.certificate.units_kept for result in swept]
+    assert kept == sorted(kept, reverse=True)
+    for result in swept:
+        assert result.status == "CERTIFIED"
+        assert verify(native, result.model, result.region, result.certificate).agrees is True
+    booster, X = fitted("xgboost")
+    booster.save_model(tmp_path / "model.json")
+    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
+        np.save(tmp_path / f"{name}.npy", rows)
+    arguments = [
+        "prune", f"{tmp_path}/model.json", "--fit", f"{tmp_path}/fit.npy", "--cal",
+        f"{tmp_path}/cal.npy", "--reweight", "leaf", "--alpha", "0.5", "--no-report", "-o",
+        f"{tmp_path}/out",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    assert main(["verify", f"{tmp_path}/model.json", f"{tmp_path}/out"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["forest", "forest-3", "extra-trees", "adaboost", "adaboost-3"])
+def test_votes_and_shares_are_refused(kind: str) -> None:
+    native, X = fitted(kind)
+    n = len(X) // 2
+    with pytest.raises(UnsupportedModelError, match="Use reweight='tree'"):
+        prune_booster(native, X[:n], X[n:], reweight="leaf")
+
+
+def _monotone(kind: str, X: np.ndarray, y: np.ndarray) -> Any:
+    if kind == "booster":
+        parameters = {"objective": "binary:logistic", "monotone_constraints": "(1,0)", "nthread": 1}
+        return xgboost.train(parameters, xgboost.DMatrix(X, y), 3)
+    makers: dict[str, Any] = {
+        "xgboost": lambda: xgboost.XGBClassifier(
+            n_estimators=3, max_depth=2, monotone_constraints=(0, -1), n_jobs=1
+        ),
+        "lightgbm": lambda: lightgbm.LGBMClassifier(
+            n_estimators=3, monotone_constraints=[1, 0], n_jobs=1, verbose=-1
+        ),
+        "histogram": lambda: ensemble.HistGradientBoostingClassifier(
+            max_iter=3, monotonic_cst=[0, -1]
+        ),
+        "histogram by name": lambda: ensemble.HistGradientBoostingClassifier(
+            max_iter=3, monotonic_cst={"x0": 1}
+        ),
+    }
+    return makers[kind]().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "kind", ["booster", "xgboost", "lightgbm", "histogram", "histogram by name"]
+)
+def test_monotone_models_are_refused(kind: str) -> None:
+    random = np.random.default_rng(0)
+    X: Any = random.normal(size=(200, 2))
+    y = (X[:, 0] > 0).astype(int)
+    if kind == "histogram by name":
+        X = pytest.importorskip("pandas").DataFrame(X, columns=["x0", "x1"])
+    model = _monotone(kind, X, y)
+    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
+        prune_booster(model, X[:100], X[100:], reweight="leaf")
+    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
+        sweep(model, X[:100], X[100:], reweight="leaf")
+    assert prune_booster(model, X[:100], X[100:], verbose=False).status == "CERTIFIED"
+
+
+def test_an_unknown_word_is_refused() -> None:
+    native, X = fitted("gradient")
+    with pytest.raises(InvalidInputError, match="reweight="):
+        prune_booster(native, X, reweight="branch")
