@@ -11,6 +11,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import data
 from benchmarks.compare import RESULTS
 from benchmarks.large import train_default
@@ -20,7 +22,7 @@ from benchmarks.runner import append_rows
 from benchmarks.throughput import repeat_rows, rows_per_second
 
 COLUMNS = (
-    "dataset", "model", "trees_before", "trees_after", "guard", "backend", "batch",
+    "dataset", "model", "leaves_before", "leaves_after", "guard", "backend", "batch",
     "rows_per_s_original", "rows_per_s_guarded", "ratio", "share_fallbacks", "same_class",
 )  # fmt: skip
 BATCHES = (1, 100, 100_000)
@@ -28,23 +30,26 @@ BACKENDS = ("native", "gtil", "tl2cgen")
 
 
 def results_of(dataset: str, options: argparse.Namespace) -> list[tuple[str, Any, Any]]:
-    """A small model with a certified region, and a default-size one guarded by its margin."""
-    from pine_boost import prune_booster
+    """A small model with a certified region, and a default-size one that was compressed."""
+    from xgboost import XGBClassifier
+
+    from pine_boost import compress_booster, prune_booster
 
     table = data.load(dataset, options.data, "raw", True)
     parts = data.split(table, 0, selection=True)
-    made = []
-    for trees, depth, alpha, indifference in ((30, 2, 0.1, 0.0), (100, 6, 0.1, 0.05)):
-        model = train_default("xgboost", trees, 0, parts.X_fit, parts.y_fit)
-        if depth == 2:
-            model = type(model)(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
-            model.fit(parts.X_fit, parts.y_fit)
-        result = prune_booster(
-            model, parts.X_sel, parts.X_cal, alpha=alpha, indifference=indifference,
-            domain=table.domain(), time_limit=options.time_limit,
-        )  # fmt: skip
-        made.append((f"xgboost {trees}x{depth}", result, parts))
-    return made
+    small = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
+    small.fit(parts.X_fit, parts.y_fit)
+    pruned = prune_booster(
+        small, parts.X_sel, parts.X_cal, alpha=0.1, domain=table.domain(),
+        time_limit=options.time_limit,
+    )  # fmt: skip
+    large = train_default("xgboost", options.trees, 0, parts.X_fit, parts.y_fit)
+    unseen = np.concatenate([parts.X_sel, parts.X_cal])
+    compressed = compress_booster(
+        large, parts.X_fit, unseen, fidelity=options.fidelity, time_limit=options.time_limit
+    )
+    return [("xgboost 30x2, pruned", pruned, parts),
+            (f"xgboost {options.trees}x6, compressed", compressed, parts)]  # fmt: skip
 
 
 def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any]]:
@@ -52,8 +57,8 @@ def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any
     from pine_boost import GuardedModel, InvalidInputError
 
     made: list[tuple[str, Any]] = []
-    if result.status == "CERTIFIED" and result.region.delta is None:
-        made.append(("region", GuardedModel(result, backend=backend)))
+    if result.status == "CERTIFIED":
+        return [("region", GuardedModel(result, backend=backend))]
     try:
         made.append(
             ("margin", GuardedModel(result, parts.X_test[::2], fidelity=0.99, backend=backend))
@@ -65,6 +70,7 @@ def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any
 
 def run_guarded(dataset: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All models, guards, backends and batches of one data set."""
+    from pine_boost.fleet.work import smaller_of
     from pine_boost.native.predict import predict_classes
     from pine_boost.serving.engines import make_engine
 
@@ -83,8 +89,8 @@ def run_guarded(dataset: str, options: argparse.Namespace) -> list[dict[str, Any
                         {
                             "dataset": dataset,
                             "model": name,
-                            "trees_before": result.certificate.trees_before,
-                            "trees_after": result.certificate.trees_after,
+                            "leaves_before": result.original.forest.n_leaves,
+                            "leaves_after": smaller_of(result).forest.n_leaves,
                             "guard": guard,
                             "backend": backend,
                             "batch": batch,
@@ -99,7 +105,7 @@ def run_guarded(dataset: str, options: argparse.Namespace) -> list[dict[str, Any
 
 
 HEADER = (
-    "| data set | model | trees | guard | backend | batch | original rows/s | guarded rows/s "
+    "| data set | model | leaves | guard | backend | batch | original rows/s | guarded rows/s "
     "| ratio | to the original | same class |\n|---|---|---|---|---|---:|---:|---:|---:|---:|---:|"
 )
 
@@ -107,7 +113,7 @@ HEADER = (
 def format_row(row: dict[str, Any]) -> str:
     """One line of the printed table."""
     return (
-        f"| {row['dataset']} | {row['model']} | {row['trees_before']} -> {row['trees_after']} "
+        f"| {row['dataset']} | {row['model']} | {row['leaves_before']} -> {row['leaves_after']} "
         f"| {row['guard']} | {row['backend']} | {row['batch']} "
         f"| {int(row['rows_per_s_original']):,} | {int(row['rows_per_s_guarded']):,} "
         f"| {row['ratio']} | {float(row['share_fallbacks']):.1%} | {float(row['same_class']):.2%} |"
@@ -116,9 +122,11 @@ def format_row(row: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guarded", description=__doc__)
-    add_data_options(parser, ("Breast-Cancer-Wisconsin", "HTRU2"))
+    add_data_options(parser, ("HTRU2", "ELEC2"))
     parser.add_argument("--backends", type=listed, default=list(BACKENDS), metavar="A,B")
     parser.add_argument("--batches", type=listed, default=[str(b) for b in BATCHES])
+    parser.add_argument("--trees", type=int, default=300, help="of the model to compress")
+    parser.add_argument("--fidelity", type=float, default=0.98, help="of the compression")
     parser.add_argument("--time-limit", type=float, default=40.0, help="seconds to prune")
     parser.add_argument("--out", type=Path, default=RESULTS / "guarded.csv")
     options = parser.parse_args(arguments)

@@ -322,7 +322,7 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
     out = tmp_path / "guarded.csv"
     guarded.main(
         ["--datasets", "Toy", "--data", folder, "--backends", "native,gtil", "--batches", "1,50",
-         "--time-limit", "5", "--out", str(out)]
+         "--time-limit", "5", "--trees", "4", "--fidelity", "0.9", "--out", str(out)]
     )  # fmt: skip
     rows = runner.read_rows(out)
     assert {row["guard"] for row in rows} >= {"region"}

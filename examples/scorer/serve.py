@@ -51,9 +51,9 @@ def train(folder: Path) -> None:
         6000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0
     )
     X = np.round(X, 1).astype(np.float32)
-    model = XGBClassifier(n_estimators=60, max_depth=2, learning_rate=0.1, n_jobs=1)
+    model = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
     model.fit(X[:2000], y[:2000])
-    result = prune_booster(model, X[:2000], X[2000:], alpha=0.1, time_limit=60)
+    result = prune_booster(model, X[:2000], X[2000:], alpha=0.2, time_limit=30)
     print(result.summary(), flush=True)
     GuardedModel(result).save(folder)
 

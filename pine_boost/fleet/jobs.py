@@ -138,7 +138,7 @@ def _job(row: dict[str, str | None], line: int, path: Path) -> Job:
         what: str(base / cells[what]) if cells[what] else ""
         for what in ("model", "fit", "cal", "val")
     }
-    return Job(cells["name"], **paths, threshold=threshold)
+    return Job(cells["name"], paths["model"], paths["fit"], paths["cal"], paths["val"], threshold)
 
 
 def _from_folder(path: Path) -> list[Job]:
@@ -151,7 +151,7 @@ def _from_folder(path: Path) -> list[Job]:
         for what in ("model", "fit"):
             if not found[what]:
                 raise InvalidInputError(f"{folder} has no file called {what}.*; a job needs one.")
-        jobs.append(Job(folder.name, **found))
+        jobs.append(Job(folder.name, found["model"], found["fit"], found["cal"], found["val"]))
     return jobs
 
 

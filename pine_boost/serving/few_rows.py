@@ -23,6 +23,7 @@ from pine_boost.serving.compiled_region import compile_contains
 
 # From here on numpy's vectorised way is faster than a loop in Python.
 FEW_ROWS = 24
+_FEW_IN_C = 1000  # the same for the loop in C, which branches where numpy's columns do not
 Contains = Callable[[FloatArray], npt.NDArray[np.bool_]]
 _StateOf = Callable[[float], int]
 
@@ -36,9 +37,10 @@ def fast_membership(region: Region, *, in_c: bool = False) -> Contains:
     compiled = compile_membership(region.space, region.tables, region.score_tables)
     if _is_everything(compiled):
         return lambda matrix: np.ones(len(matrix), dtype=bool)
-    in_machine_code = compile_contains(compiled) if in_c else None
-    if in_machine_code is not None:
-        return in_machine_code
+    machine_code = compile_contains(compiled) if in_c else None
+    if machine_code is not None:
+        few = machine_code
+        return lambda matrix: (few if len(matrix) <= _FEW_IN_C else compiled.contains)(matrix)
     one_row = _one_row(compiled)
     is_double = region.space.comparison is Comparison.FLOAT64_LESS_EQUAL
 
