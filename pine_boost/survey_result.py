@@ -143,6 +143,21 @@ def load_survey(
 ) -> Survey:
     """Read a saved survey together with its model, to `Survey.check` rows against it.
 
+    Parameters
+    ----------
+    path : path
+        What `Survey.save` wrote.
+    model : object, path or bytes
+        The model that was surveyed.
+    threshold : float or sequence of float, optional
+        As it was surveyed.
+    trust_pickle : bool
+        Load a model from a pickle: only for files you made.
+
+    Returns
+    -------
+    Survey
+
     Raises
     ------
     InvalidInputError

@@ -1,7 +1,7 @@
 """``pine-boost compress``: a model file and tables in, a folder with a much smaller model out.
 
-The folder holds the native model and compression.json. Ctrl-C ends the path and tests what it has
-come to. Refuses validation rows that cannot carry the promise.
+The folder holds the native model, compression.json and report.html. Ctrl-C ends the path and tests
+what it has come to. Refuses validation rows that cannot carry the promise.
 """
 
 from __future__ import annotations
@@ -28,13 +28,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--val", required=True, metavar="FILE", help="unseen rows for the test")
     data.add_argument("--test", metavar="FILE", help="further rows to measure on")
     data.add_argument("--segments", metavar="COLUMN", help="count changed rows per value of it")
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", default="compressed", help="folder to write (compressed)"
-    )
-    parser.add_argument(
-        "--force", action="store_true",
-        help="replace files of the same names in DIR that are no earlier result (never an input)",
-    )  # fmt: skip
+    output.add_output(parser, "compressed")
     promise = parser.add_argument_group("promise")
     promise.add_argument("--fidelity", type=float, default=0.99, metavar="SHARE",
                          help="share of future inputs that keep their answer (0.99)")  # fmt: skip
@@ -71,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     parsed = read_model(
         arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
     )
-    output.require_place(arguments, _names(parsed), owned_files)
+    output.require_place(arguments, _names(parsed, not arguments.no_report), owned_files)
     schema = schema_of(parsed.forest)
     fit, val = (options.read_data(path, schema) for path in (arguments.fit, arguments.val))
     test = options.read_data(arguments.test, schema)
@@ -89,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
     finally:
         progress.close()
-    files = result.files()
+    files = result.files(None if arguments.no_report else val.X)
     folder = output.write_results(arguments, files, [RECORD], owned_files)
     measured = None if test is None else result.evaluate(test.X)
     if arguments.json:
@@ -130,11 +124,12 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     return document
 
 
-def _names(parsed: Any) -> list[str]:
+def _names(parsed: Any, report: bool) -> list[str]:
     """Names of the files that the result will have."""
+    from pine_boost.certificate.saved import REPORT
     from pine_boost.compression.record import RECORD
     from pine_boost.native.predict import original_bytes
     from pine_boost.result import model_file
 
     native = original_bytes(parsed) if parsed.native is None else parsed.native
-    return [model_file(native, parsed.forest.library)[0], RECORD]
+    return [model_file(native, parsed.forest.library)[0], RECORD, *([REPORT] if report else [])]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.native.probabilities import predict_probabilities
@@ -62,8 +63,18 @@ def differ(before: Answers, after: Answers, question: Question) -> npt.NDArray[n
     changed = np.zeros(0, dtype=bool)
     if before.classes is not None and after.classes is not None:
         changed = before.classes != after.classes
-    if before.numbers is not None and after.numbers is not None:
-        assert question.tolerance is not None
-        moved = np.abs(after.numbers - before.numbers).max(axis=1) > question.tolerance
+    tolerance = question.tolerance
+    if tolerance is not None and before.numbers is not None and after.numbers is not None:
+        moved = np.abs(after.numbers - before.numbers).max(axis=1) > tolerance
         changed = moved if len(changed) == 0 else changed | moved
     return np.asarray(changed)
+
+
+def probabilities_or_none(model: Model, X: Any) -> FloatArray | None:
+    """Native probabilities; None for models that give none, as regressors with a threshold."""
+    if not model.forest.classes:
+        return None
+    try:
+        return probabilities(model, X)
+    except UnsupportedModelError:
+        return None

@@ -25,8 +25,8 @@ from pine_boost.certificate.compression_claim import (
     attack_claim,
     bound_in_words,
 )
-from pine_boost.certificate.saved import MODEL_SUFFIXES
-from pine_boost.compression.answers import Question, ask, differ, probabilities
+from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
+from pine_boost.compression.answers import Question, ask, differ, probabilities_or_none
 from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
@@ -154,15 +154,26 @@ class CompressResult:
 
         return plot_path(self.record, ax)
 
-    def files(self) -> dict[str, bytes]:
-        """The files of the result by name: native model and compression.json."""
-        name, contents = model_file(self.model, self.compressed.forest.library)
-        digest = hashlib.sha256(contents).hexdigest()
-        record = replace(self.record, files={name: digest})
-        return {name: contents, RECORD: record.to_json().encode()}
+    def files(self, X_val: Any = None) -> dict[str, bytes]:
+        """The files of the result by name: native model, compression.json.
 
-    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        With the validation rows, report.html too.
+        """
+        name, contents = model_file(self.model, self.compressed.forest.library)
+        files = {name: contents}
+        if X_val is not None:
+            from pine_boost.report.compression import render_compression
+
+            files[REPORT] = render_compression(self, X_val).encode()
+        record = replace(self.record, files=digests(files))
+        return {**files, RECORD: record.to_json().encode()}
+
+    def save(
+        self, folder: str | os.PathLike[str], X_val: Any = None, *, overwrite: bool = False
+    ) -> Path:
         """Write the model and compression.json, each under a temporary name first.
+
+        With ``X_val``, the validation rows, report.html too.
 
         Raises
         ------
@@ -172,7 +183,7 @@ class CompressResult:
             The system refused to write.
         """
         return write_folder(
-            folder, self.files(), last=[RECORD], owned=owned_files(folder), overwrite=overwrite
+            folder, self.files(X_val), last=[RECORD], owned=owned_files(folder), overwrite=overwrite
         )
 
     @classmethod
@@ -241,7 +252,7 @@ def conclude(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed,
             options.confidence,
         ),
-        probability_shift=_shift(parsed, compressed, goal, tables.X_val),
+        probability_shift=_shift(parsed, compressed, tables.X_val),
         attack_starts=0 if found is None else found.n_starts,
         attack_distance=None if found is None else found.distance,
         attack_row=_row(found),
@@ -282,10 +293,11 @@ def saved_model(folder: Path, record: CompressionRecord) -> Path:
     )
 
 
-def _shift(parsed: Model, compressed: Model, goal: Goal, X_val: Any) -> Mapping[str, float]:
-    if not parsed.forest.classes:  # regressors, also those with a threshold
+def _shift(parsed: Model, compressed: Model, X_val: Any) -> Mapping[str, float]:
+    before, after = (probabilities_or_none(model, X_val) for model in (parsed, compressed))
+    if before is None or after is None:
         return {}
-    moved = np.abs(probabilities(compressed, X_val) - probabilities(parsed, X_val)).max(axis=1)
+    moved = np.abs(after - before).max(axis=1)
     return {"mean": float(moved.mean()), "maximum": float(moved.max())}
 
 

@@ -84,21 +84,21 @@ def _sizes(facts: Facts) -> str:
             f'<p class="note">{c.unit.capitalize()}s of the best model that was certified, over '
             "the time of the search; the line is what is proved to be needed.</p>"
         )
-    return _section(
+    return section(
         "Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>{picture}{advice}'
     )
 
 
 def _speeds(facts: Facts) -> str:
     if not facts.speeds:
-        return _section("Speed", f'<p class="note">{escape(facts.speed_note)}</p>')
+        return section("Speed", f'<p class="note">{escape(facts.speed_note)}</p>')
     rows = [
         (s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds
     ]
     batch = max(speed.n_rows for speed in facts.speeds)
     note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of {REPEATS}."
     head = ("Engine", "Before", "After", "Ratio")
-    return _section("Speed", _table(head, rows) + f'<p class="note">{note}</p>')
+    return section("Speed", table(head, rows) + f'<p class="note">{note}</p>')
 
 
 def _margins(facts: Facts) -> str:
@@ -111,7 +111,7 @@ def _margins(facts: Facts) -> str:
         "own margin (the raw score before sigmoid or softmax). Filled: in the region. In the upper "
         "left and lower right the class would have changed."
     )
-    return _section("Margins", picture + f'<p class="note">{note}</p>')
+    return section("Margins", picture + f'<p class="note">{note}</p>')
 
 
 def _tradeoff(facts: Facts) -> str:
@@ -123,7 +123,7 @@ def _tradeoff(facts: Facts) -> str:
         f"Share of {unit}s removed for every alpha tried; the numbers are trees left. Filled: "
         "certified. The ringed point is this report's model."
     )
-    return _section("Trade-off", plot + f'<p class="note">{note}</p>')
+    return section("Trade-off", plot + f'<p class="note">{note}</p>')
 
 
 def _coverage(facts: Facts) -> str:
@@ -131,7 +131,7 @@ def _coverage(facts: Facts) -> str:
     if speaks_of_everything(c):
         permitted = " that the domain permits" if c.narrowed else " there is"
         text = f"<p>The certificate speaks of every input{permitted}.</p>"
-        return _section("Coverage", text)
+        return section("Coverage", text)
     text = (
         f"<p>{escape(coverage_of(c))} The score ({escape(c.score)}) was fitted on {c.n_fit:,} "
         "rows.</p>"
@@ -139,7 +139,7 @@ def _coverage(facts: Facts) -> str:
     n_outside = c.n_cal - len(facts.scores)
     picture = draw_calibration(facts.scores, facts.tau, n_outside, facts.score_unit)
     if facts.coverage is None:
-        return _section("Coverage", text + picture)
+        return section("Coverage", text + picture)
     v = facts.coverage
     text += (
         f"<p><strong>{v.share:.1%}</strong> of {v.n_rows:,} rows given for this report lie in the "
@@ -151,7 +151,7 @@ def _coverage(facts: Facts) -> str:
             f" <strong>{facts.fidelity:.2%}</strong> of all these rows, inside the region or not, "
             "get the same class from both models."
         )
-    return _section("Coverage", text + "</p>" + picture)
+    return section("Coverage", text + "</p>" + picture)
 
 
 def _outside(facts: Facts) -> str:
@@ -162,18 +162,18 @@ def _outside(facts: Facts) -> str:
     if speaks_of_everything(c):
         permitted = "that the domain permits" if c.narrowed else "there is"
         text = f"Nowhere: the certificate speaks of every input {permitted}{exception_of(c)}."
-        return _section(title, f"<p>{escape(text)}</p>")
+        return section(title, f"<p>{escape(text)}</p>")
     if facts.outside is None:
-        return _section(title, f'<p class="note">{escape(facts.outside_note)}</p>')
+        return section(title, f'<p class="note">{escape(facts.outside_note)}</p>')
     if not facts.outside:
         text = "None found near the rows of the search. That is no proof that there is none."
-        return _section(title, f"<p>{text}</p>")
+        return section(title, f"<p>{text}</p>")
     intro = (
         "<p>The closest inputs found <em>outside</em> the region on which the two models differ, "
         "most plausible first.</p>"
     )
     shown = "".join(_outside_input(entry, facts.score_unit) for entry in facts.outside)
-    return _section(title, intro + shown)
+    return section(title, intro + shown)
 
 
 def _outside_input(entry: OutsideInput, unit: str) -> str:
@@ -182,7 +182,7 @@ def _outside_input(entry: OutsideInput, unit: str) -> str:
     if entry.score is not None and entry.tau is not None:
         shown, end = entry.score / entry.scale, entry.tau / entry.scale
         score = f" · score {shown:.2f} {unit}, the region ends at {end:.2f}"
-    values = _table(("Feature", "Value"), entry.values)
+    values = table(("Feature", "Value"), entry.values)
     return (
         f'<div class="outside"><p><strong>{escape(entry.before)}</strong> before, '
         f"<strong>{escape(entry.after)}</strong> after{score}</p><ul>{reasons}</ul>"
@@ -197,7 +197,7 @@ def _evidence(facts: Facts) -> str:
         seconds = c.timings.get(f"{proof.question} by {proof.method}")
         shown = "" if seconds is None else f"{seconds:.2f} s"
         rows.append((proof.question, proof.method, proof.answer.lower(), shown))
-    proofs = _table(("Question", "Method", "Answer", "Time"), rows) if rows else (
+    proofs = table(("Question", "Method", "Answer", "Time"), rows) if rows else (
         '<p class="note">Nothing had to be proved: the model is the original.</p>'
     )  # fmt: skip
     details = [
@@ -219,17 +219,19 @@ def _evidence(facts: Facts) -> str:
         ("region", c.region_fingerprint),
         *((f"{name} version", str(version)) for name, version in sorted(c.versions.items())),
     ]
-    listed = _table(("What", "Value"), details)
-    return _section(
+    listed = table(("What", "Value"), details)
+    return section(
         "Evidence", proofs + f"<details><summary>Everything else</summary>{listed}</details>"
     )
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
+    """A part of a page; ``body`` is HTML."""
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of text as an HTML table, escaped."""
     heads = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

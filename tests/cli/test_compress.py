@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,9 @@ def test_the_folder_holds_a_native_model_and_its_record(files: Path, compressed:
         files / "model.json", compressed / "model.json", compressed / "compression.json", frame
     )
     assert verdict.agrees
+    page = (compressed / "report.html").read_text()
+    assert escape(record["claim"]) in page
+    assert "CERTIFIED" not in page
 
 
 def test_json_progress_and_test_rows(files: Path, capsys: Any) -> None:
