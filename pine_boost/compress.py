@@ -12,7 +12,7 @@ from typing import Any
 from pine_boost.budget import Budget, Step
 from pine_boost.compression.attack import attack
 from pine_boost.compression.candidates import choose
-from pine_boost.compression.fixed_sequence import allowed, require_rows
+from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.result import CompressResult, conclude
@@ -111,7 +111,7 @@ def compress_booster(
     parsed, goal = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
     require_rows(len(tables.val), fidelity, confidence)
-    share = allowed(len(tables.val), fidelity, confidence) / len(tables.val)
+    share = expected_share(len(tables.val), fidelity, confidence)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
     found, stopped = find_path(goal, setting, share, unit == "tree", budget)

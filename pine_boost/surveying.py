@@ -11,7 +11,7 @@ from typing import Any
 
 from pine_boost.budget import Budget, Step
 from pine_boost.compression.candidates import choose
-from pine_boost.compression.fixed_sequence import allowed, fewest_rows
+from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
 from pine_boost.compression.search import find_path, set_up
@@ -193,7 +193,7 @@ def _compressed(
             note = f"needs {fewest_rows(fidelity, _CONFIDENCE)} rows, X_look has {n_look}"
             yield _offer(parsed, parsed, tables, promise, call, budget, note)
             continue
-        share = max(n_allowed, 0.5) / n_look
+        share = expected_share(n_look, fidelity, _CONFIDENCE)
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
         found = validate(parsed, goal, setting, choose(path, share), tables, target).written
         best = parsed if found is None else found.model

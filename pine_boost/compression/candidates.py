@@ -48,8 +48,10 @@ def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
     Spacing by the estimate and not by size passes over stretches where a smaller shape is as
     good: every further candidate is one more chance to fail by bad luck.
     """
-    # the largest is the safest to begin with, whatever the estimates are worth
-    chosen = [max(found, key=lambda candidate: candidate.n_leaves)] if found else []
+    if not found:
+        return []
+    # the safest first, whatever the estimates are worth: of several, the largest
+    chosen = [min(found, key=lambda candidate: (candidate.estimate, -candidate.n_leaves))]
     for level in _LEVELS * allowed_share:
         below = [candidate for candidate in found if candidate.estimate <= level]
         if not below:

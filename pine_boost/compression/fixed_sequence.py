@@ -82,6 +82,11 @@ def allowed(n_rows: int, fidelity: float, confidence: float) -> int:
     return n_changed
 
 
+def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:
+    """The share of changed rows to aim at: what is allowed, or half a row where none is."""
+    return max(allowed(n_rows, fidelity, confidence), 0.5) / n_rows
+
+
 def in_order(
     counts: Iterable[int], n_rows: int, fidelity: float, confidence: float
 ) -> Iterator[Tested]:

@@ -9,6 +9,7 @@ from scipy.stats import binom, binomtest
 from pine_boost.compression.candidates import Candidate, choose
 from pine_boost.compression.fixed_sequence import (
     allowed,
+    expected_share,
     fewest_rows,
     highest_fidelity,
     in_order,
@@ -82,7 +83,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
     fidelity, confidence, n_draws = 0.95, 0.95, 2000
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
-    share = allowed(n_val, fidelity, confidence) / n_val
+    share = expected_share(n_val, fidelity, confidence)
     shapes = [_shape(i + 2) for i in range(len(changed))]
     broken = accepted = 0
     for _ in range(n_draws):
@@ -105,6 +106,15 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
         assert accepted > n_draws / 5  # a test that accepts nothing would be easy to keep
     elif n_val == 59:
         assert broken > 0.02 * n_draws  # the worst case comes close to the stated rate
+
+
+def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
+    assert allowed(110, 0.9731, 0.95) == 0
+    share = expected_share(110, 0.9731, 0.95)
+    found = [_candidate(100, 0.001), _candidate(50, 0.003), _candidate(10, 0.004)]
+    chain = [candidate.n_leaves for candidate in choose(found, share)]
+    assert chain[0] == 100
+    assert chain[-1] == 10
 
 
 def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
