@@ -90,7 +90,7 @@ def test_on_dask_the_counting_runs_on_the_workers() -> None:
     distributed = pytest.importorskip("distributed")
     forest, X_fit, X_cal = _problem()
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
     ) as client:
         before = set(client.run(lambda: __import__("os").getpid()).values())
         for score in SCORE_NAMES:
