@@ -28,9 +28,10 @@ from pine_boost.search.oracle import Oracle
 from pine_boost.search.probabilities import probability_shift
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.rows import Rows, States, distinct_fit_rows
-from pine_boost.search.strategies import Outcome, Proposal
+from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
+_PERTURBATIONS = 24  # other sets of units that are tried
 _NEARER = 12  # models near the original that are asked about
 _FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
 
@@ -70,6 +71,7 @@ def search_leaves(
     game.best.adopt(start.best, found.undecided)
     explored = Explored(game)
     play(explored, _dropping(game, start.points))
+    play(explored, _swapping(game))
     if game.best.smallest.n_kept < start.n_kept:
         play(explored, _nearer(game))
     result = finish(explored, budget)
@@ -108,9 +110,12 @@ def _build_game(
     budget: Budget,
     options: SearchOptions,
 ) -> Game:
-    """A game without rows whose columns are the leaves of the model found."""
+    """A game without rows whose columns are all leaves, or those of the model found."""
     units = build_columns(problem, options.unit)
-    columns = leaf_columns(units, problem, units.kept_units(start.pruned))
+    kept = units.kept_units(start.pruned)
+    if problem.trees.n_leaves <= _MOST_COLUMNS:
+        kept = np.ones_like(kept)
+    columns = leaf_columns(units, problem, kept)
     rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
     pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
     oracle = Oracle(problem, options.n_jobs)
@@ -143,6 +148,18 @@ def _dropping(game: Game, points: States | None) -> Iterator[Proposal]:
             support = game.best.support
         else:
             needed[unit] = True
+
+
+def _swapping(game: Game) -> Iterator[Proposal]:
+    """Sets nearby: a few units join, others go; those that are smaller are proved or refuted."""
+    nearby: Support | None = None
+    if len(np.unique(game.columns.column_unit)) < game.columns.n_units:
+        return  # other units have no columns
+    for number in range(_PERTURBATIONS):
+        game.budget.check()
+        if game.best.smallest.n_kept <= 1:
+            return
+        nearby = yield from perturb(game, nearby, game.options.seed + number)
 
 
 def _missed_least(game: Game, support: Support, needed: Support) -> int | None:

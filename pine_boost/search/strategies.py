@@ -146,7 +146,7 @@ def fewest(game: Game) -> Iterator[Proposal]:
             game.pruner.strengthen(support, seed)
         if _FIRST_PERTURBATION <= round_number < _FIRST_PERTURBATION + _MOST_PERTURBATIONS:
             before = program.n_solved
-            nearby = yield from _perturb(game, nearby, seed)
+            nearby = yield from perturb(game, nearby, seed)
             last_program += program.n_solved - before  # its own, not those of the cuts
 
 
@@ -166,7 +166,7 @@ def _smaller_set(game: Game, passed_over: list[Support]) -> Support | None:
     return support if isinstance(support, np.ndarray) else None
 
 
-def _perturb(
+def perturb(
     game: Game, nearby: Support | None, seed: int
 ) -> Generator[Proposal, None, Support | None]:
     """The next set nearby that wins on all rows; proposed where it is smaller than the best.
