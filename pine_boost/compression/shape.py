@@ -101,7 +101,8 @@ def slice_shape(forest: Forest, ranges: Ranges, n_rounds: int) -> Shape:
     kept = forest.tree_round[ranges.leaf_tree] < n_rounds
     value = np.where(kept[:, None], forest.value[ranges.leaf_node], 0.0)
     if not forest.free_intercept:
-        value = value * (forest.n_trees / max(1, np.count_nonzero(forest.tree_round < n_rounds)))
+        n_kept = max(1, int(np.count_nonzero(forest.tree_round < n_rounds)))
+        value = value * (forest.n_trees / n_kept)
     owner = np.where(kept, ranges.leaf_node, GONE)
     return Shape(owner, value, forest.intercept.astype(np.float64), "slice")
 
