@@ -1,0 +1,34 @@
+"""The paper's experiment with leaf values of their own: cells beside those of whole trees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import paper, runner
+
+pytest.importorskip("xgboost")
+datasets = pytest.importorskip("sklearn.datasets")
+pytest.importorskip("pandas")
+
+
+def test_leaf_values_are_cells_of_their_own_and_no_worse(tmp_path: Path) -> None:
+    frame = datasets.load_breast_cancer(as_frame=True).frame
+    columns = [*frame.columns[:6], "target"]
+    frame[columns].to_csv(tmp_path / "Toy.csv", index=False)
+    out = tmp_path / "results" / "cells.csv"
+    options = [
+        "--datasets", "Toy", "--data", str(tmp_path), "--seeds", "1", "--jobs", "0", "--trees",
+        "15", "--time-limit", "600", "--alphas", "0.2", "--out", str(out),
+    ]  # fmt: skip
+    assert paper.main(options) == 0
+    assert paper.main([*options, "--reweight", "leaf"]) == 0
+    tree, leaf = runner.read_rows(out)
+    assert (tree["objective"], leaf["objective"]) == ("l0", "l0-leaf")
+    assert leaf["status"] == "CERTIFIED"
+    assert float(leaf["fidelity_in_region"]) == 100
+    assert float(leaf["pruning_rate"]) >= float(tree["pruning_rate"])
+    before = out.read_bytes()
+    assert paper.main([*options, "--reweight", "leaf"]) == 0
+    assert out.read_bytes() == before
