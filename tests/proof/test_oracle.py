@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pine_boost.budget import Effort
 from pine_boost.errors import PineBoostError
-from pine_boost.model import exact
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover, add_question
+from pine_boost.proof.cpsat.rows import leaf_sum
 from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.undecided import find_undecided
@@ -244,11 +244,12 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
 
 def test_a_row_beyond_the_safe_range_raises() -> None:
     small = small_problem(0, XGBOOST, score=None)
-    pruned = _pruned(small.problem, np.random.default_rng(0))
-    huge = replace(pruned, value_int=pruned.value_int * (2**52 + 987654321))
-    assert np.abs(small.problem.pruned_leaves_int(huge)).sum() > exact.ROW_LIMIT
+    problem = small.problem
+    values = problem.questions[0].side(problem.original_int)
+    encoding = Prover(problem).encoding(FOREVER)
+    leaf_sum(encoding, values)
     with pytest.raises(PineBoostError, match="safe range"):
-        Prover(small.problem).prove(huge, list(small.problem.questions), (FIRST,), FOREVER)
+        leaf_sum(encoding, values * 2**28)
 
 
 def test_threads_give_the_same_proofs() -> None:
