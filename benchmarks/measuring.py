@@ -75,7 +75,11 @@ def say(message: Any) -> None:
 
 
 def say_started() -> None:
-    """From the child: the call that may be interrupted begins now."""
+    """From the child: the call that may be interrupted begins now.
+
+    A process whose parent was started in the background inherits that Ctrl-C is ignored.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     say(_STARTED)
 
 
