@@ -28,6 +28,7 @@ from benchmarks.frames import (
     values,
     where,
 )
+from benchmarks.growth_tables import growth, limits
 from benchmarks.more_tables import (
     large,
     large_in_short,
@@ -293,6 +294,11 @@ def render(folder: Path) -> str:
         ("The search against the prototype", search(folder)),
         ("A sweep over seven alphas", sweeping(folder)),
         ("Two commits on the same cells", two_commits(folder)),
+        (
+            "Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)",
+            growth(folder),
+        ),
+        ("Limits (kept: 10 % + 2 s, Ctrl-C 2 s)", limits(folder)),
     ]
     present = [f"## {title}\n\n{table}\n" for title, table in sections if table]
     absent = [title for title, table in sections if not table]

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("xgboost")
 
-from benchmarks import growth, limits, runner
+from benchmarks import growth, growth_tables, limits, runner
 from benchmarks.growth_figure import draw
 from benchmarks.measuring import measured, run_child
 
@@ -61,6 +61,8 @@ def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
     assert {row["answer"] for row in rows if row["step"] == "verify"} == {"agrees"}
     assert growth.main(arguments) == 0
     assert runner.read_rows(out) == rows
+    table = growth_tables.growth(tmp_path)
+    assert f"| trees | 4 | 4 to {prune['size_after']} rounds, CERTIFIED |" in table
     assert draw(out, tmp_path / "growth.svg").read_text().startswith("<?xml")
 
 
@@ -69,13 +71,16 @@ def test_generated_classes_are_balanced():
     assert np.bincount(y).tolist() == [200] * 5
 
 
-def test_limits_judge_by_the_issue(monkeypatch):
+def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     said = {"trees": 10, "leaves": 20, "seconds": 12.9, "cpu_s": 5, "peak_mb": 3.0, "answer": "x"}
     monkeypatch.setattr(limits, "run_child", lambda *_, **__: (said, 1.9))
     (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
     assert (row["seconds"], row["ratio"], row["is_kept"]) == ("12.90", "1.29", "yes")
     (row,) = limits.ask(limits.Question("LightGBM 500", "interrupt", "", "."))
     assert (row["seconds"], row["ratio"], row["is_kept"]) == ("1.90", "", "yes")
+    runner.append_rows(tmp_path / "limits.csv", limits.COLUMNS, [row])
+    expected = "| LightGBM 500 | 10 | 20 | interrupt | Ctrl-C | 1.90 | 5.00 | yes | 3 | x |"
+    assert expected in growth_tables.limits(tmp_path)
     said["seconds"] = 13.1
     (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
     assert row["is_kept"] == "no"
