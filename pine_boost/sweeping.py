@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pine_boost.budget import Budget, Step
-from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
+from pine_boost.certificate.issue import conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
@@ -25,7 +25,6 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.found import Found
 from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
 from pine_boost.sweep_order import SweepPlan, search_alphas
@@ -210,8 +209,7 @@ domain, n_jobs, random_state, verbose, allow_overlap
     >>> swept[0.4].pruning_rate >= swept[0.1].pruning_rate
     True
     """
-    budget = Budget.of(time_limit)
-    grid = read_alphas(ALPHAS if alphas is None else alphas)
+    budget, grid = Budget.of(time_limit), read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
         max(grid), score, n_bins, indifference, objective, unit, reweight, threshold, domain,
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
@@ -231,8 +229,7 @@ domain, n_jobs, random_state, verbose, allow_overlap
         grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
     results: list[PruneResult] = []
-    before: Found | None = None
-    rows: NativeRows | None = None
+    before, rows = None, None
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(parsed.forest, largest, fitted.fit_states, grid, how, budget, tell)
         for region, problem, found in search_alphas(plan):

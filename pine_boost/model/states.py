@@ -25,6 +25,7 @@ from pine_boost.model.forest import (
     SplitKind,
 )
 from pine_boost.model.reference import LIGHTGBM_ZERO, cast_value, category_codes
+from pine_boost.model.representatives import describe_state, reachable_states, value_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,13 +141,13 @@ class StateSpace:
         states = np.atleast_2d(states)
         X = np.empty(states.shape, dtype=np.float64)
         for feature, axis in enumerate(self.axes):
-            values = np.array([_value_of(self, axis, s) for s in range(axis.n_states)])
+            values = np.array([value_of(self, axis, s) for s in range(axis.n_states)])
             X[:, feature] = values[states[:, feature]]
         return X
 
     def describe(self, feature: int, state: int) -> str:
         """One state in words, without the feature's name: ``>= 3 and < 7``, ``missing``."""
-        return _describe(self, self.axes[feature], state)
+        return describe_state(self, self.axes[feature], state)
 
 
 def build_space(
@@ -198,7 +199,7 @@ def _build_axis(
     elif forest.accepts_missing:
         missing_state, n_states = n_states, n_states + 1
     axis = Axis(edges, n_states, missing_state, zero_state)
-    return replace(axis, reachable=_reachable(space, axis))
+    return replace(axis, reachable=reachable_states(space, axis))
 
 
 def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes: IntArray) -> Axis:
@@ -231,124 +232,4 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
         other_state=other_state,
         n_known=len(known) if known and closed else None,
     )
-    return replace(axis, reachable=_reachable(space, axis))
-
-
-def _reachable(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
-    """Which states hold a value of the native type: most by a witness beside a threshold."""
-    found = np.zeros(axis.n_states, dtype=bool)
-    if axis.codes is None:
-        witnesses = _not_missing(space, _witnesses(space, axis.edges))
-        found[space.axis_states(axis, witnesses)] = True
-    for state in np.flatnonzero(~found):
-        found[state] = len(_values_in(space, axis, int(state))) > 0
-    return found
-
-
-def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
-    """Finite inputs at and next to every threshold, all at once."""
-    largest = np.finfo(np.float32).max
-    edges = edges[np.abs(edges) < largest]
-    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
-        return np.concatenate([edges, np.nextafter(edges, np.inf)])
-    single = edges.astype(np.float32)
-    beside = [np.nextafter(single, np.float32(side)) for side in (np.inf, -np.inf)]
-    values: FloatArray = np.concatenate([single, *beside]).astype(np.float64)
-    return values[np.isfinite(values)]
-
-
-def _value_of(space: StateSpace, axis: Axis, state: int) -> float:
-    """The plainest number in a state; NaN for missing and for states that hold no value."""
-    values = _values_in(space, axis, state)
-    return float(values[0]) if len(values) else float("nan")
-
-
-def _values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
-    if state == axis.missing_state and state >= axis.n_intervals:
-        return np.array([np.nan])
-    if axis.codes is not None:
-        return _not_missing(space, _categories_in(axis, state))
-    if state == axis.zero_state:
-        return np.zeros(1)
-    # The candidates at the edges are complete: a non-empty interval holds the value of the native
-    # type next to its closed edge, and the one after that if the first counts as missing. The
-    # plainer ones before them are tried first.
-    low = axis.edges[state - 1] if state > 0 else -np.inf
-    high = axis.edges[state] if state < len(axis.edges) else np.inf
-    # an edge may be the largest float, whose neighbour is infinite
-    with np.errstate(over="ignore", under="ignore"):
-        candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
-    # Infinity comes last, and not at all where the native predict refuses it.
-    finite = np.isfinite(candidates)
-    infinite = candidates[np.isinf(candidates)]
-    if space.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
-        infinite = infinite[:0]
-    candidates = np.concatenate([candidates[finite], infinite])
-    return _not_missing(space, candidates[space.axis_states(axis, candidates) == state])
-
-
-def _not_missing(space: StateSpace, values: FloatArray) -> FloatArray:
-    """Without the number that means missing; XGBoost compares the float32 of both."""
-    with np.errstate(over="ignore"):
-        kept: FloatArray = values[values.astype(np.float32) != np.float32(space.missing_value)]
-    return kept
-
-
-def _categories_in(axis: Axis, state: int) -> FloatArray:
-    """Codes of a state; of those that no split names the first two."""
-    assert axis.codes is not None
-    assert axis.code_states is not None
-    codes: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
-    if state == axis.other_state and axis.n_known is None:
-        # the least codes, so that a known category stands for the state wherever there is one
-        unnamed = np.setdiff1d(np.arange(len(axis.codes) + 2), axis.codes)[:2]
-        codes = np.union1d(codes, unnamed.astype(np.float64))
-    return codes
-
-
-def _plain_values(low: float, high: float) -> list[float]:
-    if np.isfinite(low) and np.isfinite(high):
-        middle = low / 2 + high / 2
-        step = 10.0 ** np.floor(np.log10(high - low)) if high - low > 1e-300 else 1.0
-        return [float(np.round(middle)), float(np.round(middle / step) * step), middle]
-    if np.isfinite(low):
-        return [float(np.floor(low) + 1)]
-    if np.isfinite(high):
-        return [float(np.ceil(high) - 1)]
-    return [0.0]
-
-
-def _edge_values(space: StateSpace, low: float, high: float) -> list[float]:
-    if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
-        return [high, np.nextafter(high, -np.inf), np.nextafter(low, np.inf), 0.0]
-    with np.errstate(over="ignore"):
-        low32, high32 = np.float32(low), np.float32(high)
-    below, above = np.float32(-np.inf), np.float32(np.inf)
-    return [
-        float(value)
-        for value in (
-            high32,
-            np.nextafter(high32, below),
-            low32,
-            np.nextafter(low32, above),
-        )
-    ]
-
-
-def _describe(space: StateSpace, axis: Axis, state: int) -> str:
-    if state == axis.missing_state and state >= axis.n_intervals:
-        return "missing"
-    if axis.codes is not None:
-        codes = [str(code) for code in _categories_in(axis, state).astype(int)]
-        if state == axis.other_state:
-            return "any other category"
-        return "category " + ", ".join(codes[:6]) + (", ..." if len(codes) > 6 else "")
-    if state == axis.zero_state:
-        return "zero (counts as missing)"
-    below, above = (">=", "<") if space.comparison is Comparison.FLOAT32_LESS else (">", "<=")
-    parts = []
-    if state > 0:
-        parts.append(f"{below} {axis.edges[state - 1]:.9g}")
-    if state < len(axis.edges):
-        parts.append(f"{above} {axis.edges[state]:.9g}")
-    return " and ".join(parts) or "any value"
+    return replace(axis, reachable=reachable_states(space, axis))

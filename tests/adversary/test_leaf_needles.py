@@ -11,7 +11,7 @@ from pine_boost.model.forest import PrunedForest, SplitKind
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.verdict import Answer
 from tests.adversary.planting import PATHS, Triple, plant
-from tests.adversary.test_needles import EVERY, NAMES, _proofs
+from tests.adversary.proving import EVERY, NAMES, proofs
 from tests.support.forests import MANNERS, Manner
 from tests.support.naive import broken_rows
 
@@ -45,7 +45,7 @@ def test_every_method_tells_broken_from_kept(kind: str, manner: Manner) -> None:
             every = np.ones(broken.shape[1], dtype=bool)
             methods = EVERY[(2 * seed + number) % len(EVERY) :][:1]
             prover = Prover(triple.case.problem)
-            for proof in _proofs(triple.case, pruned, prover, every, methods):
+            for proof in proofs(triple.case, pruned, prover, every, methods):
                 is_broken = bool(broken[:, proof.question.index].any())
                 assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
                 n_found, n_proved = n_found + is_broken, n_proved + (not is_broken)

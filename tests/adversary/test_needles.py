@@ -11,17 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pine_boost.budget import Budget, Effort
-from pine_boost.certificate.verification import THIRD
 from pine_boost.exporters import export
 from pine_boost.model.forest import PrunedForest
 from pine_boost.native.predict import original_bytes
-from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.verdict import Answer
 from tests.adversary.natives import native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
+from tests.adversary.proving import EVERY, NAMES, Methods, proofs
 from tests.support.forests import MANNERS, Manner
 from tests.support.naive import Case, broken_rows
 
@@ -30,7 +27,6 @@ pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
-NAMES = ["xgboost", "lightgbm", "gradient", "histogram"]
 COMBINATIONS = [
     pytest.param(kind, manner, id=f"{kind}, {name}")
     for kind in KINDS
@@ -39,8 +35,6 @@ COMBINATIONS = [
 ]
 FAST = {kind: 110 for kind in PATHS} | {CORNER: 55, BAND: 55, TIE: 55}  # 2530 triples in all
 SLOW_FACTOR = 4
-Methods = tuple[Setting | None, ...]  # a setting of CP-SAT, or None for boxes
-EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, None)
 
 
 @pytest.fixture(autouse=True)
@@ -50,26 +44,12 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def _proofs(
-    case: Case, pruned: PrunedForest, prover: Prover, wanted: np.ndarray, methods: Methods
-) -> Iterator[Proof]:
-    """Answers of some methods to some questions."""
-    budget = Budget.of(600, Effort(proof_effort=1e9))
-    questions = [q for q in case.problem.questions if wanted[q.index]]
-    for setting in methods:
-        if setting is not None:
-            yield from prover.prove(pruned, questions, (setting,), budget)
-            continue
-        for question in questions:
-            yield prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=budget)
-
-
 def _refute(triple: Triple, prover: Prover, methods: Methods) -> np.ndarray:
     """Every method refutes each broken question; returns the states that they name."""
     case, pruned = triple.case, triple.pruned
     broken = broken_rows(case, pruned)
     named = []
-    for proof in _proofs(case, pruned, prover, broken.any(axis=0), methods):
+    for proof in proofs(case, pruned, prover, broken.any(axis=0), methods):
         assert proof.answer is Answer.FOUND, f"{proof.method} certified a broken model"
         assert proof.states is not None
         row = int(np.flatnonzero((case.rows == proof.states).all(axis=1))[0])
@@ -82,7 +62,7 @@ def _require_proved(case: Case, pruned: PrunedForest, methods: Methods) -> None:
     """The nearly equal model that nothing refutes is proved by every method."""
     assert not broken_rows(case, pruned).any()
     every = np.ones(len(case.problem.questions), dtype=bool)
-    for proof in _proofs(case, pruned, Prover(case.problem), every, methods):
+    for proof in proofs(case, pruned, Prover(case.problem), every, methods):
         assert proof.answer is Answer.PROVED
 
 

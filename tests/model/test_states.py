@@ -9,8 +9,9 @@ import pytest
 
 from pine_boost.model.forest import Comparison, Forest, MissingRule, SplitKind
 from pine_boost.model.reference import find_leaves
+from pine_boost.model.representatives import values_in
 from pine_boost.model.routing import route
-from pine_boost.model.states import _values_in, build_space
+from pine_boost.model.states import build_space
 from tests.support.forests import (
     HISTOGRAM,
     LIGHTGBM,
@@ -238,7 +239,7 @@ def test_reachable_states_are_those_that_hold_a_value() -> None:
             forest = replace(forest, missing_value=float(forest.threshold[0]))
         space = build_space(forest)
         for axis in space.axes:
-            slow = [len(_values_in(space, axis, state)) > 0 for state in range(axis.n_states)]
+            slow = [len(values_in(space, axis, state)) > 0 for state in range(axis.n_states)]
             np.testing.assert_array_equal(axis.reachable, slow)
             empty += slow.count(False)
     assert empty > 0

@@ -1,0 +1,82 @@
+"""The house stays as docs/architecture.md says: its arrows, its sizes, its tests."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pine_boost
+
+ROOT = Path(__file__).resolve().parent.parent
+MOST_LINES, MOST_STATEMENT_LINES, MOST_PARAMETERS = 350, 60, 8
+SOURCES = sorted([*ROOT.glob("parsers/**/*.py"), *ROOT.glob("pine_boost/**/*.py")])
+SOURCES = [path for path in SOURCES if "pine_boost/parsers" not in path.as_posix()]
+
+
+def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "--config", str(ROOT / ".importlinter"), "--no-cache"],
+        cwd=folder, env={"PYTHONPATH": str(folder), "PATH": ""}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("proof/problem.py", "from pine_boost.search import algorithm", "trusted kernel"),
+        ("certificate/verification.py", "from pine_boost import exporters", "kernel alone"),
+        ("proof/boxes/search.py", "from pine_boost.proof.cpsat import encoding", "no CP-SAT"),
+        ("model/forest.py", "from pine_boost.region import region", "One direction"),
+    ],
+)
+def test_a_forbidden_import_is_noticed(tmp_path, module, line, contract):
+    shutil.copytree(ROOT / "pine_boost", tmp_path / "pine_boost")  # follows the link to parsers/
+    changed = tmp_path / "pine_boost" / module
+    changed.write_text(changed.read_text() + f"\n{line}\n")
+    outcome = check_imports(tmp_path)
+    assert outcome.returncode == 1, outcome.stdout + outcome.stderr
+    broken = [text for text in outcome.stdout.splitlines() if " BROKEN" in text]
+    assert any(contract in text for text in broken), outcome.stdout
+
+
+def test_the_arrows_of_the_data_point_one_way():
+    outcome = check_imports(ROOT)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_files_and_functions_stay_small(path):
+    text = path.read_text()
+    assert text.count("\n") <= MOST_LINES
+    for function in _functions(ast.parse(text)):
+        docstring = ast.get_docstring(function, clean=False) or ""
+        n_lines = function.end_lineno - function.lineno + 1 - docstring.count("\n")
+        assert n_lines <= MOST_STATEMENT_LINES, function.name
+        if function.name not in _public():
+            assert _count_parameters(function) <= MOST_PARAMETERS, function.name
+
+
+def test_no_test_file_imports_another():
+    for path in sorted((ROOT / "tests").glob("**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
+                assert not node.module.rpartition(".")[2].startswith("test_"), path
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def _public() -> set[str]:
+    # options of a public function are its users' words; `__init__` is that of PineClassifier
+    return {*pine_boost.__all__, "__init__", "fit_region", "run_fleet"}
+
+
+def _count_parameters(function: ast.FunctionDef) -> int:
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return sum(argument.arg not in ("self", "cls") for argument in arguments)
