@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pine_boost.budget import Budget, Step
-from pine_boost.certificate.issue import conclude, named, native_rows, replay
+from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
@@ -25,6 +25,7 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
+from pine_boost.search.found import Found
 from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
 from pine_boost.sweep_order import SweepPlan, search_alphas
@@ -224,14 +225,14 @@ domain, n_jobs, random_state, verbose, allow_overlap
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
     fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
-    largest = fitted.region
     if alphas is None:
-        grid = tuple(alpha for alpha in grid if _has_room(largest, alpha))
+        grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
     results: list[PruneResult] = []
-    before, rows = None, None
+    before: Found | None = None
+    rows: NativeRows | None = None
     with shown(verbose, time_limit, callback) as tell:
-        plan = SweepPlan(parsed.forest, largest, fitted.fit_states, grid, how, budget, tell)
+        plan = SweepPlan(parsed.forest, fitted.region, fitted.fit_states, grid, how, budget, tell)
         for region, problem, found in search_alphas(plan):
             same = results[-1] if before is not None and found.pruned is before.pruned else None
             before = found
