@@ -60,7 +60,7 @@ def run(jobs: Path, folder: Path, backend: str, workers: int) -> tuple[float, fl
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None,
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
         host="127.0.0.1",
     ) as cluster:  # fmt: skip
         address = cluster.scheduler_address

@@ -52,7 +52,7 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(jobs, tmp_path):
     kept: dict[str, int] = {}
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
             host="127.0.0.1",
         ) as cluster,
         distributed.Client(cluster) as client,
