@@ -53,7 +53,7 @@ def main() -> None:
         "weight": [np.nan], "distance": [120.0],
     })  # fmt: skip
     print("a book without a weight, to the west:", *result.model.predict(gap))
-    print(result.region.explain(gap))
+    print(result.region.explain(gap, model=model))
 
 
 if __name__ == "__main__":

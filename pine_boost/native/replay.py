@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import PineBoostError
-from pine_boost.model.exact import summation_band
+from pine_boost.model.exact import original_scale, summation_band
 from pine_boost.model.forest import IntArray, Model, PrunedForest
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.proof.problem import Problem
@@ -117,9 +117,10 @@ def original_band(problem: Problem) -> float:
     """Bound on |native margin of the original - integer margin / 2**scale|, for every input."""
     if not problem.strict.all():  # exact arithmetic, exact integers
         return 0.0
-    # half a unit for each leaf and the intercept, besides what the native sum rounds
-    rounding = np.ldexp(problem.forest.n_trees + 1, -problem.scale - 1)
-    return float(summation_band(problem.forest) + rounding)
+    band = summation_band(problem.forest)
+    if not original_scale(problem.forest)[1]:  # leaves that are no whole numbers of units
+        band += float(np.ldexp(problem.forest.n_trees + 1, -problem.scale - 1))
+    return band
 
 
 def _object(what: str) -> None:

@@ -49,6 +49,8 @@ def leaves_to_grid(
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     left_over = fold_intercept(problem, value, intercept + cut, kept)
     grid = choose_grid(problem, value, left_over)
+    if grid < 0:  # as in `rounding.to_grid`
+        return None
     tree_weight = np.zeros(forest.n_trees)
     tree_weight[kept] = 1.0
     return PrunedForest(

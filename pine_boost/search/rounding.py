@@ -46,6 +46,7 @@ def to_grid(
     if scale_and_intercept is None:
         return None
     own_scale, intercept = scale_and_intercept
+    is_free = scale is None and not own_scale
     if scale is None:
         scale = own_scale or _own_scale(problem, tree_weight, intercept, reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
@@ -54,6 +55,9 @@ def to_grid(
     value = _weighted_leaves(problem, tree_weight)
     left_over = fold_intercept(problem, value, intercept + cut, kept)
     grid = choose_grid(problem, value, left_over)
+    if grid < 0:  # certificates have no grid below 0; a free scale can be smaller
+        smaller = scale * 2.0**grid
+        return to_grid(problem, columns, weights, reference, scale=smaller) if is_free else None
     if not problem.strict.all():
         # leaves are multiples of 2**-scale here: weights in multiples of this stay on the grid
         finest = 2.0 ** (problem.scale - grid)
@@ -184,7 +188,8 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
         brier, bounds=(start - _SCALES, start + _SCALES), method="bounded",
         options={"xatol": _SCALE_STEP},
     )  # fmt: skip
-    return float(np.exp(found.x))
+    # flat where all probabilities are 0 or 1: then the spread of the margins is kept
+    return float(np.exp(found.x if found.fun < brier(start) else start))
 
 
 def _weighted_margins(
