@@ -36,6 +36,7 @@ def draw(results: Path, figure_path: Path = FIGURE) -> Path:
                     row for row in where(rows, axis=axis, step=step)
                     if row[measure] and float(row[measure]) > 0
                 ]  # fmt: skip
+                here.sort(key=lambda row: int(row["size"]))
                 x = [int(row["size"]) for row in here]
                 panel.plot(x, [float(row[measure]) for row in here], style, ms=3, lw=1, label=step)
             panel.set_xscale("log")

@@ -21,7 +21,7 @@ def growth(folder: Path) -> str:
         return ""
     lines = []
     for axis in texts(rows, "axis"):
-        for size in texts(where(rows, axis=axis), "size"):
+        for size in sorted(texts(where(rows, axis=axis), "size"), key=int):
             here = where(rows, axis=axis, size=size)
             cells = [cell for step in STEPS for cell in _cells(where(here, step=step), step)]
             lines.append((axis, size, *cells))
