@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.script_server import ScriptServer
 
 for library in ("xgboost", "lightgbm", "sklearn", "treelite", "matplotlib", "pandas"):
     pytest.importorskip(library)
@@ -21,14 +21,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.DOTA
 VOLATILE = re.compile(r"each by .* moved by [\d.]+|(\d+ oracle rounds?|(?<=tested)), \d+\.\d s")
 
 
-def run(arguments: list[str], folder: Path) -> str:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
+    server = ScriptServer(tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
 
 
 def test_there_is_an_example_for_every_use():
@@ -40,8 +37,8 @@ def test_there_is_an_example_for_every_use():
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path, tmp_path):
-    printed = run([str(path)], tmp_path)
+def test_example_runs(path, scripts, tmp_path):
+    printed = scripts.run(path, tmp_path)
     assert "NOT_CERTIFIED" not in printed
     if path.stem != "alpha_selection":
         assert "trees" in printed
@@ -56,14 +53,14 @@ def blocks_of(page: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem
 )
-def test_python_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path):
+def test_python_blocks_of_a_page_run_and_print_what_is_shown(page, scripts, tmp_path):
     """The blocks of a page run in order in one process; ``text`` after a block is its output."""
     parts = []
     for number, (code, _) in enumerate(blocks_of(page)):
         parts.append(f"print('@@@ {number}')\n{code}")
     script = tmp_path / "page.py"
     script.write_text("\n".join(parts), encoding="utf-8")
-    printed = re.split(r"^@@@ \d+\n", run([str(script)], tmp_path), flags=re.MULTILINE)[1:]
+    printed = re.split(r"^@@@ \d+\n", scripts.run(script, tmp_path), flags=re.MULTILINE)[1:]
     for (_, shown), found in zip(blocks_of(page), printed, strict=True):
         if shown:
             assert VOLATILE.sub("", found).split() == VOLATILE.sub("", shown).split()

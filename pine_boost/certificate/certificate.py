@@ -161,7 +161,7 @@ class Certificate:
     version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
 
     @property
-    def sealed(self) -> bool:
+    def has_digest(self) -> bool:
         """Whether the file carries a digest of its own; format version 1 does not."""
         return self.version > 1
 

@@ -16,7 +16,7 @@ from pine_boost.budget import Budget
 from pine_boost.certificate.bounding import read_bound
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.certificate.claim import claim_of, rests_on
-from pine_boost.certificate.tree_matching import Correspondence
+from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, SplitKind, tree_units
@@ -134,7 +134,7 @@ def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
 
 
 def require_consistent(
-    problem: Problem, matched: Correspondence | None, certificate: Certificate
+    problem: Problem, matched: MatchedTrees | None, certificate: Certificate
 ) -> None:
     """Recompute the counts, weights and proofs that a certificate states.
 
@@ -180,7 +180,7 @@ def require_consistent(
         )
 
 
-def _require_weights(forest: Forest, matched: Correspondence, certificate: Certificate) -> None:
+def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
     """Differences of leaves must be the weight times the original's, up to two roundings.
 
     Leaf values that were chosen anew have no weights: there all must be 1.

@@ -156,7 +156,7 @@ def _owned_result(folder: Path) -> set[str]:
         certificate = Certificate.load(folder / CERTIFICATE)
     except PineBoostError:
         return set()
-    owned = {CERTIFICATE} if certificate.sealed else set()
+    owned = {CERTIFICATE} if certificate.has_digest else set()
     for name, digest in certificate.files.items():
         contents = _bytes(folder / Path(name).name)
         if contents is not None and hashlib.sha256(contents).hexdigest() == digest:

@@ -19,7 +19,7 @@ from pine_boost.proof.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Correspondence:
+class MatchedTrees:
     """A pruned model on the original's trees.
 
     Attributes
@@ -33,7 +33,7 @@ class Correspondence:
     deviation: Fraction
 
 
-def correspond(original: Forest, smaller: Forest, kept: Sequence[int], grid: int) -> Correspondence:
+def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: int) -> MatchedTrees:
     """Find each tree of the pruned model among the kept trees of the original, in order.
 
     Parameters
@@ -86,10 +86,10 @@ def correspond(original: Forest, smaller: Forest, kept: Sequence[int], grid: int
             f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
             "would pass what the solver adds up safely."
         )
-    return Correspondence(pruned, _deviation(smaller, value_int, intercept_int, grid))
+    return MatchedTrees(pruned, _deviation(smaller, value_int, intercept_int, grid))
 
 
-def require_decisive(problem: Problem, smaller: Forest, matched: Correspondence) -> None:
+def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -> None:
     """Check that the pruned model's native decision follows from the integer sides to be proved.
 
     A side of ``needed`` units lies at ``needed / 2**grid``, give or take the deviation; that must

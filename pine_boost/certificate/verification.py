@@ -21,7 +21,7 @@ from pine_boost.certificate.consistency import (
 from pine_boost.certificate.counterexample import Case, Replay
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
 from pine_boost.certificate.recalibration import recalibrate
-from pine_boost.certificate.tree_matching import correspond, require_decisive
+from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Model, PrunedForest
@@ -43,7 +43,7 @@ _MAX_BOXES = 20_000_000
 _WITH_BOUND = 3  # the format version since which the band is narrow and the bound written down
 TO_THE_END = Effort(master_effort=1e9, proof_effort=1e9)
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
-_UNSEALED = (
+_NO_DIGEST = (
     "The certificate is of format version 1, without a digest of its own: lower_bound, "
     "probability_shift, objective, versions and reason could not be checked."
 )
@@ -84,7 +84,7 @@ def prove_anew(
     require_belonging(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
     problem = _problem_of(before, region, certificate)
-    remarks: tuple[str, ...] = () if certificate.sealed else (_UNSEALED,)
+    remarks: tuple[str, ...] = () if certificate.has_digest else (_NO_DIGEST,)
     if certificate.version < _WITH_BOUND:
         remarks += (_EARLIER,)
     refitted = False
@@ -95,7 +95,7 @@ def prove_anew(
     remarks += require_bound(problem, certificate, budget.share(0.25), tables[0], region)
     if certificate.grid < 0:
         return _identical(problem, certificate, remarks, budget.elapsed)
-    matched = correspond(before.forest, after.forest, certificate.kept, certificate.grid)
+    matched = match_trees(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
     remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))

@@ -34,15 +34,9 @@ def to_pruned(forest: Forest, ranges: Ranges, shape: Shape) -> PrunedForest:
     is_leaf = np.zeros(forest.n_nodes, dtype=bool)
     is_leaf[shape.owner[present]] = True
     grid = _grid(forest, value, left_over)
-    return PrunedForest(
-        forest=forest,
-        kept=kept,
-        value_int=np.rint(np.ldexp(value, grid)).astype(np.int64),
-        grid=grid,
-        intercept_int=np.rint(np.ldexp(left_over, grid)).astype(np.int64),
-        weights=is_kept.astype(np.float64),
-        is_leaf=is_leaf,
-    )
+    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    weights = is_kept.astype(np.float64)
+    return PrunedForest(forest, kept, value_int, grid, intercept_int, weights, is_leaf)
 
 
 def _fold_intercept(

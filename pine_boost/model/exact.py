@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray, SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
 UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}
@@ -129,6 +129,14 @@ def folding_band(before: Forest, after: Forest, moved: float, folded: float) -> 
     rounding = 2 * (before.n_trees + 2) * UNIT_ROUNDOFF[np.float64] * largest
     total = summation_band(before) + summation_band(after) + moved + rounding
     return total * (1 + 2.0**-20)
+
+
+def to_units(value: FloatArray, grid: int) -> IntArray:
+    """The nearest whole numbers of units ``2**-grid``; off by half of one at most.
+
+    Scaling by a power of two is exact, so this one rounding is the only one.
+    """
+    return np.asarray(np.rint(np.ldexp(value, grid)), dtype=np.int64)
 
 
 def is_exact(forest: Forest) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, PrunedForest, spread
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns
@@ -53,14 +54,8 @@ def leaves_to_grid(
         return None
     tree_weight = np.zeros(forest.n_trees)
     tree_weight[kept] = 1.0
-    return PrunedForest(
-        forest=forest,
-        kept=kept,
-        value_int=np.rint(np.ldexp(value, grid)).astype(np.int64),
-        grid=grid,
-        intercept_int=np.rint(np.ldexp(left_over, grid)).astype(np.int64),
-        weights=tree_weight,
-    )
+    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
 
 
 def native_scale(

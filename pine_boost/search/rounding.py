@@ -65,15 +65,8 @@ def to_grid(
         value = _weighted_leaves(problem, tree_weight)
         left_over = fold_intercept(problem, value, intercept + cut, kept)
     # A weight so small that all its leaves round to the same constant is still a kept tree.
-    value_int = np.rint(np.ldexp(value, grid)).astype(np.int64)
-    return PrunedForest(
-        forest=forest,
-        kept=kept,
-        value_int=value_int,
-        grid=grid,
-        intercept_int=np.rint(np.ldexp(left_over, grid)).astype(np.int64),
-        weights=tree_weight,
-    )
+    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
 
 
 def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatArray] | None:

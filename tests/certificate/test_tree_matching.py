@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.tree_matching import correspond, require_decisive
+from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.errors import CertificateMismatch
 from pine_boost.exporters import export
 from pine_boost.model.forest import spread
@@ -39,7 +39,7 @@ def test_the_file_gives_back_the_integers(kind: str) -> None:
     weights[rng.permutation(forest.n_trees)[: forest.n_trees // 3]] = 0.0
     pruned = grid_forest(forest, weights, grid=16)
     smaller = read_model(export(parsed, pruned)).forest
-    matched = correspond(forest, smaller, pruned.kept.tolist(), 16)
+    matched = match_trees(forest, smaller, pruned.kept.tolist(), 16)
     rows = X + 0.0
     if forest.accepts_missing:
         rows[rng.random(X.shape) < 0.1] = np.nan
@@ -57,21 +57,21 @@ def test_an_impossible_grid_is_refused(booster: tuple[Any, PruneResult], grid: i
     _, result = booster
     kept = list(result.certificate.kept)
     with pytest.raises(CertificateMismatch, match="grid"):
-        correspond(result.original.forest, result.pruned.forest, kept, grid)
+        match_trees(result.original.forest, result.pruned.forest, kept, grid)
 
 
 @pytest.mark.parametrize("kept", [[3, 2], [0, 0], [-1], [10**6]])
 def test_impossible_trees_are_refused(booster: tuple[Any, PruneResult], kept: list[int]) -> None:
     _, result = booster
     with pytest.raises(CertificateMismatch, match="ascending"):
-        correspond(result.original.forest, result.pruned.forest, kept, 16)
+        match_trees(result.original.forest, result.pruned.forest, kept, 16)
 
 
 def test_another_kind_of_model_is_refused(booster: tuple[Any, PruneResult]) -> None:
     _, result = booster
     other = read_model(fitted("lightgbm")[0]).forest
     with pytest.raises(CertificateMismatch, match="differ in library"):
-        correspond(result.original.forest, other, list(result.certificate.kept), 16)
+        match_trees(result.original.forest, other, list(result.certificate.kept), 16)
 
 
 def test_leaves_off_the_grid_are_not_decisive(booster: tuple[Any, PruneResult]) -> None:
@@ -80,6 +80,6 @@ def test_leaves_off_the_grid_are_not_decisive(booster: tuple[Any, PruneResult]) 
     forest = result.original.forest
     smaller = replace(forest, value=forest.value / 3)
     problem = build_problem(forest, result.region.space, result.region.tables)
-    matched = correspond(forest, smaller, range(forest.n_trees), 4)
+    matched = match_trees(forest, smaller, range(forest.n_trees), 4)
     with pytest.raises(CertificateMismatch, match="smaller than what the native decision"):
         require_decisive(problem, smaller, matched)
