@@ -93,15 +93,14 @@ def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.
         (x == 0.0) & (rule == MissingRule.ZERO_IS_MISSING)
     )
     left = np.where(follows_default, forest.default_left[node], left)
-    for i in np.flatnonzero(forest.kind[node] == SplitKind.CATEGORICAL):
-        left[i] = _category_goes_left(forest, int(node[i]), x[i : i + 1])
+    for split in np.unique(node[forest.kind[node] == SplitKind.CATEGORICAL]):
+        here = node == split
+        left[here] = _category_goes_left(forest, int(split), x[here])
     return left
 
 
-def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> bool:
+def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> npt.NDArray[np.bool_]:
     known = forest.feature_categories[forest.feature[node]] if forest.feature_categories else None
-    code = category_codes(forest.category_rule, x, len(known) if known else None)[0]
-    if np.isnan(code):
-        return bool(forest.default_left[node])
-    in_set = bool(np.isin(code, forest.categories_of(node)))
-    return in_set == bool(forest.set_left[node])
+    codes = category_codes(forest.category_rule, x, len(known) if known else None)
+    in_set = np.isin(codes, forest.categories_of(node))
+    return np.where(np.isnan(codes), forest.default_left[node], in_set == forest.set_left[node])
