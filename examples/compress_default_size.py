@@ -5,9 +5,9 @@ from xgboost import XGBClassifier
 
 from pine_boost import compress_booster
 
-X, y = make_classification(8000, 15, n_informative=8, random_state=1)
-X_train, y_train = X[:4000], y[:4000]
-X_val, X_new, y_new = X[4000:6000], X[6000:], y[6000:]
+X, y = make_classification(5000, 15, n_informative=8, random_state=1)
+X_train, y_train = X[:2000], y[:2000]
+X_val, X_new, y_new = X[2000:3500], X[3500:], y[3500:]
 
 model = XGBClassifier(n_estimators=100, max_depth=6, learning_rate=0.1, n_jobs=1)
 model.fit(X_train, y_train)

@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
+from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.child_process import try_in_child
@@ -78,4 +81,6 @@ def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions)
             "promise about future inputs. Pass held-out rows, or allow_overlap=True for a result "
             "that is only MEASURED."
         )
+    # labels that do not fit are refused now and not after the search
+    find_segments(options.segments, X_val, schema, np.zeros(len(val), bool), options.confidence)
     return Tables(fit, val, X_val, overlap.share, overlap.is_evident)

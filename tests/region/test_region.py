@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
-from pine_boost.model.forest import Forest
 from pine_boost.model.reference import native_margins
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.conformal import calibrate, require_room
@@ -18,32 +16,18 @@ from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.coarse import coarsen
 from pine_boost.region.fast.membership import compile_membership
 from pine_boost.region.scores.fitting import SCORE_NAMES
-from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.forests import MANNERS, Manner, random_rows
+from tests.support.regions import fitted_region, forest_and_rows
 
 pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-def _problem(
-    manner: Manner = XGBOOST, seed: int = 0, n_rows: int = 1000, n_outputs: int = 1
-) -> tuple[Forest, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    forest = random_forest(rng, 12, 3, 4, n_outputs, manner=manner, categorical=(1,))
-    X = random_rows(rng, forest, n_rows)
-    X[:, 2] = np.where(rng.random(n_rows) < 0.6, X[:, 0], X[:, 2])
-    return forest, X
-
-
-def _fit(forest: Forest, X: np.ndarray, **options: Any) -> Region:
-    options = {"alpha": 0.1, **options}
-    return fit_region(forest, X[: len(X) // 2], X[len(X) // 2 :], **options)
-
-
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 def test_contains_is_score_below_tau(manner: Manner, score: str) -> None:
-    forest, X = _problem(manner)
-    region = _fit(forest, X, score=score)
+    forest, X = forest_and_rows(manner)
+    region = fitted_region(forest, X, score=score)
     assert region.tau is not None
     assert np.array_equal(region.contains(X), region.score(X) <= region.tau)
     # the calibration rows themselves: k of them are inside
@@ -54,8 +38,8 @@ def test_contains_is_score_below_tau(manner: Manner, score: str) -> None:
 
 @pytest.mark.parametrize("score", SCORE_NAMES)
 def test_smaller_alpha_gives_a_larger_region(score: str) -> None:
-    forest, X = _problem()
-    region = _fit(forest, X, score=score)
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, score=score)
     probe = random_rows(np.random.default_rng(9), forest, 2000, missing=0.3)
     inside = [region.with_alpha(alpha).contains(probe) for alpha in (0, 0.01, 0.05, 0.2, 0.8)]
     for larger, smaller in zip(inside, inside[1:]):  # noqa: B905, RUF007 - neighbours
@@ -68,11 +52,11 @@ def test_smaller_alpha_gives_a_larger_region(score: str) -> None:
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
 def test_coverage_over_redraws(score: str, indifference: float) -> None:
     """2000 times: draw 99 calibration rows and a new one, calibrate, look whether it is inside."""
-    forest, X = _problem(n_rows=600)
-    region = _fit(forest, X, score=score, indifference=indifference, alpha=0.1)
+    forest, X = forest_and_rows(n_rows=600)
+    region = fitted_region(forest, X, score=score, indifference=indifference, alpha=0.1)
     rng = np.random.default_rng(1)
     n_draws, n_cal, alpha = 2000, 99, 0.1
-    _, fresh = _problem(seed=0, n_rows=12_000)
+    _, fresh = forest_and_rows(seed=0, n_rows=12_000)
     rows = rng.integers(len(fresh), size=(n_draws, n_cal + 1))  # with return: i.i.d. from a law
     scores = region.score(fresh).astype(np.float64)
     if region.delta is not None:
@@ -98,8 +82,8 @@ def test_coverage_over_redraws(score: str, indifference: float) -> None:
 
 
 def test_indifference_leaves_out_what_the_original_is_undecided_about() -> None:
-    forest, X = _problem()
-    region = _fit(forest, X, indifference=0.05, alpha=0.2)
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
     margins = native_margins(forest, X)
     distance = np.abs(margins[:, 0].astype(np.float64) - region.cuts[0])
     assert region.delta is not None
@@ -114,14 +98,14 @@ def test_indifference_leaves_out_what_the_original_is_undecided_about() -> None:
         region.contains(X)
     with pytest.raises(InvalidInputError, match="margins has shape"):
         region.contains(X, margins=margins[:5])
-    other, _ = _problem(n_outputs=3)
+    other, _ = forest_and_rows(n_outputs=3)
     with pytest.raises(InvalidInputError, match="pass the original"):
         region.contains(X, model=other)
 
 
 def test_indifference_of_several_classes_is_the_gap_of_the_best_two() -> None:
-    forest, X = _problem(n_outputs=3)
-    region = _fit(forest, X, indifference=0.05, alpha=0.2)
+    forest, X = forest_and_rows(n_outputs=3)
+    region = fitted_region(forest, X, indifference=0.05, alpha=0.2)
     margins = np.sort(native_margins(forest, X).astype(np.float64), axis=1)
     gap = margins[:, 2] - margins[:, 1]
     assert region.delta is not None
@@ -131,17 +115,17 @@ def test_indifference_of_several_classes_is_the_gap_of_the_best_two() -> None:
 
 
 def test_indifference_past_alpha_is_refused_with_the_largest_that_fits() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     with pytest.raises(RegionError, match=r"largest indifference that fits is 0\.\d+") as caught:
-        _fit(forest, X, alpha=0.05, indifference=0.2)
+        fitted_region(forest, X, alpha=0.05, indifference=0.2)
     largest = float(str(caught.value).split("fits is ")[1].split(" ")[0].rstrip(".;"))
     assert 0 < largest < 0.2
-    assert _fit(forest, X, alpha=0.05, indifference=largest).tau is not None
+    assert fitted_region(forest, X, alpha=0.05, indifference=largest).tau is not None
     with pytest.raises(RegionError):
-        _fit(forest, X, alpha=0.05, indifference=largest + 0.01)
+        fitted_region(forest, X, alpha=0.05, indifference=largest + 0.01)
     with pytest.raises(RegionError, match="None above 0 fits: use indifference=0, a larger alpha"):
-        _fit(forest, X, alpha=0, indifference=0.05)
-    region = _fit(forest, X, alpha=0.3, indifference=0.2)
+        fitted_region(forest, X, alpha=0, indifference=0.05)
+    region = fitted_region(forest, X, alpha=0.3, indifference=0.2)
     with pytest.raises(RegionError):
         region.with_alpha(0.05)
     with pytest.raises(InvalidInputError, match="alpha=0"):
@@ -149,7 +133,7 @@ def test_indifference_past_alpha_is_refused_with_the_largest_that_fits() -> None
 
 
 def test_alpha_zero_needs_no_data() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     region = fit_region(forest, alpha=0)
     assert region.tau is None
     assert region.tables.score is None
@@ -165,7 +149,7 @@ def test_alpha_zero_needs_no_data() -> None:
 
 
 def test_too_few_calibration_rows_warn() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     with pytest.warns(UserWarning, match="smallest alpha that 20 rows support"):
         region = fit_region(forest, X[:500], X[500:520], alpha=0.01)
     assert region.tau is None
@@ -174,7 +158,7 @@ def test_too_few_calibration_rows_warn() -> None:
 
 @pytest.mark.parametrize("n_rows", [0, 1])
 def test_too_small_sets_are_refused(n_rows: int) -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     with pytest.raises(InvalidInputError, match=rf"X_fit has {n_rows} row"):
         fit_region(forest, X[:n_rows], X, alpha=0.1)
     with pytest.raises(InvalidInputError, match=rf"X_cal has {n_rows} row"):
@@ -184,7 +168,7 @@ def test_too_small_sets_are_refused(n_rows: int) -> None:
 
 
 def test_calibration_on_the_fitted_rows_is_refused() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     with pytest.raises(InvalidInputError, match="300 of the 300 rows of X_cal also occur in X_fit"):
         fit_region(forest, X, X[:300], alpha=0.1)
     with pytest.raises(InvalidInputError, match="held out"):
@@ -199,7 +183,7 @@ def test_calibration_on_the_fitted_rows_is_refused() -> None:
 @pytest.mark.parametrize(("n_cal", "n_shared"), [(100, 20), (400, 20), (400, 200)])
 def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal: int, n_shared: int) -> None:
     """Rows of measured numbers do not repeat by chance; twenty that do were seen before."""
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     X[:, 0] += np.linspace(0, 1e-6, len(X))  # no two rows are equal
     X[np.isnan(X[:, 0]), 0] = 1.0 + np.arange(np.isnan(X[:, 0]).sum())
     cal = np.concatenate([X[:n_shared], X[500 : 500 + n_cal - n_shared]])
@@ -208,7 +192,7 @@ def test_a_small_leak_into_the_calibration_rows_is_refused(n_cal: int, n_shared:
 
 
 def test_a_few_shared_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     X[:, 0] = np.arange(len(X))  # no two rows are equal
     cal = np.concatenate([X[:3], X[500:597]])
     with caplog.at_level("INFO", logger="pine_boost"):
@@ -217,7 +201,7 @@ def test_a_few_shared_rows_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
-    forest, _ = _problem()
+    forest, _ = forest_and_rows()
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(1000, 4)).astype(float)
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -227,10 +211,10 @@ def test_coarse_data_with_natural_duplicates_do_not_warn() -> None:
 
 
 def test_constant_and_all_missing_columns() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     X[:, 0], X[:, 3] = np.nan, 5.0
     for score in SCORE_NAMES:
-        region = _fit(forest, X, score=score)
+        region = fitted_region(forest, X, score=score)
         assert region.contains(X).mean() > 0.8
         changed = X.copy()
         changed[:, 0] = 1.0  # never seen: present where it was always missing
@@ -241,25 +225,25 @@ def test_constant_and_all_missing_columns() -> None:
 
 
 def test_rows_that_the_domain_calls_impossible_count_as_outside() -> None:
-    forest, X = _problem()
+    forest, X = forest_and_rows()
     X[:, 3] = np.abs(X[:, 3])
     X[500:510, 3] = -5.0  # ten calibration rows contradict the bound
     domain = Domain(lower={3: 0.0})
     with pytest.warns(UserWarning, match="10 of 500 rows of X_cal impossible"):
-        region = _fit(forest, X, domain=domain)
+        region = fitted_region(forest, X, domain=domain)
     assert len(region.calibration) == 490
     space_says = ~region.tables.permits(region.states(X))
     assert space_says[500:510].all()
     assert not region.contains(X)[500:510].any()
     with pytest.warns(UserWarning, match="impossible"), pytest.raises(RegionError, match="10 of"):
-        _fit(forest, X, domain=domain, alpha=0.01)
+        fitted_region(forest, X, domain=domain, alpha=0.01)
 
 
 def test_coverage_interval_is_exact() -> None:
     from scipy.stats import beta
 
-    forest, X = _problem()
-    region = _fit(forest, X)
+    forest, X = forest_and_rows()
+    region = fitted_region(forest, X)
     coverage = region.coverage(X[500:])
     k, n = coverage.n_inside, coverage.n_rows
     assert coverage.share == k / n
@@ -272,15 +256,15 @@ def test_coverage_interval_is_exact() -> None:
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_fast_path_gives_the_same_verdict(manner: Manner, seed: int) -> None:
-    forest, X = _problem(manner, seed, n_rows=3000)
+    forest, X = forest_and_rows(manner, seed, n_rows=3000)
     domain = Domain(
         lower={0: -3.0},
         one_hot=[(2, 3)] if seed else (),
         forbidden=[(Condition(0, lower=0.5), Condition(3, upper=-0.5))],
     )
-    space = _fit(forest, X).space
-    score = _fit(forest, X).tables
-    domain_tables = compile_domain(domain, space, _fit(forest, X).schema)
+    space = fitted_region(forest, X).space
+    score = fitted_region(forest, X).tables
+    domain_tables = compile_domain(domain, space, fitted_region(forest, X).schema)
     tables = replace(domain_tables, score=score.score, tau=score.tau)
     slow = tables.contains(space.states(X))
     compiled = compile_membership(space, tables, tables.score)
@@ -294,57 +278,6 @@ def test_training_rows_as_x_fit_are_named_as_the_cause() -> None:
     distance_fit, distance_cal = np.linspace(1, 2, 200), np.linspace(0, 2, 200)
     with pytest.raises(RegionError, match=r"surer of the rows.*unseen rows as X_fit"):
         require_room(distance_fit, distance_cal, alpha=0.1, indifference=0.05, delta=1.05)
-
-
-def test_explanations_name_the_surprising_part() -> None:
-    forest, X = _problem()
-    X[:, 3] = np.abs(X[:, 3])
-    region = _fit(forest, X, domain=Domain(lower={3: 0.0}))
-    odd = X[int(np.argmax(region.score(X)))]
-    told = region.explain(odd)
-    assert not told.inside
-    assert told.score == region.score([odd])[0]
-    assert told.score > region.tau  # type: ignore[operator]
-    excess = [reason.excess for reason in told.reasons]
-    assert excess == sorted(excess, reverse=True)
-    assert excess[0] > 0
-    assert all(name.startswith("f") for reason in told.reasons for name in reason.features)
-    assert "outside the region" in str(told)
-    likely = region.explain(X[int(np.argmin(region.score(X)))])
-    assert likely.inside
-    assert sum(r.excess for r in likely.reasons) < sum(excess)
-    beyond = np.array([0.0, 1.0, 0.0, -1e6])
-    impossible = region.explain(beyond)
-    assert impossible.reasons[0].features == ("f3",)
-    assert impossible.reasons[0].excess == np.inf
-    with pytest.raises(InvalidInputError, match="one row"):
-        region.explain(X[:2])
-
-
-@pytest.mark.parametrize("score", ["leaf-support", "isolation-forest"])
-def test_explanations_of_tree_scores_are_true_changes(score: str) -> None:
-    forest, X = _problem()
-    region = _fit(forest, X, score=score)
-    odd = int(np.argmax(region.score(X)))
-    told = region.explain(X[odd])
-    assert told.reasons
-    name = told.reasons[0].features[0]
-    states = np.tile(
-        region.states(X[odd : odd + 1]), (region.space.axes[int(name[1:])].n_states, 1)
-    )
-    states[:, int(name[1:])] = np.arange(len(states))
-    assert region.score_tables is not None
-    best = region.score_tables.score(states).min()
-    assert told.reasons[0].excess == (told.score - best) / region.score_tables.scale
-
-
-def test_an_undecided_original_is_a_reason() -> None:
-    forest, X = _problem()
-    region = _fit(forest, X, indifference=0.05, alpha=0.2)
-    distance = np.abs(native_margins(forest, X)[:, 0] - region.cuts[0])
-    told = region.explain(X[int(np.argmin(distance))], model=forest)
-    assert not told.inside
-    assert told.reasons[0].text.startswith("the original is undecided")
 
 
 def test_membership_needs_neither_solver_nor_training_library() -> None:

@@ -7,7 +7,8 @@ Refuses nothing: the forests are valid by construction, `Forest` itself checks t
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,76 @@ HISTOGRAM = Manner(  # HistGradientBoosting
     "sklearn", Comparison.FLOAT64_LESS_EQUAL, CategoryRule.KNOWN, np.float64, 0.0, Tie.LOWEST
 )
 MANNERS = (XGBOOST, LIGHTGBM, SKLEARN, HISTOGRAM)
+NODE_FIELDS = (
+    "feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left",
+)  # fmt: skip
+NODE_TYPES = (np.int32, np.float64, np.int64, np.int64, bool, np.uint8, np.uint8, bool)
+Node = tuple[int, float, int, int, bool, SplitKind, int, bool]
+
+
+@dataclass(frozen=True, eq=False)
+class _Growth:
+    """Nodes of the trees drawn so far, a list per array of a Forest."""
+
+    rng: np.random.Generator
+    manner: Manner
+    pools: list[npt.NDArray[np.float64]]
+    rules: npt.NDArray[np.int64]
+    categorical: frozenset[int]
+    n_categories: int
+    sets: list[npt.NDArray[np.int32]] = field(default_factory=list)
+    tree_offset: list[int] = field(default_factory=lambda: [0])
+    columns: dict[str, list[int | float | bool]] = field(
+        default_factory=lambda: {name: [] for name in NODE_FIELDS}
+    )
+
+    def add_tree(self, depth: int, leaf_probability: float) -> None:
+        frontier = [0]  # depth of the nodes of this tree, in the order of their numbers
+        node = 0
+        while node < len(frontier):
+            start, level = self.tree_offset[-1], frontier[node]
+            early = level > 0 and self.rng.random() < leaf_probability
+            if level == depth or early:
+                row: Node = (-1, 0.0, -1, -1, False, SplitKind.LEAF, 0, False)
+                self.sets.append(np.zeros(0, dtype=np.int32))
+            else:
+                row = self._split(start + len(frontier))
+                frontier += [level + 1, level + 1]
+            for name, entry in zip(self.columns, row, strict=True):
+                self.columns[name].append(entry)
+            node += 1
+        self.tree_offset.append(self.tree_offset[-1] + len(frontier))
+
+    def _split(self, left: int) -> Node:
+        """A node whose children are ``left`` and the one after it."""
+        rng, is_xgboost = self.rng, self.manner is XGBOOST
+        feature = int(rng.integers(len(self.pools)))
+        default_left = bool(rng.integers(2))
+        if feature not in self.categorical:
+            self.sets.append(np.zeros(0, dtype=np.int32))
+            threshold, rule = float(rng.choice(self.pools[feature])), int(self.rules[feature])
+            numeric = SplitKind.NUMERIC
+            return (feature, threshold, left, left + 1, default_left, numeric, rule, False)
+        size = int(rng.integers(1, self.n_categories))
+        codes = np.sort(rng.permutation(self.n_categories)[:size]).astype(np.int32)
+        self.sets.append(codes)
+        if self.manner is LIGHTGBM:
+            default_left = False  # NaN is in no set, and goes right
+        kind = SplitKind.CATEGORICAL
+        return (feature, 0.0, left, left + 1, default_left, kind, 0, not is_xgboost)
+
+    def arrays(self) -> dict[str, Any]:
+        """The arrays of a Forest that say how its trees split."""
+        n_categories = [len(codes) for codes in self.sets]
+        return {
+            "tree_offset": np.array(self.tree_offset, dtype=np.int64),
+            **{
+                name: np.array(self.columns[name], dtype=dtype)
+                for name, dtype in zip(NODE_FIELDS, NODE_TYPES, strict=True)
+            },
+            "category_offset": np.concatenate([[0], np.cumsum(n_categories)]).astype(np.int64),
+            "category": np.concatenate(self.sets).astype(np.int32),
+        }
 
 
 def random_forest(
@@ -98,65 +169,16 @@ def random_forest(
         missing_rules = tuple(MissingRule) if manner is LIGHTGBM else (MissingRule.DEFAULT,)
     pools = [_thresholds(rng, manner, n_thresholds) for _ in range(n_features)]
     rules = rng.choice(np.array([int(rule) for rule in missing_rules]), n_features)
-    columns: dict[str, list[int | float | bool]] = {
-        name: []
-        for name in (
-            "feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left",
-        )
-    }  # fmt: skip
-    sets: list[npt.NDArray[np.int32]] = []
-    tree_offset = [0]
+    growth = _Growth(rng, manner, pools, rules, frozenset(categorical), n_categories)
     for _ in range(n_trees):
-        frontier = [0]  # depth of the nodes of this tree, in the order of their numbers
-        node = 0
-        while node < len(frontier):
-            start, level = tree_offset[-1], frontier[node]
-            early = level > 0 and rng.random() < leaf_probability
-            if level == depth or early:
-                row = (-1, 0.0, -1, -1, False, SplitKind.LEAF, 0, False)
-                sets.append(np.zeros(0, dtype=np.int32))
-            else:
-                feature = int(rng.integers(n_features))
-                left = start + len(frontier)
-                frontier += [level + 1, level + 1]
-                default_left = bool(rng.integers(2))
-                if feature in categorical:
-                    size = int(rng.integers(1, n_categories))
-                    codes = np.sort(rng.permutation(n_categories)[:size]).astype(np.int32)
-                    sets.append(codes)
-                    if manner is LIGHTGBM:
-                        default_left = False  # NaN is in no set, and goes right
-                    row = (
-                        feature, 0.0, left, left + 1, default_left, SplitKind.CATEGORICAL, 0,
-                        manner is not XGBOOST,
-                    )  # fmt: skip
-                else:
-                    sets.append(np.zeros(0, dtype=np.int32))
-                    row = (
-                        feature, float(rng.choice(pools[feature])), left, left + 1, default_left,
-                        SplitKind.NUMERIC, int(rules[feature]), False,
-                    )  # fmt: skip
-            for name, entry in zip(columns, row, strict=True):
-                columns[name].append(entry)
-            node += 1
-        tree_offset.append(tree_offset[-1] + len(frontier))
-    kind = np.array(columns["kind"], dtype=np.uint8)
+        growth.add_tree(depth, leaf_probability)
+    kind = np.array(growth.columns["kind"], dtype=np.uint8)
     width = n_outputs if vector_leaves else 1
     value = _leaf_values(rng, (len(kind), width), leaf_grid, manner.arithmetic)
     value[kind != SplitKind.LEAF] = 0.0
     known = tuple(range(n_categories)) if manner.category_rule is CategoryRule.KNOWN else None
     return Forest(
-        tree_offset=np.array(tree_offset, dtype=np.int64),
-        feature=np.array(columns["feature"], dtype=np.int32),
-        threshold=np.array(columns["threshold"], dtype=np.float64),
-        left=np.array(columns["left"], dtype=np.int64),
-        right=np.array(columns["right"], dtype=np.int64),
-        default_left=np.array(columns["default_left"], dtype=bool),
-        kind=kind,
-        missing=np.array(columns["missing"], dtype=np.uint8),
-        set_left=np.array(columns["set_left"], dtype=bool),
-        category_offset=np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64),
-        category=np.concatenate(sets).astype(np.int32),
+        **growth.arrays(),
         value=value,
         tree_output=np.where(
             vector_leaves and n_outputs > 1, -1, np.arange(n_trees) % n_outputs

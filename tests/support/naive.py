@@ -8,6 +8,7 @@ list.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +99,7 @@ def broken_rows(case: Case, pruned: PrunedForest) -> npt.NDArray[np.bool_]:
     return broken
 
 
+@cache
 def random_case(seed: int) -> Case:
     """Manner, number of classes, score and domain knowledge follow from the seed."""
     rng = np.random.default_rng(seed)

@@ -16,17 +16,19 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
-from tests.support.native_tables import (
+from tests.support.category_tables import (
     CATEGORY_KINDS,
-    KINDS,
     NUMBERS,
     WORDS,
     category_tables,
+    trained_on_categories,
+)
+from tests.support.native_tables import (
+    KINDS,
     native_margins_of,
     numeric_tables,
     probes,
     trained,
-    trained_on_categories,
 )
 
 for _package in ("xgboost", "lightgbm", "sklearn", "pandas", "polars", "pyarrow"):
