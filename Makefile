@@ -1,9 +1,11 @@
 # Everything from a fresh clone, with nothing but python3 and make.
 #   make demo    prunes an XGBoost model and writes the result to ./pine-demo
 #   make test    style, types, the test suite and the documentation
+#   make benchmarks MINUTES=60   what benchmarks/plan.py lists, resumable, then tables and README
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
+MINUTES ?= 60
 
 BIN := $(abspath $(VENV))/bin
 # one thread per library call: pytest-xdist already uses the cores
@@ -11,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test lint types pytest docs serve-docs clean
+.PHONY: demo test lint types pytest docs serve-docs benchmarks clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pine-boost demo
@@ -39,6 +41,9 @@ docs: $(VENV)/.test
 
 serve-docs: $(VENV)/.test
 	$(BIN)/mkdocs serve
+
+benchmarks: $(VENV)/.test
+	$(BIN)/python -m benchmarks.all --jobs $(JOBS) --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build site pine-demo .mypy_cache .ruff_cache .pytest_cache

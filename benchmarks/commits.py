@@ -44,16 +44,17 @@ def name_of(commit: str) -> str:
         The commit is unknown.
     """
     try:
-        short = _git("rev-parse", "--short", "HEAD" if commit == HERE else commit).strip()
+        short = git("rev-parse", "--short", "HEAD" if commit == HERE else commit).strip()
     except subprocess.CalledProcessError:
         raise SystemExit(
             f"git knows no commit {commit!r}; name a commit, a branch or '.'."
         ) from None
-    is_changed = commit == HERE and _git("status", "--porcelain", "--", "pine_boost", "parsers")
+    is_changed = commit == HERE and git("status", "--porcelain", "--", "pine_boost", "parsers")
     return f"{short}+" if is_changed else short
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
+    """What a git command of this repository prints."""
     return subprocess.run(
         ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
     ).stdout

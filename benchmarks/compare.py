@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     check(options, parser)
     names = (name_of(options.before), name_of(options.after))
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     check_columns(options.out, COLUMNS)
     done = finished_keys(options.out, (*PAIR, *KEY_COLUMNS))
     cells = cells_of(options)

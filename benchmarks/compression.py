@@ -7,6 +7,7 @@ returned, and the path against slicing, retraining and random trees at the same 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ class CompressionCell:
     seed: int
     folder: str | None = None
     time_limit: float = 300.0
+    trees: int = 100
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -44,20 +46,20 @@ class CompressionCell:
         return (self.dataset, self.model, str(self.seed), RETURNED)
 
 
-def train_default(model: str, seed: int, X: Any, y: Any) -> Any:
+def train_default(model: str, seed: int, X: Any, y: Any, trees: int = 100) -> Any:
     """The libraries' own defaults, one thread; XGBoost at two learning rates."""
     if model.startswith("xgboost-"):
         from xgboost import XGBClassifier
 
         rate = float(model.removeprefix("xgboost-"))
         booster = XGBClassifier(
-            n_estimators=100, max_depth=6, learning_rate=rate, random_state=seed, n_jobs=1,
+            n_estimators=trees, max_depth=6, learning_rate=rate, random_state=seed, n_jobs=1,
             verbosity=0,
         )  # fmt: skip
         return booster.fit(X, y)
     from benchmarks.large import train_default as train
 
-    return train(model, 100, seed, X, y)
+    return train(model, trees, seed, X, y)
 
 
 def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
@@ -67,7 +69,7 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
 
     table = data.load(cell.dataset, cell.folder, "dummies")
     parts = data.split(table, cell.seed)
-    model = train_default(cell.model, cell.seed, parts.X_fit, parts.y_fit)
+    model = train_default(cell.model, cell.seed, parts.X_fit, parts.y_fit, cell.trees)
     n_val = len(parts.X_cal)
     target = FIDELITY
     if lower_bound(0, n_val, CONFIDENCE) < target:  # a small data set: the highest that fits
@@ -127,17 +129,17 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
 class Baselines:
     """Other ways to the same number of leaves, and the path itself at given sizes."""
 
-    def __init__(self, parsed: Any, parts: data.Split, seed: int) -> None:
+    def __init__(self, parsed: Any, parts: data.Split, seed: int, depth: int = 6) -> None:
         from pine_boost.budget import Budget
         from pine_boost.compression.goal import Goal
         from pine_boost.compression.search import set_up
 
         self.goal = Goal(parsed.forest, True, None)
-        self.parts, self.seed = parts, seed
+        self.parts, self.seed, self.depth = parts, seed, depth
         self.setting = set_up(self.goal, parts.X_fit.astype(np.float64), seed, Budget.of())
         self.leaves_of_tree = np.diff(self.setting.trees.leaf_offset)
 
-    def path(self) -> dict[float, Any]:
+    def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:
         """The shapes of the path that are nearest to the shares, from below."""
         from pine_boost.compression.path import walk
         from pine_boost.compression.pulls import build_pulls
@@ -146,10 +148,10 @@ class Baselines:
         found: dict[float, Any] = {}
         original = self.setting.original
         for shape in walk(self.goal, self.setting.ranges, original, pulls, False):
-            for share in SHARES:
+            for share in shares:
                 if share not in found and shape.n_leaves <= share * original.n_leaves:
                     found[share] = shape
-            if len(found) == len(SHARES):
+            if len(found) == len(set(shares)):
                 break
         return found
 
@@ -225,10 +227,11 @@ class Baselines:
         else:
             parameters = {"objective": "multi:softprob", "num_class": values.shape[1]}
             target = classes
-        parameters |= {"max_depth": 6, "eta": 0.3, "nthread": 1, "base_score": 0.0}
+        parameters |= {"max_depth": self.depth, "eta": 0.3, "nthread": 1, "base_score": 0.0}
         train = xgboost.DMatrix(fit, target, nthread=1)
         n_outputs = parameters.get("num_class", 1)
-        n_rounds = max(2, min(200, 4 * n_leaves // (20 * int(n_outputs))))
+        per_tree = min(20, 2**self.depth)  # more rounds than can be used, so that few are missed
+        n_rounds = max(2, min(200, 4 * n_leaves // (per_tree * int(n_outputs))))
         booster = xgboost.train(parameters, train, num_boost_round=n_rounds)
         counts = [tree.count("leaf=") for tree in booster.get_dump()]
         of_round = np.cumsum(np.array(counts).reshape(-1, int(n_outputs)).sum(axis=1))

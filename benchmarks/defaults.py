@@ -28,7 +28,7 @@ FIRST = "xgboost-0.1"
 def cells_of(options: argparse.Namespace) -> list[CompressionCell]:
     """All cells, those of the stated target first."""
     cells = [
-        CompressionCell(dataset, model, seed, options.data, options.time_limit)
+        CompressionCell(dataset, model, seed, options.data, options.time_limit, options.trees)
         for model in options.models
         for seed in range(options.seeds)
         for dataset in options.datasets
@@ -103,6 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_data_options(parser, data.DATASETS)
     parser.add_argument("--models", type=listed, default=list(compression.MODELS), metavar="A,B")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--trees", type=int, default=100, help="the libraries' default is 100")
     parser.add_argument("--table", action="store_true", help="print the table, run nothing")
     parser.add_argument("--memory-limit", type=float, default=4.0, help="gigabytes per process")
     parser.add_argument("--out", type=Path, default=RESULTS / "defaults.csv")
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.table:
         check_data(options, parser)
         if arguments is None:
-            record_run(options.out.parent)
+            record_run(options.out)
         cells = cells_of(options)
         failures = run_jobs(
             run_compression, [Job(cell.key, cell) for cell in cells], options.out,

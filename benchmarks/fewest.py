@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_run_options(parser)
     options = parser.parse_args(arguments)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     found = gaps(options.results, options.trees, options.time_limit, options.data)
     failures = run_jobs(
         run_further, [Job(cell.key, cell) for cell in found], options.out, FEWEST_COLUMNS,

@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "fleet.csv")
     options = parser.parse_args(arguments)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     print("| backend | workers | jobs | seconds | speed-up | again | failed |")
     print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
     rows = []

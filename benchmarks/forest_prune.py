@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     check_data(options, parser)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     cases = [
         Case(dataset, int(depth), seed, options.time_limit, options.data)
         for seed, depth, dataset in product(range(options.seeds), options.depth, options.datasets)

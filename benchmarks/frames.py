@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cells import COLUMNS
+from benchmarks.cells import COLUMNS, KEY_COLUMNS
 from benchmarks.runner import read_rows
 
 Rows = list[dict[str, str]]
+NEEDED = (*KEY_COLUMNS, "pruning_rate", "fidelity", "fidelity_in_region", "coverage", "time_s",
+          "lower_bound", "status")  # fmt: skip
 
 
 def read_cells(folder: Path) -> Rows:
@@ -26,13 +28,13 @@ def read_cells(folder: Path) -> Rows:
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             header = next(csv.reader(file), [])
-        if header != list(COLUMNS):
+        if not set(NEEDED) <= set(header):
             continue
         for row in read_rows(path):
-            key = tuple(row[c] for c in COLUMNS[:8])
+            key = tuple(row[c] for c in KEY_COLUMNS)
             if key not in seen:  # depth 2 is in the main file and in the grid
                 seen.add(key)
-                rows.append(row)
+                rows.append({**dict.fromkeys(COLUMNS, ""), **row})  # older files have fewer
     return rows
 
 

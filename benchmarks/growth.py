@@ -165,7 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
     failures = 0
     if not options.draw:
         if arguments is None:
-            record_run(options.out.parent)
+            record_run(options.out)
         sizes = sizes_of(options.axes, known_calls(), options.time_limit)
         jobs = [Job(size.key, size) for size in sizes]
         failures = run_jobs(run_size, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)

@@ -133,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.batches = [int(batch) for batch in options.batches]
     check_data(options, parser)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     print(HEADER, flush=True)
     rows = []
     for dataset in options.datasets:

@@ -228,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not set(given) <= set(known):
             parser.error(f"{', '.join(given)}: accepted are {', '.join(known)}")
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     with tempfile.TemporaryDirectory(prefix="pine_boost_limits_") as folder:
         jobs = [Job(question.key, question) for question in questions_of(options, folder)]
         failures = run_jobs(ask, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)

@@ -1,7 +1,7 @@
-"""What simplify leaves out of models as the libraries train them.
+"""What simplify leaves out of models as the libraries train them (python -m benchmarks.lossless).
 
-``python -m benchmarks.lossless`` prints a table: trees and leaves before and after, bit for bit
-and with constants folded, and the largest native margin that moved. Twelve data sets, seed 0.
+In come data sets and kinds of models; out goes one CSV line per model: trees and leaves before and
+after, bit for bit and with constants folded, and the largest native margin that moved. Seed 0.
 """
 
 from __future__ import annotations
@@ -9,13 +9,25 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.data import DATASETS, load
+from benchmarks.frames import markdown
+from benchmarks.machine import record_run
+from benchmarks.paper import add_data_options, check_data
+from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 from pine_boost import simplify
 from pine_boost.native.predict import predict_margins
+
+KEY_COLUMNS = ("dataset", "model")
+COLUMNS = (
+    *KEY_COLUMNS, "trees_before", "trees_after", "leaves_before", "leaves_after", "trees_folded",
+    "moved", "bound", "seconds",
+)  # fmt: skip
 
 
 def _models() -> dict[str, Callable[[], Any]]:
@@ -40,8 +52,9 @@ def _models() -> dict[str, Callable[[], Any]]:
     }
 
 
-def measure(dataset: str, model: str, folder: str | None = None) -> dict[str, Any]:
+def measure(cell: tuple[str, str, str | None]) -> list[dict[str, Any]]:
     """Train one model on one data set and simplify it both ways."""
+    dataset, model, folder = cell
     table = load(dataset, folder)
     native = _models()[model]().fit(table.X, table.y)
     start = time.perf_counter()
@@ -53,35 +66,40 @@ def measure(dataset: str, model: str, folder: str | None = None) -> dict[str, An
     if not np.array_equal(margins[0].view(np.uint64), margins[1].view(np.uint64)):
         raise AssertionError(f"{dataset}, {model}: a margin changed")
     moved = np.abs(predict_margins(folded.simplified, rows)[0] - margins[0]).max()
-    return {
-        "dataset": dataset,
-        "model": model,
-        "trees": f"{exact.trees_before} -> {exact.trees_after}",
-        "leaves": f"{exact.leaves_before} -> {exact.leaves_after}",
-        "trees, folded": f"{folded.trees_before} -> {folded.trees_after}",
-        "moved": f"{moved:.1g}",
-        "bound": f"{folded.bound:.1g}",
-        "seconds": f"{seconds:.1f}",
-    }
+    return [
+        {
+            "dataset": dataset,
+            "model": model,
+            "trees_before": exact.trees_before,
+            "trees_after": exact.trees_after,
+            "leaves_before": exact.leaves_before,
+            "leaves_after": exact.leaves_after,
+            "trees_folded": folded.trees_after,
+            "moved": f"{moved:.1g}",
+            "bound": f"{folded.bound:.1g}",
+            "seconds": f"{seconds:.1f}",
+        }
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--datasets", default=",".join(DATASETS), help="names, comma separated")
+    """Run what is not in the file yet, then print it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lossless", description=__doc__)
+    add_data_options(parser, DATASETS)
     parser.add_argument("--models", nargs="+", default=list(_models()), choices=list(_models()))
-    parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
+    parser.add_argument("--out", type=Path, default=RESULTS / "lossless.csv")
     options = parser.parse_args(arguments)
-    header: list[str] = []
-    for model in options.models:
-        for dataset in options.datasets.split(","):
-            row = measure(dataset, model, options.data)
-            if not header:
-                header = list(row)
-                print(f"| {' | '.join(header)} |")
-                print(f"|{'---|' * len(header)}")
-            print(f"| {' | '.join(map(str, row.values()))} |", flush=True)
-    return 0
+    check_data(options, parser)
+    if arguments is None:
+        record_run(options.out)
+    jobs = [
+        Job((dataset, model), (dataset, model, options.data))
+        for model, dataset in product(options.models, options.datasets)
+    ]
+    failures = run_jobs(measure, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=options.jobs)
+    print(markdown(COLUMNS, [tuple(row.values()) for row in read_rows(options.out)]))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The machine and the commands behind a results folder (python -m benchmarks.machine).
 
-In comes a results folder; out go machine.txt and one line per command in commands.txt. Reads
-/proc where there is one and says so where it cannot tell.
+In comes a results file; out go machine.txt and a line of commands.txt beside it. Reads /proc where
+there is one and says so where it cannot tell.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import os
 import platform
 import shlex
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
+
+from benchmarks.ledger import Entry, code_commit, note
 
 LIBRARIES = ("ortools", "numpy", "xgboost", "lightgbm", "scikit-learn", "treelite", "tl2cgen")
 
@@ -36,16 +39,15 @@ def describe_machine() -> str:
     )
 
 
-def record_run(folder: Path) -> None:
-    """Note this process's command in a results folder, and the machine it ran on."""
+def record_run(out: Path) -> None:
+    """Note this process's command, commit and machine beside the file that it writes."""
+    folder = out.parent
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "machine.txt").write_text(describe_machine() + "\n", encoding="utf-8")
     module = Path(sys.argv[0]).stem
     command = f"python -m benchmarks.{module} {shlex.join(sys.argv[1:])}".strip()
-    path = folder / "commands.txt"
-    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    if command not in known:
-        path.write_text("\n".join([*known, command]) + "\n", encoding="utf-8")
+    date = time.strftime("%Y-%m-%d")
+    note(folder, Entry(out.name, code_commit(), date, "", command))
 
 
 def _lines(path: str) -> list[str]:

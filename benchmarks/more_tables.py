@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.compare import summary
-from benchmarks.frames import markdown, mean, number, texts, values, where
+from benchmarks.frames import markdown, number, texts, values, where
 from benchmarks.published import PAPER_SELECTION
 from benchmarks.runner import read_rows
 from benchmarks.selection import selected
+from benchmarks.size_tables import read_proved
 
 
 def selection(folder: Path) -> str:
@@ -52,53 +53,26 @@ def selection(folder: Path) -> str:
 
 
 def large(folder: Path) -> str:
-    """Default-sized models, with and without indifference."""
-    rows = read_rows(folder / "large.csv")
+    """Every default-sized model of which a proof was tried."""
     lines = []
-    for row in rows:
+    for row in read_proved(folder):
         sizes = "-"
         if row["bytes_before"]:
             before, after = int(row["bytes_before"]), int(row["bytes_after"])
             sizes = f"{before / 1024:.0f} -> {after / 1024:.0f}"
         lines.append(
             (
-                row["dataset"], row["model"], row["indifference"], _short(row["pruning_rate"]),
-                _short(row["leaf_pruning_rate"]), sizes, row["native_ratio"] or "-",
-                row["treelite_ratio"] or "-", _short(row["fidelity"], 2),
-                _short(row["fidelity_in_region"], 2), _short(row["coverage"]),
-                row["time_s"] or "-", row["status"],
+                row["dataset"], row["model"], row["indifference"], row["fit"],
+                _short(row["pruning_rate"]), _short(row["leaf_pruning_rate"]), sizes,
+                row["native_ratio"] or "-", row["treelite_ratio"] or "-",
+                _short(row["fidelity"], 2), _short(row["fidelity_in_region"], 2),
+                _short(row["coverage"]), row["time_s"] or "-", row["status"],
             )
         )  # fmt: skip
     header = (
-        "data set", "model", "indifference", "trees removed %", "leaves removed %", "file kB",
-        "native x", "gtil x", "fidelity %", "in region %", "coverage %", "s", "status",
-    )  # fmt: skip
-    return markdown(header, lines) if lines else ""
-
-
-def large_in_short(folder: Path) -> str:
-    """Default-sized models: one line per library and indifference, refused cells counted as 0."""
-    rows = read_rows(folder / "large.csv")
-    lines = []
-    for model in [*texts(rows, "model"), "all"]:
-        for indifference in sorted(texts(rows, "indifference")):
-            here = where(rows, indifference=indifference)
-            here = here if model == "all" else where(here, model=model)
-            smaller = [row for row in here if float(row["pruning_rate"]) > 0]
-            certified = sum(row["status"] == "CERTIFIED" for row in here)
-            removed = values(smaller, "pruning_rate")
-            spread = [number(f(removed)) for f in (np.min, np.median, np.max)] if smaller else ["-"]
-            lines.append(
-                (
-                    model, indifference, f"{certified}/{len(here)}", len(smaller),
-                    number(mean(here, "pruning_rate")), " / ".join(spread),
-                    number(mean(smaller, "native_ratio")), number(mean(here, "fidelity"), 2),
-                    number(mean(here, "time_s")),
-                )
-            )  # fmt: skip
-    header = (
-        "model", "indifference", "certified", "smaller", "trees removed %",
-        "where smaller: least / median / most %", "native x there", "fidelity %", "mean s",
+        "data set", "model", "indifference", "region of rows", "trees removed %",
+        "leaves removed %", "file kB", "native x", "gtil x", "fidelity %", "in region %",
+        "coverage %", "s", "status",
     )  # fmt: skip
     return markdown(header, lines) if lines else ""
 
@@ -160,6 +134,28 @@ def sweeping(folder: Path) -> str:
         "rounds kept, single", "rounds kept, sweep",
     )  # fmt: skip
     return markdown(header, lines)
+
+
+def lossless(folder: Path) -> str:
+    """What `simplify` leaves out, one line per kind of model."""
+    rows = read_rows(folder / "lossless.csv")
+    lines = []
+    for model in texts(rows, "model"):
+        here = where(rows, model=model)
+        gone = [100 * (1 - int(r["leaves_after"]) / int(r["leaves_before"])) for r in here]
+        folded = [100 * (1 - int(r["trees_folded"]) / int(r["trees_before"])) for r in here]
+        lines.append(
+            (
+                model, len(here), number(np.mean(gone)), number(np.max(gone)),
+                number(np.mean(folded)), number(np.max(folded)),
+                f"{values(here, 'bound').max():.1g}",
+            )
+        )  # fmt: skip
+    header = (
+        "model", "data sets", "leaves gone %, bit for bit", "most", "trees gone %, folded", "most",
+        "margin moved by at most",
+    )  # fmt: skip
+    return markdown(header, lines) if lines else ""
 
 
 def two_commits(folder: Path) -> str:

@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     check(options, parser)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     jobs = [Job(cell.key, cell) for cell in cells_of(options)]
     failures = run_jobs(
         run_cell, jobs, options.out, COLUMNS, KEY_COLUMNS,

@@ -1,7 +1,7 @@
-"""Puts the benchmark table into the project's README (python -m benchmarks.readme).
+"""Puts the figure and one table per promise into the README (python -m benchmarks.readme).
 
-In come benchmarks/results/paper_l0.csv and README.md with its two markers; out goes README.md with
-the table between them. Refuses a README without the markers.
+In come the files of benchmarks/results and README.md with its two markers; out goes README.md with
+what they say between them, and the commits that wrote the files. Refuses a README without markers.
 """
 
 from __future__ import annotations
@@ -11,26 +11,85 @@ from pathlib import Path
 
 from benchmarks.data import ROOT
 from benchmarks.frames import main_cells, texts
+from benchmarks.glance import DEFAULT, SMALL
+from benchmarks.ledger import commits_of
+from benchmarks.more_tables import lossless
 from benchmarks.runner import RESULTS, read_rows
+from benchmarks.size_tables import default_sizes
 from benchmarks.tables import summary
 
 START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
+FILES = {
+    "figure": "glance.csv", "CERTIFIED": "paper_l0.csv", "default sizes, proved": "large.csv",
+    "default sizes, validated": "defaults.csv", "same margins": "lossless.csv",
+}  # fmt: skip
 
 
 def table_text(results: Path) -> str:
-    """What stands between the markers: an empty line as long as no full run is committed."""
-    cells = main_cells(read_rows(results / "paper_l0.csv"))
+    """What stands between the markers: what has no file yet is left out."""
+    parts = [
+        part
+        for part in (
+            _figure(results), _certified(results), _default_sizes(results), _same_margins(results)
+        )
+        if part
+    ]  # fmt: skip
+    return "\n\n" + "\n\n".join([*parts, _sources(results)]) + "\n\n" if parts else "\n"
+
+
+def _figure(results: Path) -> str:
+    rows = read_rows(results / FILES["figure"])
+    if {row["model"] for row in rows} != {SMALL, DEFAULT}:
+        return ""
+    return (
+        "![Size against kept classes: pine_boost proved and validated, slicing, retraining, the "
+        "best rule of PyPruning](docs/glance.svg)\n\n"
+        f"Test rows that keep the original's class, mean of {len(texts(rows, 'dataset'))} data "
+        "sets; every way has as many leaves."
+    )
+
+
+def _certified(results: Path) -> str:
+    cells = main_cells(read_rows(results / FILES["CERTIFIED"]))
     if not cells:
-        return "\n"
+        return ""
     n_datasets, n_seeds = len(texts(cells, "dataset")), len(texts(cells, "seed"))
+    return (
+        f"**CERTIFIED.** XGBoost, 30 trees of depth 2, {n_datasets} data sets, {n_seeds} seeds: "
+        f"{len(cells)} cells by the protocol of the paper's main table (its times: Gurobi on an "
+        f"Intel i7-11800H).\n\n{summary(cells)}"
+    )
+
+
+def _default_sizes(results: Path) -> str:
+    table = default_sizes(results)
+    if not table:
+        return ""
+    return (
+        "**CERTIFIED and VALIDATED at default sizes.** 100 trees, the libraries' own settings, "
+        "alpha 0.1, 99 % at 95 % confidence; leaves removed in percent, a model that is refused or "
+        f"not proved in time counts as 0.\n\n{table}"
+    )
+
+
+def _same_margins(results: Path) -> str:
+    table = lossless(results)
+    return f"**The same margins** (`simplify`).\n\n{table}" if table else ""
+
+
+def _sources(results: Path) -> str:
+    """Which command, which commits, which machine."""
     machine = results / "machine.txt"
     where = machine.read_text(encoding="utf-8").strip() if machine.exists() else "see results"
+    by_commit: dict[str, list[str]] = {}
+    for file in FILES.values():
+        if (results / file).exists():
+            commit = ", ".join(commits_of(results, file)) or "an unknown commit"
+            by_commit.setdefault(commit, []).append(f"`{file}`")
+    wrote = "; ".join(f"{', '.join(files)}: {commit}" for commit, files in by_commit.items())
     return (
-        f"\n\nXGBoost, 30 trees of depth 2, {n_datasets} data sets, {n_seeds} seeds: {len(cells)} "
-        "cells by the protocol of the paper's main table (its times: Gurobi on an Intel "
-        f"i7-11800H).\n\n{summary(cells)}\n\n"
-        "Written by `python -m benchmarks.readme` from `benchmarks/results/paper_l0.csv`. "
-        f"Machine: {where}.\n\n"
+        "Written by `python -m benchmarks.readme` from `benchmarks/results` (pine_boost of "
+        f"{wrote}). Machine: {where}."
     )
 
 

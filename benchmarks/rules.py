@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("no cells in --results; run python -m benchmarks.paper first.")
     out = options.out or RESULTS / ("rules_published.csv" if options.as_published else "rules.csv")
     if arguments is None:
-        record_run(out.parent)
+        record_run(out)
     function = compare_as_published if options.as_published else compare
     columns = PUBLISHED_COLUMNS if options.as_published else COLUMNS
     jobs = [Job(s.key, s) for s in sizes]

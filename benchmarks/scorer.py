@@ -196,7 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--figure", type=Path, default=ROOT / "docs" / "scorer-latency.png")
     options = parser.parse_args(arguments)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folders = make_folders(Path(name))

@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
         if word not in NAMES:
             parser.error(f"--datasets {word}: accepted are {', '.join(NAMES)}")
     if arguments is None and options.out:
-        record_run(options.out.parent)
+        record_run(options.out)
     warm_up()
     print(HEADER, flush=True)
     rows = []

@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     check_data(options, parser)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     grid = product(range(options.seeds), options.datasets, CANDIDATES)
     jobs = [
         Job(

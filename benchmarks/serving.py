@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
         if word not in MODELS:
             parser.error(f"--models {word}: accepted are {', '.join(MODELS)}")
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     print(HEADER, flush=True)
     rows = []
     for dataset in options.datasets:

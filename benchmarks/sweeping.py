@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     check_data(options, parser)
     if arguments is None:
-        record_run(options.out.parent)
+        record_run(options.out)
     jobs = [
         Job((dataset,), Grid(dataset, options.time_limit, options.data))
         for dataset in options.datasets

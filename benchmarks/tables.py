@@ -31,7 +31,7 @@ from benchmarks.frames import (
 from benchmarks.growth_tables import growth, limits
 from benchmarks.more_tables import (
     large,
-    large_in_short,
+    lossless,
     search,
     selection,
     serving,
@@ -54,6 +54,7 @@ from benchmarks.rule_tables import (
     rules,
 )
 from benchmarks.runner import RESULTS, read_rows
+from benchmarks.size_tables import default_sizes, library_sections
 
 
 def summary(cells: Rows) -> str:
@@ -253,6 +254,11 @@ def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
     sections.append(
         ("L0 and L1", variants(both, "objective", {"l0": "L0", "l1": "L1"}) if l1 else "")
     )
+    leaf = where(base, objective="l0-leaf", score="chow-liu")
+    names = {"l0": "weights per tree", "l0-leaf": "a value per leaf"}
+    sections.append(
+        ("Leaf values of their own", variants(both, "objective", names) if leaf else "")
+    )
     has_bins = where(bins, score="chow-liu-b8") and where(bins, score="chow-liu-b16")
     sections.append(("Bins", variants(bins, "score", bin_names) if has_bins else ""))
     for score, short in (("leaf-support", "LS"), ("isolation-forest", "IF")):
@@ -288,8 +294,10 @@ def render(folder: Path) -> str:
         ("ForestPrune", forest_prune(folder)),
         ("ForestPrune, depth 2, data set by data set", forest_prune_per_dataset(folder)),
         ("Choosing alpha", selection(folder)),
-        ("Models of default size, in short", large_in_short(folder)),
-        ("Models of default size", large(folder)),
+        ("Default sizes in short (leaves removed %)", default_sizes(folder)),
+        *library_sections(folder),
+        ("Models of default size, every proof that was tried", large(folder)),
+        ("Lossless", lossless(folder)),
         ("Inference", serving(folder)),
         ("The search against the prototype", search(folder)),
         ("A sweep over seven alphas", sweeping(folder)),

@@ -1,0 +1,91 @@
+"""What `python -m benchmarks.all` runs, in order of worth, with what each run costs.
+
+In comes nothing; out goes the list of runs: module, options, file and core-minutes, estimated from
+a few cells on the machine of machine.txt. Runs nothing itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.defaults import LARGE
+
+WORK = "{work}"  # stands for the folder of the running files
+BEFORE = "02d61eb"  # the commit that the speed of the search is compared with
+
+
+@dataclass(frozen=True)
+class Run:
+    """One command: ``python -m benchmarks.MODULE OPTIONS --out FILE``.
+
+    Attributes
+    ----------
+    name : str
+        By which the run is chosen and known to be finished.
+    file : str
+        Of benchmarks/results; several runs may add to one.
+    core_minutes : float
+        Estimated.
+    is_serial : bool
+        One process, one core: two such runs go side by side. The others get --jobs.
+    measures_alone : bool
+        Uses all cores by itself (or needs them idle) and takes no --jobs.
+    """
+
+    name: str
+    module: str
+    file: str
+    options: tuple[str, ...]
+    core_minutes: float
+    is_serial: bool = False
+    measures_alone: bool = False
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_LARGE = ",".join(LARGE)
+PLAN = (
+    Run("paper", "paper", "paper_l0.csv", (), 7),
+    Run(
+        "defaults", "defaults", "defaults.csv",
+        _words(f"--models xgboost-0.1 --datasets {_LARGE}"), 10,
+    ),
+    Run("leaf", "paper", "paper_leaf.csv", _words("--reweight leaf --time-limit 30"), 20),
+    Run(
+        "large", "large", "large.csv",
+        _words("--fit training --indifference 0,auto --time-limit 15 "
+               "--models xgboost,lightgbm,histgb"), 14,
+    ),
+    Run("glance", "glance", "glance.csv", (), 10),
+    Run("forest_prune", "forest_prune", "forest_prune.csv",
+        _words("--seeds 3 --time-limit 20"), 14),
+    Run("rules", "rules", "rules.csv", ("--results", f"{WORK}/paper_l0.csv"), 5),
+    Run("compare", "compare", "compare.csv", (BEFORE,), 14, is_serial=True),
+    Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 5, is_serial=True),
+    Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 6, is_serial=True),
+    Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
+    Run(
+        "defaults-libraries", "defaults", "defaults.csv",
+        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 10,
+    ),
+    Run(
+        "large-unseen", "large", "large.csv",
+        _words("--fit unseen --indifference 0,auto --time-limit 15 "
+               "--models xgboost,lightgbm,histgb"), 14,
+    ),
+    Run("guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2,
+        measures_alone=True),
+    Run("fleet", "fleet", "fleet.csv", ("--jobs", "24"), 4, measures_alone=True),
+    Run("lossless", "lossless", "lossless.csv", (), 2),
+    Run("sweeping", "sweeping", "sweep.csv", (), 4),
+    Run(
+        "defaults-forests", "defaults", "defaults.csv",
+        _words("--models random-forest --seeds 1"), 10,
+    ),
+    Run(
+        "large-forests", "large", "large.csv",
+        _words("--fit training --indifference 0,auto --time-limit 15 --models random-forest"), 6,
+    ),
+)  # fmt: skip

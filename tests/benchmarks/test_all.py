@@ -1,0 +1,122 @@
+"""The driver of all benchmarks: order, resuming, publishing, the ledger of commits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import all as driver
+from benchmarks import ledger, plan, runner
+from benchmarks.ledger import Entry
+
+SLOW = plan.Run("slow", "measuring", "slow.csv", (), 1.0)
+
+
+def _script(seconds: float, text: str) -> str:
+    """A program that takes its time, then writes its last argument."""
+    return (
+        "import pathlib, sys, time\n"
+        f"time.sleep({seconds})\n"
+        f"with pathlib.Path(sys.argv[-1]).open('a') as file: file.write({text!r})\n"
+    )
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder, and runs whose module is a program of its own."""
+
+    def command(run: plan.Run, folder: Path, cores: int) -> list[str]:
+        return [driver.sys.executable, "-c", run.module, str(folder / run.file)]
+
+    monkeypatch.setattr(driver, "command_of", command)
+    (tmp_path / "results").mkdir()
+    folder = tmp_path / "abc1234"
+    folder.mkdir()
+    return folder
+
+
+def _drive(work: Path, runs: list[plan.Run], seconds: float = 60.0) -> list[str]:
+    deadline = time.monotonic() + seconds
+    return driver.Driver(work, work.parent / "results", 2, deadline).go(runs)
+
+
+def test_runs_are_published_once_and_named_with_their_commit(work: Path) -> None:
+    results = work.parent / "results"
+    ledger.note(results, Entry("a.csv", "0ld", "2026-01-01", "", "python -m benchmarks.old"))
+    ledger.note(results, Entry("b.csv", "0ld", "2026-01-01", "", "python -m benchmarks.other"))
+    runs = [
+        replace(SLOW, name="first", module=_script(0, "x,y\n1,2\n"), file="a.csv"),
+        replace(SLOW, name="second", module=_script(0, "3,4\n"), file="a.csv"),
+    ]
+    assert _drive(work, runs) == []
+    assert (results / "a.csv").read_text() == "x,y\n1,2\n3,4\n"
+    assert ledger.commits_of(results, "a.csv") == ["abc1234"]
+    assert ledger.commits_of(results, "b.csv") == ["0ld"]
+    assert [entry.file for entry in ledger.read_entries(results)] == ["a.csv", "a.csv", "b.csv"]
+    assert _drive(work, runs) == []  # nothing is run again
+    assert (work / "a.csv").read_text() == "x,y\n1,2\n3,4\n"
+
+
+def test_a_run_that_is_stopped_is_not_published_and_goes_on_later(work: Path) -> None:
+    runs = [replace(SLOW, module=_script(30, "late"))]
+    assert _drive(work, runs, seconds=0.5) == ["slow"]
+    assert not (work.parent / "results" / "slow.csv").exists()
+    assert ledger.finished_runs(work) == set()
+    assert _drive(work, [replace(SLOW, module=_script(0, "in time"))]) == []
+    assert (work.parent / "results" / "slow.csv").read_text() == "in time"
+
+
+def test_a_run_that_writes_nothing_is_named(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _drive(work, [replace(SLOW, module="raise SystemExit(3)")])
+    assert "slow: wrote nothing (exit 3)" in capsys.readouterr().out
+    assert ledger.finished_runs(work) == set()
+
+
+def test_serial_runs_go_side_by_side_and_others_wait() -> None:
+    room = driver.Driver(Path("w"), Path("r"), 2, 0.0)
+    serial = replace(SLOW, is_serial=True)
+    assert room._has_room(SLOW)
+    room._started.append(driver._Started(serial, None, 0.0, Path("log")))  # type: ignore[arg-type]
+    assert room._has_room(replace(serial, file="other.csv"))
+    assert not room._has_room(serial)  # the same file
+    assert not room._has_room(replace(SLOW, file="other.csv"))
+
+
+def test_every_run_of_the_plan_is_a_command_that_exists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import importlib
+
+    names = [run.name for run in plan.PLAN]
+    assert len(set(names)) == len(names)
+    readme = (runner.RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    for run in plan.PLAN:
+        module = importlib.import_module(f"benchmarks.{run.module}")
+        assert f"`{run.file}`" in readme, f"{run.file} is not in benchmarks/README.md"
+        command = driver.command_of(run, runner.RESULTS, 2)
+        with pytest.raises(SystemExit) as ended:  # options are read before --help is answered
+            module.main([*command[3:], "--help"])
+        assert ended.value.code == 0, f"{run.name}: {capsys.readouterr().err}"
+    assert driver.main(["--list"]) == 0
+    assert "core-minutes in all" in capsys.readouterr().out
+
+
+def test_unknown_runs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        driver.main(["--runs", "nothing", "--list"])
+    assert "no run 'nothing'; accepted are paper, " in capsys.readouterr().err
+
+
+def test_the_commit_is_that_of_the_code() -> None:
+    commit = ledger.code_commit()
+    assert 7 <= len(commit.rstrip("+")) <= 12
+
+
+def test_committed_results_name_what_wrote_them() -> None:
+    known = {entry.file for entry in ledger.read_entries(runner.RESULTS)}
+    published = {path.name for path in runner.RESULTS.glob("published_*.csv")}
+    files = {path.name for path in runner.RESULTS.glob("*.csv")} - published
+    assert files <= known

@@ -1,0 +1,67 @@
+"""Models of default size: proved, served, guarded, refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import guarded, large, runner, serving, tables, throughput
+
+
+def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("tl2cgen")
+    out = tmp_path / "large.csv"
+    arguments = ["--datasets", "Toy", "--data", folder, "--trees", "4", "--time-limit", "600"]
+    once = ["--jobs", "0", "--indifference", "0", "--fit", "training", "--out", str(out)]
+    large.main([*arguments, *once])
+    rows = runner.read_rows(out)
+    assert [row["model"] for row in rows] == list(large.MODELS)
+    for row in rows:
+        assert row["status"] == "CERTIFIED"
+        assert float(row["fidelity_in_region"]) == 100
+        assert int(row["bytes_before"]) > 0
+        assert float(row["native_ratio"]) > 0
+    served = tmp_path / "serving.csv"
+    serving.main(
+        [*arguments, "--models", "xgboost", "--alpha", "0.4", "--indifference", "0",
+         "--batches", "1,50", "--out", str(served)]
+    )  # fmt: skip
+    rows = runner.read_rows(served)
+    assert [(r["engine"], r["batch"]) for r in rows] == [
+        (engine, batch)
+        for engine in ("native", "treelite gtil", "tl2cgen")
+        for batch in ("1", "50")
+    ]
+    text = tables.render(tmp_path)
+    assert "## Inference" in text
+    removed = float(runner.read_rows(out)[0]["leaf_pruning_rate"])
+    assert "| data set | proved, region of training rows | seeds |" in text
+    assert f"| Toy | {removed:.1f} | - |" in text
+    assert f"| XGBoost | {removed:.1f} ({int(removed > 0)} of 1 smaller) | - |" in text
+
+
+def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
+    out = tmp_path / "guarded.csv"
+    guarded.main(
+        ["--datasets", "Toy", "--data", folder, "--backends", "native,gtil", "--batches", "1,50",
+         "--time-limit", "5", "--trees", "4", "--fidelity", "0.9", "--out", str(out)]
+    )  # fmt: skip
+    rows = runner.read_rows(out)
+    assert {row["guard"] for row in rows} >= {"region"}
+    for row in rows:
+        assert float(row["same_class"]) == 1 or row["guard"] == "margin"
+        assert 0 <= float(row["share_fallbacks"]) <= 1
+
+
+def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
+    out = tmp_path / "large.csv"
+    code = large.main(
+        ["--datasets", "Toy", "--data", folder, "--trees", "3", "--models", "xgboost", "--jobs",
+         "0", "--indifference", "0.5", "--fit", "unseen", "--out", str(out)]
+    )  # fmt: skip
+    (row,) = runner.read_rows(out)
+    assert code == 1
+    assert row["status"].startswith("REFUSED RegionError: indifference=0.5")
+    assert float(row["pruning_rate"]) == 0

@@ -1,0 +1,51 @@
+"""Tables, figures and README from the results: what is committed agrees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import data, readme, rules, runner, tables
+
+
+def test_tables_and_figures_from_the_results(folder, results):
+    pytest.importorskip("matplotlib")
+    assert rules.main(
+        ["--datasets", "Toy,Flowers", "--data", folder, "--jobs", "0",
+         "--results", str(results / "paper_l0.csv"), "--out", str(results / "rules.csv")]
+    ) == 0  # fmt: skip
+    assert tables.main(["--results", str(results)]) == 0
+    text = (results / "TABLES.md").read_text()
+    rows = runner.read_rows(results / "paper_l0.csv")
+    rates = [
+        float(r["pruning_rate"]) for r in rows if r["alpha"] == "0.2" and r["dataset"] == "Toy"
+    ]
+    assert f"{np.mean(rates):.1f}±{np.std(rates):.1f}" in text
+    assert "| **pine_boost** |" in text
+    assert "Not run yet: " in text
+    assert {p.name for p in (results / "figures").glob("*.png")} >= {
+        "tradeoff_accuracy.png", "tradeoff_fidelity.png", "coverage.png",
+    }  # fmt: skip
+
+
+def test_readme_script_writes_between_its_markers_only(results, tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"top\n{readme.START}\nold\n{readme.END}\nbottom\n")
+    arguments = ["--readme", str(page), "--results", str(results)]
+    assert readme.main(arguments) == 0
+    first = page.read_text()
+    assert first.startswith("top\n")
+    assert first.endswith("\nbottom\n")
+    assert "old" not in first
+    assert readme.between_markers(first)[1] == readme.table_text(results)
+    assert readme.main(arguments) == 0
+    assert page.read_text() == first
+    page.write_text("no markers")
+    with pytest.raises(SystemExit, match="benchmark table"):
+        readme.main(arguments)
+
+
+def test_the_project_readme_agrees_with_the_committed_results():
+    text = (data.ROOT / "README.md").read_text(encoding="utf-8")
+    inside = readme.between_markers(text)[1]
+    assert inside == readme.table_text(runner.RESULTS), "run python -m benchmarks.readme"
