@@ -158,6 +158,11 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
     return trim(pruned.forest, pruned.kept)
 
 
+def leaf_count(pruned: PrunedForest) -> int:
+    """Leaves of the trees that a pruned model keeps, constants aside."""
+    return trim_pruned(pruned).n_leaves
+
+
 def _by_level(
     roots: IntArray, left: IntArray, right: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_units
+from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 
@@ -30,7 +31,7 @@ class Columns:
     Attributes
     ----------
     name : str
-        What a unit is: ``"round"`` or ``"tree"``.
+        What is counted: ``"round"``, ``"tree"``, or ``"leaf"`` (units are trees then).
     tree_unit : int64 (n_trees,)
         The unit of each tree.
     column_unit : int64 (n_columns,)
@@ -97,10 +98,17 @@ class Columns:
             return np.ones(self.n_units, dtype=bool)
         return np.asarray(np.bincount(self.tree_unit[pruned.kept], minlength=self.n_units) > 0)
 
+    def size_of(self, pruned: PrunedForest | None) -> int:
+        """What a model counts; None is the original."""
+        if self.name == "leaf":
+            return len(self.value) if pruned is None else leaf_count(pruned)
+        return int(np.count_nonzero(self.kept_units(pruned)))
+
 
 def build_columns(problem: Problem, unit: str = "round") -> Columns:
-    """Columns of whole rounds or single trees."""
+    """Columns of whole rounds or single trees; where leaves are counted, of trees."""
     forest, trees = problem.forest, problem.trees
+    unit = "tree" if unit == "leaf" else unit
     tree_unit = tree_units(forest, unit)
     value = forest.leaf_vectors()[problem.leaf_node].copy()
     if forest.value.shape[1] == 1:

@@ -28,12 +28,16 @@ class Candidate:
 
 
 class Moment(NamedTuple):
-    """A point of the anytime curve: by then a model of ``units`` was proved ``proofs`` times."""
+    """A point of the anytime curve: by then a model of ``units`` was proved ``proofs`` times.
+
+    ``leaves`` are those of this model, whatever its units are.
+    """
 
     seconds: float
     units: int
     proofs: int
     lower_bound: int
+    leaves: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import itertools
 import logging
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class SearchOptions:
     Attributes
     ----------
     objective : {"l0", "l1"}
-    unit : {"round", "tree"}
+    unit : {"round", "tree", "leaf"}
     n_jobs : int
         Threads for the proofs; the result does not depend on it.
     seed : int
@@ -73,6 +73,7 @@ class Game:
     best: Incumbent
     budget: Budget
     options: SearchOptions
+    writer: Callable[[Game, Support], PrunedForest | None] | None = None
     _steps: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _walked: list[bool] = field(default_factory=list)
 
@@ -84,8 +85,11 @@ class Game:
     def write(self, support: Support) -> PrunedForest | None:
         """Weights of a support on the grid, if every row survives the rounding.
 
-        Raises `ExcludedError` where no weights on the support keep all rows.
+        Raises `ExcludedError` where no weights on the support keep all rows. A ``writer`` of the
+        game's own takes supports of another kind: the splits that stay (`collapsing`).
         """
+        if self.writer is not None:
+            return self.writer(self, support)
         weights = self.pruner.solve(support)
         if weights is None:
             raise ExcludedError
@@ -162,17 +166,21 @@ class Game:
 
     def tell(self, phase: str) -> None:
         """Log the step and call the user's callback."""
-        best = self.best.best
+        best, smallest, bound = self.best.best, self.best.smallest, self.best.lower_bound
+        unit, sizes = self.columns.name, [best.n_kept, smallest.n_kept]
+        if self.options.unit == "leaf":
+            unit, bound = "leaf", 1
+            sizes = [self.best.leaves_of(found) for found in (best, smallest)]
         step = Step(
             step=next(self._steps),
             phase=phase,
             trees=self.problem.forest.n_trees if best.pruned is None else len(best.pruned.kept),
             rows=len(self.rows),
             seconds=self.budget.elapsed,
-            unit=self.columns.name,
-            units=best.n_kept,
-            proved_once=self.best.smallest.n_kept,
-            lower_bound=min(self.best.lower_bound, best.n_kept),
+            unit=unit,
+            units=sizes[0],
+            proved_once=sizes[1],
+            lower_bound=min(bound, sizes[0]),
         )
         _LOGGER.debug("%s: %d %ss, %d rows", phase, step.units, step.unit, step.rows)
         self.budget.tell(step)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import numpy as np
-
 from pine_boost.budget import Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import Bound
@@ -41,7 +39,7 @@ class Incumbent:
 
     def __init__(self, columns: Columns, started: float) -> None:
         self.columns = columns
-        self.best = Candidate(None, (), columns.n_units)
+        self.best = Candidate(None, (), columns.size_of(None))
         self.waiting: list[Candidate] = []
         self.bound: Bound | None = None
         self.believed_bound = 1
@@ -75,7 +73,7 @@ class Incumbent:
 
     def accept(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
         """A model proved once waits for its second proof, if it is smaller than what is known."""
-        n_kept = int(np.count_nonzero(self.columns.kept_units(pruned)))
+        n_kept = self.columns.size_of(pruned)
         if n_kept < self.smallest.n_kept:
             self.waiting.append(Candidate(pruned, proofs, n_kept))
             self.note(1)
@@ -116,9 +114,14 @@ class Incumbent:
 
     def note(self, proofs: int) -> None:
         """Remember when this size was proved."""
-        size = self.best.n_kept if proofs == 2 else self.smallest.n_kept
-        seconds = time.monotonic() - self._started
-        self.history.append(Moment(seconds, size, proofs, min(self.lower_bound, size)))
+        noted = self.best if proofs == 2 else self.smallest
+        seconds, size = time.monotonic() - self._started, noted.n_kept
+        bound, leaves = min(self.lower_bound, size), self.leaves_of(noted)
+        self.history.append(Moment(seconds, size, proofs, bound, leaves))
+
+    def leaves_of(self, found: Candidate) -> int:
+        """Leaves of a model, whatever its units are."""
+        return replace(self.columns, name="leaf").size_of(found.pruned)
 
 
 def require_answers(proofs: list[Proof], budget: Budget) -> None:

@@ -16,34 +16,40 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import Budget, StopReason
+from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Explored, ask, finish, play
+from pine_boost.search.algorithm import Explored, finish, play
+from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.columns import Support, build_columns, leaf_columns
 from pine_boost.search.found import Found, Moment
 from pine_boost.search.game import Game, SearchOptions
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.near_leaves import nearest_leaves
+from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.probabilities import probability_shift
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.rows import Rows, States, distinct_fit_rows
 from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
 _PERTURBATIONS = 24  # other sets of units that are tried
-_NEARER = 12  # models near the original that are asked about
 _FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
+_BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewer leaves
 
 
 def search_reweighted(
     problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
 ) -> Found:
-    """The search over whole units, and where the options say so, on with leaf values."""
+    """The search over whole units, and where the options say so, on with leaf values or leaves."""
     if options.reweight == "tree":
         return search_inwards(problem, fit_states, budget, options)
-    share = budget.share(_FOR_UNITS) if budget.is_limited else budget
+    counts_leaves = options.unit == "leaf"
+    part = _BEFORE_LEAVES if counts_leaves else _FOR_UNITS
+    share = budget.share(part) if budget.is_limited else budget
     found = search_inwards(problem, fit_states, share, options)
+    if counts_leaves:
+        return search_collapsed(problem, fit_states, found, budget, options)
     return search_leaves(problem, fit_states, found, budget, options)
 
 
@@ -73,7 +79,7 @@ def search_leaves(
     play(explored, _dropping(game, start.points))
     play(explored, _swapping(game))
     if game.best.smallest.n_kept < start.n_kept:
-        play(explored, _nearer(game))
+        play(explored, nearer(game, lambda: _write_near(game)))
     result = finish(explored, budget)
     seconds = found.seconds + time.monotonic() - started
     counted: dict[str, Any] = {
@@ -176,27 +182,13 @@ def _missed_least(game: Game, support: Support, needed: Support) -> int | None:
     return best
 
 
-def _nearer(game: Game) -> Iterator[Proposal]:
-    """Values near the original's on the same trees, if they can be proved too.
-
-    Proposes nothing: what is found takes the place of the smallest model by itself.
-    """
-    smallest = game.best.smallest.pruned
-    assert smallest is not None
-    reference = game.rows.fit.reference
-    known = probability_shift(game.problem, smallest, reference)
-    for _ in range(_NEARER):
-        game.budget.check()
-        pruned = nearest_leaves(game)
-        if pruned is None:
-            return
-        if probability_shift(game.problem, pruned, reference).brier >= known.brier:
-            return
-        verdict = ask(game, pruned, Proposal(game.best.support))
-        assert verdict is not None
-        if verdict.is_proved:
-            game.best.prefer(pruned, verdict.proofs)
-            return
-        if game.learn(pruned, verdict) == 0:
-            return
-    yield from ()
+def _write_near(game: Game) -> PrunedForest | None:
+    """A model near the original on the units of the best one."""
+    support = game.best.support
+    weights = game.pruner.solve(support, records=False)
+    if weights is None:
+        return None
+    return nearest_leaves(
+        game.problem, game.columns, game.rows.program, support, weights, game.rows.fit.reference,
+        game.budget,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""Fewer leaves: subtrees become leaves and trees go, each step proved like any other.
+
+In come a problem and what the searches over trees found; out goes the model of the fewest leaves
+that was proved twice, or what came in. Leaf values are chosen anew; splits stay or go, none is
+changed. Nothing is said about how few leaves would do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget, StopReason
+from pine_boost.model.trimming import leaf_count
+from pine_boost.proof.problem import Problem
+from pine_boost.search.algorithm import Explored, finish, play
+from pine_boost.search.columns import build_columns, leaf_columns
+from pine_boost.search.found import Found
+from pine_boost.search.game import Game, SearchOptions
+from pine_boost.search.incumbent import Incumbent
+from pine_boost.search.nearer import nearer
+from pine_boost.search.oracle import Oracle
+from pine_boost.search.pruner import Pruner
+from pine_boost.search.rows import Rows, States, distinct_fit_rows
+from pine_boost.search.shapes import Collapser
+from pine_boost.search.splits import find_splits
+from pine_boost.search.strategies import Outcome, Proposal
+
+_MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
+_ANSWERS = 12  # different costs of ranges that are tried
+_REFUTATIONS = 400  # shapes that may turn out not to do
+
+
+def search_collapsed(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    found: Found,
+    budget: Budget,
+    options: SearchOptions,
+    larger: Found | None = None,
+) -> Found:
+    """Go on from a certified model with fewer leaves; sizes of the result are counted in leaves.
+
+    ``found`` is what the searches over single trees found, ``larger`` the answer of this search
+    for a larger region, whose model holds here too.
+    """
+    started = time.monotonic()
+    start = _in_leaves(problem, found)
+    if larger is not None and larger.n_kept < start.n_kept:
+        start = replace(
+            start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept,
+            reweight=larger.reweight,
+        )  # fmt: skip
+    is_stopped = found.stopped is StopReason.INTERRUPTED or budget.is_over
+    if is_stopped or problem.trees.n_leaves > _MOST_LEAVES:
+        return start
+    game, collapser = _build_game(problem, fit_states, budget, options)
+    game.best.adopt(start.best, found.undecided)
+    explored = Explored(game)
+    play(explored, _dropping_the_unreached(game, collapser, start, found.points))
+    play(explored, _shrinking(game, collapser))
+    if game.best.smallest.n_kept < start.n_kept:
+        smallest = collapser.splits.of_model(game.best.smallest.pruned)
+        play(explored, nearer(game, lambda: collapser.write_near(game, smallest)))
+    result = finish(explored, budget)
+    counted: dict[str, Any] = {
+        "seconds": found.seconds + time.monotonic() - started,
+        "rounds": found.rounds + result.rounds, "points": result.points, "rows": result.rows,
+    }  # fmt: skip
+    if result.n_kept >= start.n_kept:
+        if result.stopped is StopReason.INTERRUPTED:
+            counted["stopped"] = result.stopped
+        return replace(start, **counted)
+    later = (moment._replace(seconds=found.seconds + moment.seconds) for moment in result.history)
+    return replace(result, reweight="leaf", history=(*start.history, *later), **counted)
+
+
+def _in_leaves(problem: Problem, found: Found) -> Found:
+    """What a search over trees found, its sizes counted in leaves; bounds on trees say nothing."""
+    pruned = found.pruned
+    n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)
+    history = (moment._replace(units=moment.leaves, lower_bound=1) for moment in found.history)
+    stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
+    return replace(
+        found, n_kept=n_leaves, lower_bound=1, bound=None, stopped=stopped, history=tuple(history)
+    )
+
+
+def _build_game(
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
+) -> tuple[Game, Collapser]:
+    """A game without rows whose columns are all leaves."""
+    units = build_columns(problem, "leaf")
+    every = np.ones(units.n_units, dtype=bool)
+    columns = replace(leaf_columns(units, problem, every), name="leaf")
+    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+    pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
+    oracle = Oracle(problem, options.n_jobs)
+    game = Game(problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True])
+    collapser = Collapser(game, find_splits(problem))
+    return replace(game, writer=collapser.write), collapser
+
+
+def _dropping_the_unreached(
+    game: Game, collapser: Collapser, start: Found, points: States | None
+) -> Iterator[Proposal]:
+    """First what nobody misses: branches that neither the region nor a row reaches, and twins.
+
+    Begins with the points of the earlier searches.
+    """
+    game.rows.add(game.rows.fit.nearest(), game.budget)
+    if points is not None:
+        game.rows.add(points[game.problem.region.contains(points)], game.budget)
+    game.tell("leaves")
+    splits, problem = collapser.splits, game.problem
+    value = problem.forest.value if start.pruned is None else start.pruned.value_int
+    leaf_value = value[problem.leaf_node, 0]
+    seen = np.concatenate([game.rows.leaves.ravel(), game.rows.fit.reference.leaves.ravel()])
+    spared = splits.spared(problem, seen, leaf_value)
+    kept = splits.of_model(start.pruned) & (splits.ranges(spared) > 0)
+    if kept.any() and splits.size(kept) < game.best.smallest.n_kept:
+        yield Proposal(kept)
+
+
+def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
+    """Shapes that keep every row known, until one is proved; then with other costs again."""
+    everything = np.ones(len(collapser.splits.node), dtype=bool)
+    n_answers = 0
+    for _ in range(_REFUTATIONS):
+        game.tell("leaves")
+        seed = game.options.seed + n_answers if n_answers else None
+        kept = collapser.shrink(game, everything, seed)
+        if kept is None or n_answers >= _ANSWERS:
+            return
+        if collapser.splits.size(kept) >= game.best.smallest.n_kept:
+            n_answers += 1
+            continue
+        proposal = Proposal(kept)
+        yield proposal
+        if proposal.outcome is not Outcome.EXCLUDED:
+            n_answers += 1

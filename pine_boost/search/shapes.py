@@ -1,0 +1,183 @@
+"""Shapes: which splits stay, and the leaf values that the linear program gives what is left.
+
+In come a game over leaves and its splits; out go sets of splits with which every row can be kept,
+fewer than before, and models on the grid for them. Rows only ever grow: what cannot go now can
+never go later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from pine_boost.model.forest import FloatArray, PrunedForest
+from pine_boost.search.columns import Columns, Support
+from pine_boost.search.game import ExcludedError, Game
+from pine_boost.search.leaf_rounding import leaves_to_grid
+from pine_boost.search.linear_program import LinearProgram, Weights
+from pine_boost.search.near_leaves import nearest_leaves
+from pine_boost.search.range_program import RangeProgram
+from pine_boost.search.splits import Kept, Splits
+
+_REWEIGHTINGS = 6  # ranges that are small get dearer, until they vanish or stay
+_SMALL = 0.02  # of the median range: what is smaller counts as about to vanish
+_NOISE = 1e-7  # of the largest range: below it leaves agree
+_AT_ONCE = 8  # an eighth of the splits is let go at first
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The splits that stay, and the linear program of the leaves that are left.
+
+    Attributes
+    ----------
+    kept : Kept
+    columns : Columns
+        One for every leaf that is left; leaves of the original share them.
+    support : Support
+        The trees that are left.
+    program : LinearProgram
+        Rows of the game join when `solve` is called.
+    """
+
+    kept: Kept
+    columns: Columns
+    support: Support
+    program: LinearProgram
+    _merge: csr_matrix
+
+    def solve(self, game: Game) -> Weights | None:
+        """Values with the widest margin on every row of the game; None where there are none."""
+        rows = game.rows.program
+        fresh = slice(len(self.program.rows), len(rows.rows))
+        merged = np.asarray(rows.rows[fresh] @ self._merge)
+        self.program.add_rows(
+            merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh]
+        )
+        found = self.program.solve(self.support, game.budget)
+        if not isinstance(found, Weights):
+            return None
+        if not found.weights.any():  # constants alone win, but no library predicts without a tree
+            light = np.zeros_like(found.weights)
+            light[0] = found.value / 8
+            return replace(found, weights=light)
+        return found
+
+
+def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
+    """The shape of a set of splits, without rows."""
+    group = splits.groups(kept)
+    own = np.flatnonzero(group >= 0)
+    n_groups = int(group.max()) + 1
+    merge = csr_matrix((np.ones(len(own)), (own, group[own])), shape=(len(group), n_groups))
+    tree = np.zeros(n_groups, dtype=np.int64)
+    tree[group[own]] = splits.leaf_tree[own]
+    return Shape(
+        kept=kept,
+        columns=replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group),
+        support=np.asarray(np.bincount(tree, minlength=columns.n_units) > 0),
+        program=LinearProgram(tree, columns.n_free, signed=True),
+        _merge=merge,
+    )
+
+
+class Collapser:
+    """Proposes splits that may stay, and writes models of them."""
+
+    def __init__(self, game: Game, splits: Splits) -> None:
+        self.splits = splits
+        self._program = RangeProgram(game.rows.program, splits)
+        self._shape: Shape | None = None
+
+    def write(self, game: Game, kept: Kept) -> PrunedForest | None:
+        """A model with these splits on the grid, if every row survives the rounding.
+
+        Raises `ExcludedError` where no leaf values keep all rows.
+        """
+        shape = self._shape_of(game, kept)
+        weights = shape.solve(game)
+        if weights is None:
+            raise ExcludedError
+        reference = game.rows.fit.reference
+        pruned = leaves_to_grid(game.problem, shape.columns, weights, reference)
+        return self._collapsed(game, pruned, kept)
+
+    def write_near(self, game: Game, kept: Kept) -> PrunedForest | None:
+        """The same with values near the original's; None where there are none."""
+        shape = self._shape_of(game, kept)
+        weights = shape.solve(game)
+        if weights is None:
+            return None
+        pruned = nearest_leaves(
+            game.problem, shape.columns, shape.program, shape.support, weights,
+            game.rows.fit.reference, game.budget,
+        )  # fmt: skip
+        return self._collapsed(game, pruned, kept)
+
+    def _collapsed(
+        self, game: Game, pruned: PrunedForest | None, kept: Kept
+    ) -> PrunedForest | None:
+        if pruned is None or game.rows.loses(pruned):
+            return None
+        return self.splits.collapse(pruned, kept)
+
+    def _shape_of(self, game: Game, kept: Kept) -> Shape:
+        if self._shape is None or not np.array_equal(self._shape.kept, kept):
+            self._shape = build_shape(game.columns, self.splits, kept)
+        return self._shape
+
+    def shrink(self, game: Game, kept: Kept, seed: int | None = None) -> Kept | None:
+        """Fewer splits with which every row can be kept; None where there are none.
+
+        The sum of all ranges is made small, then again with small ranges dearer, until they
+        vanish or stay. ``seed``: other costs, and so another answer.
+        """
+        splits, program = self.splits, self._program
+        program.permit(kept)
+        base: FloatArray = 1.0 + splits.is_root  # a tree that goes saves one leaf more
+        if seed is not None:
+            base = base * np.random.default_rng(seed).uniform(0.3, 1.7, len(base))
+        cost, differ = base, kept
+        for _ in range(_REWEIGHTINGS):
+            program.ask(cost)
+            if not program.solve(game.budget):
+                return None
+            ranges, differ = self._ranges()
+            small = _SMALL * float(np.median(ranges[differ])) if differ.any() else 1.0
+            cost = base * small / (ranges + small)
+        kept = kept & differ
+        return self._descend(game, kept) if kept.any() else self._one_split()
+
+    def _one_split(self) -> Kept:
+        """The least there is: the first split of one tree."""
+        one = np.zeros(len(self.splits.node), dtype=bool)
+        one[np.argmax(self.splits.is_root)] = True
+        return one
+
+    def _ranges(self) -> tuple[FloatArray, Kept]:
+        """Ranges of the last solution, and which are not 0."""
+        ranges = self.splits.ranges(self._program.values)
+        return ranges, np.asarray(ranges > _NOISE * max(1.0, float(ranges.max(initial=0.0))))
+
+    def _descend(self, game: Game, kept: Kept) -> Kept:
+        """Let the last splits of branches go, many at once, as long as every row can be kept."""
+        needed = np.zeros_like(kept)
+        n_tried = max(1, np.count_nonzero(kept) // _AT_ONCE)
+        while True:
+            open_ends = np.flatnonzero(self.splits.ends(kept) & ~needed)
+            if len(open_ends) == 0:
+                return kept
+            ranges = self._ranges()[0][open_ends]
+            trial = kept.copy()
+            tried = open_ends[np.argsort(ranges, kind="stable")[:n_tried]]
+            trial[tried] = False
+            self._program.permit(trial)
+            if trial.any() and self._program.solve(game.budget):
+                kept = trial & self._ranges()[1]
+                n_tried = max(1, min(2 * n_tried, np.count_nonzero(kept) // _AT_ONCE))
+            elif len(tried) == 1:
+                needed[tried] = True
+            else:
+                n_tried = max(1, len(tried) // 4)
