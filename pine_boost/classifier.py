@@ -91,7 +91,7 @@ callback, verbose
         indifference: float = 0.0,
         objective: str = "l0",
         unit: str = "round",
-        reweight: str = "tree",
+        reweight: str | None = None,
         threshold: float | None = None,
         domain: Domain | None = None,
         time_limit: float | None = None,

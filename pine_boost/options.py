@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pine_boost.region.domain import Domain
 
 OBJECTIVES = ("l0", "l1")
-UNITS = ("round", "tree")
+UNITS = ("round", "tree", "leaf")
 REWEIGHTS = ("tree", "leaf")
 MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
 
@@ -36,7 +36,7 @@ class Options:
     indifference: float = 0.0
     objective: str = "l0"
     unit: str = "round"
-    reweight: str = "tree"
+    reweight: str | None = None
     threshold: float | Sequence[float] | None = None
     domain: Domain | None = None
     time_limit: float | None = None
@@ -52,7 +52,13 @@ class Options:
         require_whole(self.n_bins, "n_bins", 1, MAX_BINS)
         require_one_of(self.objective, "objective", OBJECTIVES)
         require_one_of(self.unit, "unit", UNITS)
-        require_one_of(self.reweight, "reweight", REWEIGHTS)
+        if self.reweight is not None:
+            require_one_of(self.reweight, "reweight", REWEIGHTS)
+        if self.unit == "leaf" and self.reweight == "tree":
+            raise InvalidInputError(
+                "unit='leaf' needs reweight='leaf' (its default): when a subtree becomes a leaf, "
+                "leaf values are chosen anew. Leave reweight out, or use unit='round' or 'tree'."
+            )
         require_seconds(self.time_limit)
         worker_count(self.n_jobs)
         seed = self.random_state
@@ -72,6 +78,11 @@ class Options:
                 raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
 
     @property
+    def chosen_reweight(self) -> str:
+        """``reweight``, or what the unit asks for where it was left out."""
+        return self.reweight or ("leaf" if self.unit == "leaf" else "tree")
+
+    @property
     def n_workers(self) -> int:
         """``n_jobs`` as a number of threads."""
         return worker_count(self.n_jobs)
@@ -81,6 +92,11 @@ class Options:
         names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state",
                  "allow_overlap")  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+
+def plural(unit: str) -> str:
+    """Several of a unit, in words."""
+    return "leaves" if unit == "leaf" else f"{unit}s"
 
 
 def is_real(value: Any) -> bool:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from pine_boost.budget import Step
+from pine_boost.options import plural
 
 _WIDTH = 20
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
@@ -84,14 +85,14 @@ class Progress:
     def _line(self, step: Step) -> str:
         bound = f", at least {step.lower_bound}" if step.lower_bound else ""
         return (
-            f"{self._label}{self._units} -> {step.units} {_plural(step.unit)}{bound}, "
+            f"{self._label}{self._units} -> {step.units} {plural(step.unit)}{bound}, "
             f"{step.phase}, {step.rows} rows, {step.seconds:.1f} s"
         )
 
     def _how_to_stop(self, step: Step) -> str:
         certified = "nothing smaller than the original"
         if step.units < self._units:
-            certified = f"{step.units} of {self._units} {_plural(step.unit)}"
+            certified = f"{step.units} of {self._units} {plural(step.unit)}"
         bound = f", and at least {step.lower_bound} are needed" if step.lower_bound else ""
         return (
             f"{self._label}after {step.seconds:.0f} s {certified} is reached{bound}; still looking "
@@ -107,10 +108,6 @@ class Progress:
         padding = " " * max(self._width - len(text), 0)
         self._width = len(text)
         print(f"\r{text}{padding}", end="", file=self.stream, flush=True)
-
-
-def _plural(unit: str) -> str:
-    return "leaves" if unit == "leaf" else f"{unit}s"
 
 
 def is_shown(verbose: bool | None) -> bool:

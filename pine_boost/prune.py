@@ -39,7 +39,7 @@ def prune_booster(
     indifference: float = 0.0,
     objective: str = "l0",
     unit: str = "round",
-    reweight: str = "tree",
+    reweight: str | None = None,
     threshold: float | Sequence[float] | None = None,
     domain: Domain | None = None,
     time_limit: float | None = None,
@@ -76,11 +76,13 @@ def prune_booster(
         Share of inputs nearest to the decision that the region may give up (0 is the paper).
     objective : {"l0", "l1"}
         Fewest trees, or the smallest sum of weights (faster).
-    unit : {"round", "tree"}
-        What is kept or dropped in a multiclass booster.
-    reweight : {"tree", "leaf"}
+    unit : {"round", "tree", "leaf"}
+        What is counted, kept or dropped: rounds (in a multiclass booster a tree per class), single
+        trees, or leaves: then subtrees become leaves, too, and leaf values are chosen anew.
+    reweight : {"tree", "leaf"}, optional
         What is chosen anew in the kept trees: one weight each (the paper), or every leaf value,
-        which needs fewer trees; how few are possible is then not proved.
+        which needs fewer trees; how few are possible is then not proved. Default "tree", and
+        "leaf" for ``unit="leaf"``, which allows no other.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1; on the raw margin, before any
         link, for regressors and rankers. Several, ascending, make score bands.
@@ -133,7 +135,7 @@ def prune_booster(
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape, before any table is built
-    if reweight == "leaf":
+    if options.chosen_reweight == "leaf":
         require_free_leaves(parsed)
     is_whole = alpha == 0 and indifference == 0
     X_fit, X_cal = split_tables(
@@ -142,7 +144,7 @@ def prune_booster(
     fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
     region = fitted.region
     problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
-    how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
+    how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
     with shown(verbose, time_limit, callback) as tell:
         found = search_reweighted(problem, fitted.fit_states, replace(budget, callback=tell), how)
     with finishing():  # Ctrl-C ends the search, not what makes its result

@@ -24,6 +24,7 @@ from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import folder_path, require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.options import plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
@@ -129,19 +130,23 @@ class PruneResult:
 
     @property
     def pruning_rate(self) -> float:
-        """Share of the units (rounds or trees) that were removed."""
+        """Share of the units (rounds, trees or leaves) that were removed."""
         return 1.0 - self.certificate.units_kept / self.certificate.units_before
 
     def summary(self) -> str:
         """A short readable text: what was removed, what is promised, what it rests on."""
         c = self.certificate
-        trees = f"{c.trees_before} -> {c.trees_after} trees"
-        leaves = f"{c.leaves_before} -> {c.leaves_after} leaves"
-        best = "provably the fewest"
-        if not c.optimal:
-            best = f"at least {c.lower_bound} {c.unit}s are needed"
+        sizes = [
+            f"{c.trees_before} -> {c.trees_after} trees",
+            f"{c.leaves_before} -> {c.leaves_after} leaves",
+        ]
+        best, units = "provably the fewest", plural(c.unit)
+        if c.unit == "leaf":
+            sizes, best = sizes[::-1], "how few would do is not proved"
+        elif not c.optimal:
+            best = f"at least {c.lower_bound} {units} are needed"
         lines = [
-            f"{c.status}: {trees}, {leaves} ({self.pruning_rate:.0%} of the {c.unit}s removed, "
+            f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, "
             f"{best})",
             c.claim or c.reason,
         ]
@@ -177,7 +182,7 @@ class PruneResult:
             "trees": f"{c.trees_before} → {c.trees_after}",
             "leaves": f"{c.leaves_before} → {c.leaves_after}",
             "alpha": f"{c.alpha:g}",
-            "lower bound": f"{c.lower_bound} {c.unit}s",
+            "lower bound": f"{c.lower_bound} {plural(c.unit)}",
         }
         cells = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
         return (

@@ -19,6 +19,7 @@ from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
+from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.found import Found, WarmStart
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.larger_regions import search_inwards
@@ -84,7 +85,8 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
             budget = whole.share(1 / (len(plan.grid) - number)) if whole.is_limited else whole
             budget = replace(budget, callback=_told(plan.callback, alpha))
             options = plan.options
-            found = search_leaves(problem, plan.fit_states, found, budget, options, larger)
+            go_on = search_collapsed if options.unit == "leaf" else search_leaves
+            found = go_on(problem, plan.fit_states, found, budget, options, larger)
         is_interrupted |= found.stopped is StopReason.INTERRUPTED
         larger = found
         yield region, problem, found

@@ -17,7 +17,7 @@ from pine_boost.certificate.issue import NativeRows, conclude, named, native_row
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
-from pine_boost.options import Options, require_level
+from pine_boost.options import Options, plural, require_level
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
@@ -107,7 +107,7 @@ class SweepResult:
         if ax is None:
             ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
         rows = self.table()
-        unit = self.results[0].certificate.unit
+        units = plural(self.results[0].certificate.unit)
         ax.plot([r["alpha"] for r in rows], [100 * r["removed"] for r in rows], marker="o")
         open_ = [r for r in rows if r["status"] != "CERTIFIED"]
         if open_:
@@ -115,7 +115,7 @@ class SweepResult:
                     color="C3", label="not certified in time")  # fmt: skip
             ax.legend()
         ax.set_xlabel("alpha (share of inputs that may lie outside the region)")
-        ax.set_ylabel(f"{unit}s removed (%)")
+        ax.set_ylabel(f"{units} removed (%)")
         ax.set_ylim(bottom=0)
         return ax
 
@@ -124,7 +124,7 @@ class SweepResult:
         return f"<SweepResult of alpha {listed}>"
 
     def __str__(self) -> str:
-        unit = f"{self.results[0].certificate.unit}s"
+        unit = plural(self.results[0].certificate.unit)
         removed, least = f"{unit} removed", f"{unit} needed"
         lines = [f"alpha  trees  leaves  {removed}  {least}  status"]
         for row in self.table():
@@ -156,7 +156,7 @@ def sweep(
     indifference: float = 0.0,
     objective: str = "l0",
     unit: str = "round",
-    reweight: str = "tree",
+    reweight: str | None = None,
     threshold: float | Sequence[float] | None = None,
     domain: Domain | None = None,
     time_limit: float | None = None,
@@ -218,7 +218,7 @@ domain, n_jobs, random_state, verbose, allow_overlap
     outer = unwrap(model, threshold)
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape, before any table is built
-    if reweight == "leaf":
+    if options.chosen_reweight == "leaf":
         require_free_leaves(parsed)
     is_whole = max(grid) == 0 and indifference == 0
     X_fit, X_cal = split_tables(
@@ -227,7 +227,7 @@ domain, n_jobs, random_state, verbose, allow_overlap
     fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    how = SearchOptions(objective, unit, options.n_workers, random_state, reweight)
+    how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
     results: list[PruneResult] = []
     before: Found | None = None
     rows: NativeRows | None = None

@@ -83,7 +83,7 @@ class Certificate:
     trees_before, trees_after, leaves_before, leaves_after : int
     unit, objective : str
     units_before, units_kept, lower_bound : int
-        In units of the search (rounds or trees).
+        In units of the search (rounds, trees or leaves).
     optimal : bool
     bound : BoundRecord or None
         Rows and multipliers that prove the lower bound; None where it is 1.

@@ -99,7 +99,11 @@ def headline_of(certificate: Certificate) -> str:
                 "returned."
             )
         return "No smaller model was found that keeps every decision: the original is returned."
-    text = f"The model lost {1 - c.trees_after / c.trees_before:.0%} of its trees and still makes "
+    lost = 1 - c.trees_after / c.trees_before
+    if c.unit == "leaf":
+        lost = 1 - c.leaves_after / c.leaves_before
+    text = f"The model lost {lost:.0%} of its {'leaves' if c.unit == 'leaf' else 'trees'} and "
+    text += "still makes "
     everywhere = "every possible input" if speaks_of_everything(c) else (
         "every input of the region it is certified for"
     )  # fmt: skip
@@ -120,6 +124,8 @@ def headline_of(certificate: Certificate) -> str:
 def bound_of(certificate: Certificate) -> str:
     """What was proved about the number of units."""
     c = certificate
+    if c.unit == "leaf":
+        return "How few leaves would do was not proved."
     rows = " and the decided rows of X_fit" if c.bound is not None and c.bound.outside else ""
     form = f"the original's {c.unit}s, reweighted"
     if c.reweight == "leaf":

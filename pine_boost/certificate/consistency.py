@@ -19,9 +19,11 @@ from pine_boost.certificate.claim import claim_of, rests_on
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Forest, SplitKind, tree_units
+from pine_boost.model.forest import Forest, SplitKind, count_units, tree_units
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.trimming import leaf_count
+from pine_boost.options import UNITS
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem
 from pine_boost.region.region import Region
@@ -62,7 +64,7 @@ def require_belonging(
                 f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
                 "a file was changed or belongs to another run."
             )
-    if certificate.unit not in ("round", "tree"):
+    if certificate.unit not in UNITS:
         raise CertificateMismatch(f"The certificate's unit is {certificate.unit!r}.")
     _require_region_of(original, region)
 
@@ -142,12 +144,14 @@ def require_consistent(
     must at least be possible. ``matched`` is None where the original was kept.
     """
     kept = np.array(certificate.kept, dtype=np.int64)
-    units = tree_units(problem.forest, certificate.unit)
-    n_leaves = np.diff(problem.trees.leaf_offset)
+    forest, unit = problem.forest, certificate.unit
+    leaves_after = forest.n_leaves if matched is None else leaf_count(matched.pruned)
     found = {
-        "units_before": int(units.max()) + 1,
-        "units_kept": len(np.unique(units[kept])),
-        "leaves_after": int(n_leaves[kept].sum()),
+        "units_before": count_units(forest, unit),
+        "units_kept": leaves_after
+        if unit == "leaf"
+        else len(np.unique(tree_units(forest, unit)[kept])),
+        "leaves_after": leaves_after,
     }
     for name, value in found.items():
         stated = getattr(certificate, name)
@@ -168,6 +172,7 @@ def require_consistent(
             f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
         )
     if matched is not None:
+        _require_whole_trees(matched, certificate)
         _require_weights(problem.forest, matched, certificate)
         _require_proofs(problem, certificate)
     elif (
@@ -177,6 +182,16 @@ def require_consistent(
     ):
         raise CertificateMismatch(
             "The original was kept, but the certificate names other weights or proofs."
+        )
+
+
+def _require_whole_trees(matched: MatchedTrees, certificate: Certificate) -> None:
+    """Subtrees become leaves only where leaves are counted and their values chosen anew."""
+    counts_leaves = certificate.unit == "leaf" and certificate.reweight == "leaf"
+    if matched.pruned.is_leaf is not None and not counts_leaves:
+        raise CertificateMismatch(
+            f"The pruned model has leaves where the original has splits, but the certificate's "
+            f"unit is {certificate.unit!r} and its reweight {certificate.reweight!r}."
         )
 
 
@@ -226,10 +241,16 @@ def require_bound(
 ) -> tuple[str, ...]:
     """Prove the lower bound anew from the rows and multipliers that the certificate holds."""
     written = certificate.bound
-    if certificate.reweight == "leaf" and (written is not None or certificate.lower_bound > 1):
+    is_stated = written is not None or certificate.lower_bound > 1
+    if certificate.reweight == "leaf" and is_stated:
         raise CertificateMismatch(
             f"The certificate's lower bound {certificate.lower_bound} is about reweighted trees, "
             "but the leaf values of this model were chosen anew."
+        )
+    if certificate.unit == "leaf" and is_stated:
+        raise CertificateMismatch(
+            f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which "
+            "there is no proof."
         )
     if written is None:
         if certificate.lower_bound > 1 and certificate.version >= 3:

@@ -29,7 +29,8 @@ from pine_boost.certificate.consistency import region_fields
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import IntArray, Model, tree_units
+from pine_boost.model.forest import IntArray, Model, count_units
+from pine_boost.model.trimming import leaf_count
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.native.replay import replay_points
 from pine_boost.options import Options
@@ -91,9 +92,13 @@ def conclude(
 
 def _without_model(found: Found, parsed: Model, unit: str) -> Found:
     """What was found, without the model that its library cannot hold."""
-    n_units = int(tree_units(parsed.forest, unit).max()) + 1
     return replace(
-        found, pruned=None, proofs=(), n_kept=n_units, stopped=StopReason.REFUSED, reweight="tree"
+        found,
+        pruned=None,
+        proofs=(),
+        n_kept=count_units(parsed.forest, unit),
+        stopped=StopReason.REFUSED,
+        reweight="tree",
     )
 
 
@@ -121,7 +126,7 @@ def _certificate(
     is_proved = found.lower_bound <= 1 or bound is not None
     if not is_proved:
         _LOGGER.warning("The proof of the lower bound is too large to be written down.")
-    leaves_after = int(np.diff(problem.trees.leaf_offset)[kept].sum())
+    leaves_after = forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
     certificate = Certificate(
         status=status.value,
         claim="",
@@ -139,7 +144,7 @@ def _certificate(
         leaves_after=leaves_after,
         unit=unit,
         objective=objective,
-        units_before=int(tree_units(forest, unit).max()) + 1,
+        units_before=count_units(forest, unit),
         units_kept=found.n_kept,
         lower_bound=found.lower_bound if is_proved else 1,
         optimal=is_proved and found.stopped is StopReason.OPTIMAL,

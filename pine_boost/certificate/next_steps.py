@@ -24,6 +24,8 @@ def next_steps(certificate: Certificate) -> tuple[str, ...]:
         reason = f"every {c.unit} is proved to be needed for what is certified"
     elif c.status != "CERTIFIED":
         reason = c.reason.rstrip(".") or "nothing smaller was proved"
+    elif c.unit == "leaf":
+        reason = "nothing smaller was found"
     else:
         reason = f"nothing smaller was found; {c.lower_bound} of {c.units_before} {c.unit}s are "
         reason += "proved to be needed"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
@@ -73,14 +74,20 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
             f"The pruned model has {len(present)} trees with a split, the certificate keeps "
             f"{len(expected)}."
         )
+    is_leaf = original.kind == SplitKind.LEAF
     for theirs, ours in zip(present, expected, strict=True):
         ours_nodes, theirs_nodes = _match(original, int(ours), smaller, int(theirs))
         placed[ours_nodes] = value_int[theirs_nodes]
+        is_leaf[ours_nodes] = True
+    collapsed = bool(np.any(is_leaf & (original.kind != SplitKind.LEAF)))
+    if collapsed:
+        _pass_down(original, is_leaf, placed)
     constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
     intercept_int = intercept_int + spread(smaller, value_int)[constants].sum(axis=0)
     pruned = PrunedForest(
-        original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees)
-    )
+        original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees),
+        is_leaf if collapsed else None,
+    )  # fmt: skip
     if int(np.abs(spread(original, placed)).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
         raise CertificateMismatch(
             f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
@@ -132,16 +139,19 @@ def _require_same_reading(original: Forest, smaller: Forest) -> None:
 
 
 def _match(original: Forest, ours: int, smaller: Forest, theirs: int) -> tuple[IntArray, IntArray]:
-    """Leaves of two trees in step, level by level; every split must be the same."""
+    """Leaves of two trees in step, level by level; every split of the smaller must be the same.
+
+    Where the smaller tree has a leaf, the original may have a subtree: it became that leaf.
+    """
     a = original.tree_offset[ours : ours + 1]
     b = smaller.tree_offset[theirs : theirs + 1]
     ours_leaves, theirs_leaves = [], []
     same = original.tree_output[ours] == smaller.tree_output[theirs]
     while same and len(a):
-        same = bool(np.array_equal(original.kind[a], smaller.kind[b]))
+        leaf = smaller.kind[b] == SplitKind.LEAF
+        same = bool(np.array_equal(original.kind[a[~leaf]], smaller.kind[b[~leaf]]))
         if not same:
             break
-        leaf = original.kind[a] == SplitKind.LEAF
         ours_leaves.append(a[leaf])
         theirs_leaves.append(b[leaf])
         a, b = a[~leaf], b[~leaf]
@@ -160,6 +170,16 @@ def _match(original: Forest, ours: int, smaller: Forest, theirs: int) -> tuple[I
             "certificate names: output or splits differ."
         )
     return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
+
+
+def _pass_down(original: Forest, is_leaf: npt.NDArray[np.bool_], placed: IntArray) -> None:
+    """Give every node below a leaf of the smaller model that leaf's value, in place."""
+    frontier = np.flatnonzero(is_leaf & (original.kind != SplitKind.LEAF))
+    while len(frontier):
+        for child in (original.left[frontier], original.right[frontier]):
+            placed[child] = placed[frontier]
+        frontier = np.concatenate([original.left[frontier], original.right[frontier]])
+        frontier = frontier[original.kind[frontier] != SplitKind.LEAF]
 
 
 def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:

@@ -68,12 +68,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
                         help="share of inputs nearest to the decision to give up (0)")  # fmt: skip
     search.add_argument("--objective", default="l0", choices=("l0", "l1"),
                         help="fewest trees, or smallest weights (faster)")  # fmt: skip
-    search.add_argument("--unit", default="round", choices=("round", "tree"),
-                        help="what is kept or dropped with several classes: a whole round with its "
-                        "tree per class, or single trees (round)")  # fmt: skip
-    search.add_argument("--reweight", default="tree", choices=("tree", "leaf"),
+    search.add_argument("--unit", default="round", choices=("round", "tree", "leaf"),
+                        help="what is counted, kept or dropped: with several classes a whole round "
+                        "with its tree per class, or single trees; or leaves, where subtrees "
+                        "become leaves too (round)")  # fmt: skip
+    search.add_argument("--reweight", choices=("tree", "leaf"),
                         help="what is chosen anew in kept trees: one weight each, or every leaf "
-                        "value, which needs fewer trees (tree)")  # fmt: skip
+                        "value, which needs fewer trees (tree; leaf with --unit leaf)")  # fmt: skip
     search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
     search.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then with the best model certified so far (no limit: until all "

@@ -329,6 +329,11 @@ def tree_units(forest: Forest, unit: str) -> IntArray:
     return np.unique(units, return_inverse=True)[1].astype(np.int64)
 
 
+def count_units(forest: Forest, unit: str) -> int:
+    """How many rounds, trees or leaves a forest has."""
+    return forest.n_leaves if unit == "leaf" else int(tree_units(forest, unit).max()) + 1
+
+
 def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Spread width-1 leaf values over the outputs of their trees, (n_nodes, n_outputs)."""
     if value.shape[1] == forest.n_outputs:

@@ -18,6 +18,7 @@ from pine_boost.certificate.claim import (
     speaks_of_everything,
 )
 from pine_boost.certificate.next_steps import next_steps
+from pine_boost.options import plural
 from pine_boost.report.facts import Facts
 from pine_boost.report.measure import REPEATS, Size
 from pine_boost.report.outside import OutsideInput
@@ -81,7 +82,7 @@ def _sizes(facts: Facts) -> str:
     picture = draw_history(facts.history, c.units_before, c.lower_bound, c.unit)
     if picture:
         picture += (
-            f'<p class="note">{c.unit.capitalize()}s of the best model that was certified, over '
+            f'<p class="note">{plural(c.unit).capitalize()} of the best model, certified, over '
             "the time of the search; the line is what is proved to be needed.</p>"
         )
     return section(
@@ -120,8 +121,8 @@ def _tradeoff(facts: Facts) -> str:
     unit = facts.certificate.unit
     plot = draw_tradeoff(facts.curve, facts.certificate.alpha, unit)
     note = (
-        f"Share of {unit}s removed for every alpha tried; the numbers are trees left. Filled: "
-        "certified. The ringed point is this report's model."
+        f"Share of {plural(unit)} removed for every alpha tried; the numbers are trees left. "
+        "Filled: certified. The ringed point is this report's model."
     )
     return section("Trade-off", plot + f'<p class="note">{note}</p>')
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.model.forest import FloatArray
+from pine_boost.options import plural
 from pine_boost.report.svg import Frame, round_ticks
 
 _BARS = 40
@@ -23,9 +24,10 @@ def draw_tradeoff(rows: Sequence[Mapping[str, Any]], chosen: float | None, unit:
     if len(rows) < 2:
         return ""
     largest = max(float(row["alpha"]) for row in rows) or 1.0
+    units = plural(unit)
     frame = Frame(
-        f"Share of {unit}s removed for each alpha", (-0.02 * largest, 1.02 * largest), (0.0, 1.0),
-        "alpha: share of inputs that may lie outside the region", f"{unit}s removed",
+        f"Share of {units} removed for each alpha", (-0.02 * largest, 1.02 * largest), (0.0, 1.0),
+        "alpha: share of inputs that may lie outside the region", f"{units} removed",
     )  # fmt: skip
     frame.grid((0.0, 0.25, 0.5, 0.75, 1.0), "{:.0%}")
     # more alpha allows more: between two points of the grid at least the left one's share holds
@@ -97,13 +99,13 @@ def draw_history(history: Sequence[tuple[float, int]], total: int, bound: int, u
         return ""
     end = max(history[-1][0], 1e-3)
     frame = Frame(
-        f"{unit.capitalize()}s of the best certified model over time", (0.0, end),
-        (0.0, 1.05 * total), "seconds of the search", f"{unit}s certified",
+        f"{plural(unit).capitalize()} of the best certified model over time", (0.0, end),
+        (0.0, 1.05 * total), "seconds of the search", f"{plural(unit)} certified",
     )  # fmt: skip
     frame.grid(round_ticks(0, total, 5))
     frame.ticks(round_ticks(0, end))
     frame.line(0, bound, end, bound, "mark")
     frame.steps([(0.0, total), *history, (end, history[-1][1])])
     for seconds, units in history:
-        frame.dot(seconds, units, "dot", f"{units} {unit}s after {seconds:.2f} s", 4)
+        frame.dot(seconds, units, "dot", f"{units} {plural(unit)} after {seconds:.2f} s", 4)
     return frame.text()

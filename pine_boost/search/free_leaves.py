@@ -12,15 +12,17 @@ from pine_boost.parsers.traits import traits_of
 
 
 def require_free_leaves(model: Model) -> None:
-    """Refuse `reweight="leaf"` where it would break what the model is."""
+    """Refuse leaf values chosen anew where they would break what the model is."""
     forest = model.forest
     if forest.value.shape[1] > 1 or not forest.free_intercept:
         raise UnsupportedModelError(
-            f"reweight='leaf' needs a sum of leaf values that may take any value; the leaves of "
-            f"this {model.kind} are votes or shares of classes. Use reweight='tree'."
+            f"reweight='leaf' and unit='leaf' need a sum of leaf values that may take any value; "
+            f"the leaves of this {model.kind} are votes or shares of classes. Use reweight='tree' "
+            "with unit='round' or 'tree'."
         )
     if traits_of(forest.library).is_monotone(model):
         raise UnsupportedModelError(
             f"This {model.kind} has monotone constraints, which leaf values chosen anew need not "
-            "keep. Use reweight='tree': whole trees with positive weights keep them."
+            "keep. Use reweight='tree' with unit='round' or 'tree': whole trees with positive "
+            "weights keep them."
         )
