@@ -88,7 +88,8 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
         original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees),
         is_leaf if collapsed else None,
     )  # fmt: skip
-    if int(np.abs(spread(original, placed)).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
+    leaf_value = spread(original, placed)[original.kind == SplitKind.LEAF]
+    if int(np.abs(leaf_value).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
         raise CertificateMismatch(
             f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
             "would pass what the solver adds up safely."

@@ -95,9 +95,9 @@ class Splits:
         value, is_leaf = pruned.value_int.copy(), np.zeros(self.forest.n_nodes, dtype=bool)
         kept = self._without_twins(value[self.leaf_node, 0], kept)
         gone = ~kept
-        value[self.node[gone]] = value[self.leaf_node[self.first[gone]]]
         # only the highest split that goes becomes a leaf; what is below it is not there any more
         highest = gone & (self.is_root | kept[self.parent])
+        value[self.node[highest]] = value[self.leaf_node[self.first[highest]]]
         is_leaf[self.node[highest]] = True
         is_leaf[self.forest.kind == SplitKind.LEAF] = True
         dropped = np.setdiff1d(np.arange(self.forest.n_trees), pruned.kept)

@@ -111,7 +111,7 @@ def test_probabilities_are_nearer_than_those_of_the_bare_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nearer = _from_the_original("xgboost")[2].certificate
-    monkeypatch.setattr("pine_boost.search.leaf_values._NEARER", 0)
+    monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
     bare = _from_the_original("xgboost")[2].certificate
     assert nearer.kept == bare.kept
     assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]
@@ -149,6 +149,8 @@ def test_votes_and_shares_are_refused(kind: str) -> None:
     n = len(X) // 2
     with pytest.raises(UnsupportedModelError, match="Use reweight='tree'"):
         prune_booster(native, X[:n], X[n:], reweight="leaf")
+    with pytest.raises(UnsupportedModelError, match="unit='round' or 'tree'"):
+        prune_booster(native, X[:n], X[n:], unit="leaf")
 
 
 def _monotone(kind: str, X: np.ndarray, y: np.ndarray) -> Any:
@@ -186,6 +188,8 @@ def test_monotone_models_are_refused(kind: str) -> None:
         prune_booster(model, X[:100], X[100:], reweight="leaf")
     with pytest.raises(UnsupportedModelError, match="monotone constraints"):
         sweep(model, X[:100], X[100:], reweight="leaf")
+    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
+        prune_booster(model, X[:100], X[100:], unit="leaf")
     assert prune_booster(model, X[:100], X[100:], verbose=False).status == "CERTIFIED"
 
 

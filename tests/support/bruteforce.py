@@ -315,7 +315,11 @@ def check_result(small: Small, result: Found) -> None:
         return
     assert keeps_all(small, result.pruned)
     assert len(np.unique(small.tree_unit[result.pruned.kept])) == result.n_kept
-    # every question was proved by two different methods
+    check_proofs(small, result)
+
+
+def check_proofs(small: Small, result: Found) -> None:
+    """Every question was proved by two different methods."""
     methods: dict[str, set[str]] = {}
     for proof in result.proofs:
         assert proof.answer is Answer.PROVED

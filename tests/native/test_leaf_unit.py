@@ -1,0 +1,208 @@
+"""Models that lost leaves: native to the last bit, with fewer nodes, proved from files alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import PineClassifier, prune_booster, sweep
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import bound_of, headline_of
+from pine_boost.cli import main
+from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.native.predict import predict_margins
+from pine_boost.result import PruneResult
+from pine_boost.verifying import verify
+from tests.adversary.attack import adversarial_rows, count_breaks
+from tests.support.grids import edge_rows, integer_margins
+from tests.support.verifying import breast_or_iris, fitted
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+pandas = pytest.importorskip("pandas")
+
+KINDS = (
+    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
+)  # fmt: skip
+
+
+def _deep(kind: str) -> tuple[Any, np.ndarray]:
+    """A model with subtrees to lose, some of its rows with missing values."""
+    X, y = breast_or_iris(2)
+    X = X + 0.0
+    if kind != "gradient":
+        X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    makers: dict[str, Any] = {
+        "xgboost": lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=4, n_jobs=1),
+        "lightgbm": lambda: lightgbm.LGBMClassifier(
+            n_estimators=6, num_leaves=10, n_jobs=1, verbose=-1
+        ),
+        "gradient": lambda: ensemble.GradientBoostingClassifier(
+            n_estimators=6, max_depth=3, random_state=0
+        ),
+        "histogram": lambda: ensemble.HistGradientBoostingClassifier(
+            max_iter=6, max_leaf_nodes=10, random_state=0
+        ),
+    }
+    return makers[kind]().fit(X[:300], y[:300]), X
+
+
+def _pruned(model: Any, X: Any, alpha: float = 0.2) -> PruneResult:
+    n = len(X) // 2
+    return prune_booster(model, X[:n], X[n:], alpha=alpha, unit="leaf", verbose=False)
+
+
+def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
+    """Native margins are the integers; no attack finds a changed class; proved anew."""
+    certificate, pruned = result.certificate, result.search.pruned
+    assert pruned is not None
+    # whole trees with a weight each may already be the fewest leaves that were found
+    assert certificate.unit == "leaf"
+    assert certificate.reweight == ("tree" if pruned.is_leaf is None else "leaf")
+    assert certificate.units_before == certificate.leaves_before == result.original.forest.n_leaves
+    assert certificate.units_kept == certificate.leaves_after < certificate.leaves_before
+    with_splits = result.pruned.forest
+    constants = np.count_nonzero(np.diff(with_splits.tree_offset) == 1)
+    assert with_splits.n_leaves - constants == certificate.leaves_after
+    forest = result.original.forest
+    rows = np.vstack([X, edge_rows(forest, X, limit=100)])
+    if not forest.accepts_missing:
+        rows = rows[~np.isnan(rows).any(axis=1)]
+    margins, rounded = predict_margins(result.pruned, rows)
+    assert rounded == 0
+    np.testing.assert_array_equal(margins, np.ldexp(integer_margins(pruned, rows), -pruned.grid))
+    attack = adversarial_rows(np.random.default_rng(0), forest, X, 3000)
+    tried, breaks = count_breaks(result, attack)
+    assert tried > 100
+    assert breaks == 0
+    assert verify(native, result.model, result.region, certificate).agrees is True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_native_exactly_and_proved_anew(kind: str) -> None:
+    native, X = fitted(kind)
+    _check(native, X, _pruned(native, X))
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "gradient", "histogram"])
+def test_subtrees_are_gone_natively(kind: str) -> None:
+    native, X = _deep(kind)
+    result = _pruned(native, X)
+    _check(native, X, result)
+    pruned = result.search.pruned
+    assert pruned is not None
+    assert result.certificate.reweight == "leaf"
+    whole = np.diff(result.original.forest.tree_offset)[pruned.kept].sum()
+    assert result.pruned.forest.n_nodes < whole
+
+
+def test_categories_unseen_ones_too() -> None:
+    random = np.random.default_rng(3)
+    codes = random.integers(0, 6, 400)
+    frame = pandas.DataFrame(
+        {"c": pandas.Categorical.from_codes(codes, list("abcdef")), "x": random.normal(size=400)}
+    )
+    y = (np.isin(codes, [1, 4]) ^ (frame["x"] > 0.3)).astype(int)
+    model = lightgbm.LGBMClassifier(
+        n_estimators=5, num_leaves=8, min_child_samples=5, n_jobs=1, verbose=-1
+    ).fit(frame[:200], y[:200])
+    result = prune_booster(model, frame[:200], frame[200:], alpha=0.1, unit="leaf", verbose=False)
+    assert result.certificate.leaves_after < result.certificate.leaves_before
+    unseen = frame.copy()
+    unseen["c"] = pandas.Categorical([None] * 400, categories=list("abcdef"))
+    for rows in (frame, unseen):
+        inside = result.region.contains(rows)
+        np.testing.assert_array_equal(
+            model.predict(rows)[inside], result.model.predict(rows)[inside]
+        )
+    assert verify(model, result.model, result.region, result.certificate).agrees is True
+
+
+def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
+    native, X = _deep("xgboost")
+    result = _pruned(native, X)
+    native.save_model(tmp_path / "original.json")
+    folder = result.save(tmp_path / "pruned", report=False)
+    files = [tmp_path / "original.json", *(folder / n for n in ("model.json", "region.json"))]
+    assert verify(*files, folder / "certificate.json").agrees is True
+    certificate = Certificate.load(folder / "certificate.json")
+    assert certificate == result.certificate
+    for edited, words in (
+        ({"unit": "tree", "units_before": 6, "units_kept": certificate.trees_after}, "has leaves"),
+        ({"reweight": "tree"}, "has leaves where"),
+        ({"leaves_after": certificate.leaves_after - 1}, "leaves_after"),
+        ({"units_kept": certificate.units_kept - 1}, "units_kept"),
+        ({"lower_bound": certificate.units_kept, "optimal": True}, "chosen anew"),
+        ({"unit": "branch"}, "unit is 'branch'"),
+    ):
+        with pytest.raises(CertificateMismatch, match=words):
+            verify(*files, replace(certificate, **edited))
+
+
+def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
+    native, X = _deep("histogram")
+    result = _pruned(native, X)
+    c = result.certificate
+    first = result.summary().splitlines()[0]
+    assert f"{c.leaves_before} -> {c.leaves_after} leaves, " in first
+    assert "of the leaves removed, how few would do is not proved" in first
+    assert not c.optimal
+    assert bound_of(c) == "How few leaves would do was not proved."
+    assert f"{result.pruning_rate:.0%} of its leaves" in headline_of(c)
+    assert result.pruning_rate == 1 - c.leaves_after / c.leaves_before
+    page = (result.save(tmp_path / "saved") / "report.html").read_text()
+    assert "fewest" not in page
+    assert "leafs" not in page
+    assert "Leaves of the best model" in page
+    assert set(c.probability_shift) == {"mean", "maximum", "brier"}
+
+
+def test_probabilities_are_nearer_than_those_of_the_bare_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    native, X = fitted("xgboost")
+    nearer = _pruned(native, X).certificate
+    monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
+    bare = _pruned(native, X).certificate
+    assert nearer.leaves_after <= bare.leaves_after
+    assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]
+
+
+def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path: Path) -> None:
+    native, X = fitted("gradient")
+    n = len(X) // 2
+    swept = sweep(native, X[:n], X[n:], alphas=[0.05, 0.2, 0.5], unit="leaf", verbose=False)
+    kept = [result.certificate.units_kept for result in swept]
+    assert kept == sorted(kept, reverse=True)
+    assert "leaves removed" in str(swept)
+    for result in swept:
+        assert verify(native, result.model, result.region, result.certificate).agrees is True
+    booster, X = fitted("xgboost")
+    booster.save_model(tmp_path / "model.json")
+    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
+        np.save(tmp_path / f"{name}.npy", rows)
+    arguments = [
+        "prune", f"{tmp_path}/model.json", "--fit", f"{tmp_path}/fit.npy", "--cal",
+        f"{tmp_path}/cal.npy", "--unit", "leaf", "--alpha", "0.5", "--no-report", "-o",
+        f"{tmp_path}/out",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    assert main(["verify", f"{tmp_path}/model.json", f"{tmp_path}/out"]) == 0
+    assert main([*arguments, "--reweight", "tree"]) == 1
+    X, y = breast_or_iris(2)
+    classifier = PineClassifier(
+        xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1), alpha=0.2, unit="leaf"
+    ).fit(X, y)
+    assert classifier.result_.certificate.unit == "leaf"
+
+
+def test_a_weight_for_each_tree_does_not_go_with_leaves() -> None:
+    native, X = fitted("gradient")
+    for function in (prune_booster, sweep):
+        with pytest.raises(InvalidInputError, match="unit='leaf' needs reweight='leaf'"):
+            function(native, X, unit="leaf", reweight="tree")
