@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from importlib import import_module
 from typing import Any
 
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.forest import Comparison, FloatArray, IntArray, Model
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
 LIBRARIES = ("xgboost", "lightgbm", "sklearn")
+
+
+class Reader(Enum):
+    """Whose way of reading a table a model follows."""
+
+    XGBOOST = "XGBoost"
+    LIGHTGBM = "LightGBM"
+    TREES = "scikit-learn"  # every kind whose trees compare float32 values
+    HISTOGRAM = "HistGradientBoosting"
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ class Traits:
         far as the model itself says so.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
+    reader : callable
+        ``reader(comparison) -> Reader``: how a model that compares so reads its tables.
     column_name : callable
         A column's name as the model stores it.
     takes_codes : bool
@@ -75,6 +87,12 @@ class Traits:
         Whether the native ``predict`` raises on a category it was not trained on.
     casts_integers : bool
         Whether integer arrays are cast straight to float32, not by way of float64.
+    sums_from_zero : bool
+        Whether native sums start from 0.0 and not from the intercept.
+    keeps_whole_sets : bool
+        Whether sets of categories have a fixed size, so that leaving a code out gains nothing.
+    weighs_trees : bool
+        Whether a boosted model with slack weighs its trees only in ``predict`` (dart).
     """
 
     title: str
@@ -95,10 +113,14 @@ class Traits:
     prepared: Callable[[Model, Any, FloatArray, Callable[[], Any]], Callable[[], Any]]
     is_monotone: Callable[[Model], bool]
     facts: Callable[[Model], dict[str, Any]]
+    reader: Callable[[Comparison], Reader]
     column_name: Callable[[str], str] = str
     takes_codes: bool = False
     refuses_unknown_categories: bool = False
     casts_integers: bool = True
+    sums_from_zero: bool = False
+    keeps_whole_sets: bool = False
+    weighs_trees: bool = False
 
 
 def traits_of(library: str) -> Traits:

@@ -19,7 +19,7 @@ from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
 from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
 
 
 def _recognises(contents: bytes) -> bool:
@@ -129,4 +129,6 @@ TRAITS = Traits(
     prepared=_prepared,
     is_monotone=_is_monotone,
     facts=_facts,
+    reader=lambda _: Reader.LIGHTGBM,
+    sums_from_zero=True,
 )

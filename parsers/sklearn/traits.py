@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF
-from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.forest import Comparison, FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
 from pine_boost.parsers.sklearn.read import read_sklearn
-from pine_boost.parsers.traits import Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
@@ -113,6 +113,11 @@ def _facts(model: Model) -> dict[str, Any]:
     return {"wrapper": {"class": model.kind, "family": model.document.family}}
 
 
+def _reader(comparison: Comparison) -> Reader:
+    is_double = comparison is Comparison.FLOAT64_LESS_EQUAL
+    return Reader.HISTOGRAM if is_double else Reader.TREES
+
+
 TRAITS = Traits(
     title="scikit-learn",
     packages=("scikit-learn",),
@@ -132,5 +137,7 @@ TRAITS = Traits(
     prepared=_prepared,
     is_monotone=_is_monotone,
     facts=_facts,
+    reader=_reader,
+    keeps_whole_sets=True,
     casts_integers=False,
 )

@@ -19,7 +19,7 @@ from scipy.special import expit
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
@@ -192,6 +192,8 @@ TRAITS = Traits(
     prepared=_prepared,
     is_monotone=_is_monotone,
     facts=_facts,
+    reader=lambda _: Reader.XGBOOST,
+    weighs_trees=True,
     takes_codes=True,
     refuses_unknown_categories=True,
 )

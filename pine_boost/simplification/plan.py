@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, SplitKind
 from pine_boost.model.trimming import Trimming, trim
+from pine_boost.parsers.traits import traits_of
 from pine_boost.simplification.reach import Reach
 
 BoolArray = npt.NDArray[np.bool_]
@@ -118,10 +119,10 @@ def _levels(forest: Forest) -> list[IntArray]:
 def _kept_codes(forest: Forest, reach: Reach) -> BoolArray:
     """Codes that stay in their sets; a set keeps one code at least, as XGBoost demands.
 
-    scikit-learn stores sets of a fixed size, so nothing is gained there.
+    Where a library stores sets of a fixed size, nothing is gained.
     """
     kept = reach.category_alive.copy()
-    if forest.library == "sklearn":
+    if traits_of(forest.library).keeps_whole_sets:
         kept[:] = True
     sizes = np.diff(forest.category_offset)
     for node in np.flatnonzero(sizes):
@@ -177,7 +178,7 @@ def _is_neutral(forest: Forest, constant: FloatArray, alive: BoolArray) -> BoolA
         is_minus_zero[:, 0] & (forest.kind == SplitKind.LEAF) & alive, forest.tree_offset[:-1]
     )
     starts = forest.intercept == 0
-    if forest.library == "lightgbm":  # its sums start from 0.0
+    if traits_of(forest.library).sums_from_zero:
         starts = np.zeros(forest.n_outputs, dtype=bool)
     zero = constant == 0
     neutral = np.zeros(forest.n_trees, dtype=bool)

@@ -18,6 +18,7 @@ from pine_boost.model.forest import FloatArray, Forest, Model, SplitKind
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.layers import peel
 from pine_boost.simplification.plan import Plan, make_plan
 from pine_boost.simplification.reach import find_reach
@@ -179,7 +180,7 @@ def _simplified(model: Model, fold_constants: bool) -> SimplifyResult:
 
 def _predicts_otherwise(model: Model) -> bool:
     """Dart of XGBoost in place: only there a boosted sum is not that of the leaves in order."""
-    return model.forest.library == "xgboost" and model.forest.slack > 0
+    return traits_of(model.forest.library).weighs_trees and model.forest.slack > 0
 
 
 def _unchanged(model: Model, note: str) -> SimplifyResult:

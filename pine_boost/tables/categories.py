@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.parsers.traits import traits_of
+from pine_boost.parsers.traits import Reader, traits_of
 from pine_boost.tables.numbers import is_missing
-from pine_boost.tables.schema import InputSchema, Reader, listing
+from pine_boost.tables.schema import InputSchema, listing
 
 
 def recode(

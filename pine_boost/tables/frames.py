@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, FloatArray
+from pine_boost.parsers.traits import Reader
 from pine_boost.tables.categories import code_of, recode, refuse_unencoded, refuse_unstored
 from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
-from pine_boost.tables.schema import InputSchema, Reader, check_names, check_shape
+from pine_boost.tables.schema import InputSchema, check_names, check_shape
 
 
 def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray
-from pine_boost.tables.schema import InputSchema, Reader
+from pine_boost.parsers.traits import Reader
+from pine_boost.tables.schema import InputSchema
 
 # Up to here every whole number is exact in float32, so that no chain of casts can change it.
 EXACT_WHOLE = 2**24

@@ -8,22 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, Comparison, Forest
 from pine_boost.options import is_whole
-from pine_boost.parsers.traits import traits_of
-
-
-class Reader(Enum):
-    """Whose way of reading a table a model follows."""
-
-    XGBOOST = "XGBoost"
-    LIGHTGBM = "LightGBM"
-    TREES = "scikit-learn"  # every kind whose trees compare float32 values
-    HISTOGRAM = "HistGradientBoosting"
+from pine_boost.parsers.traits import Reader, traits_of
 
 
 @dataclass(frozen=True)
@@ -58,11 +48,8 @@ class InputSchema:
 
     @property
     def reader(self) -> Reader:
-        """The library that reads the tables of this model."""
-        if self.library in ("xgboost", "lightgbm"):
-            return Reader.XGBOOST if self.library == "xgboost" else Reader.LIGHTGBM
-        is_double = self.comparison is Comparison.FLOAT64_LESS_EQUAL
-        return Reader.HISTOGRAM if is_double else Reader.TREES
+        """Whose way of reading a table this model follows."""
+        return traits_of(self.library).reader(self.comparison)
 
     def name_of(self, feature: int) -> str:
         """A feature's name for people: the model's own, or ``f<index>``."""

@@ -13,8 +13,9 @@ import numpy as np
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.reference import LIGHTGBM_ZERO
+from pine_boost.parsers.traits import Reader
 from pine_boost.tables.numbers import TableKind, cast_numbers, casting_of
-from pine_boost.tables.schema import InputSchema, Reader, check_shape
+from pine_boost.tables.schema import InputSchema, check_shape
 
 
 def read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
