@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pine_boost.region.domain import Domain
 
 OBJECTIVES = ("l0", "l1")
+SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 UNITS = ("round", "tree", "leaf")
 REWEIGHTS = ("tree", "leaf")
 MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more

@@ -18,10 +18,11 @@ from pine_boost.certificate.claim import speaks_of_everything
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
+from pine_boost.options import SCORE_NAMES
 from pine_boost.region.conformal import indifference_delta
 from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.region import Region
-from pine_boost.region.scores.fitting import SCORE_NAMES, fit_score
+from pine_boost.region.scores.fitting import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
 

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.options import require_seconds
+from pine_boost.options import SCORE_NAMES, require_seconds
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     """What `prune_booster` and `sweep` take."""
     search = parser.add_argument_group("search")
     search.add_argument("--score", default="chow-liu",
-                        choices=("chow-liu", "leaf-support", "isolation-forest"),
+                        choices=SCORE_NAMES,
                         help="what makes an input plausible: pairs of features that occur together "
                         "(chow-liu), leaves that rows reach, or few cuts around it")  # fmt: skip
     search.add_argument("--bins", type=int, default=4, metavar="N", help="bins per number (4)")

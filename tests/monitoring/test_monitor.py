@@ -14,9 +14,9 @@ import pytest
 from pine_boost.cli import main
 from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.monitoring import RegionMonitor, monitor, recalibrate, watch
+from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.region import Region, fit_region
-from pine_boost.region.scores.fitting import SCORE_NAMES
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 

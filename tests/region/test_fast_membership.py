@@ -12,13 +12,13 @@ from pine_boost.model.forest import Comparison, Forest
 from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
 from pine_boost.region.fast import membership as membership_module
 from pine_boost.region.fast.digitize import digitizers, read_chunk
 from pine_boost.region.fast.membership import MANY_ROWS, compile_membership
 from pine_boost.region.fast.tree_codes import compile_sums
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
-from pine_boost.region.scores.fitting import SCORE_NAMES
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Domain, fit_region
 from pine_boost.region.fitting import fit_with_states
-from pine_boost.region.scores.fitting import SCORE_NAMES
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")

@@ -13,12 +13,12 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Forest, SplitKind
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.region import Region, fit_region
 from pine_boost.region.fast.membership import MANY_ROWS
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
-from pine_boost.region.scores.fitting import SCORE_NAMES
 from tests.support.forests import random_forest, random_rows
 from tests.support.grids import feature_edges
 

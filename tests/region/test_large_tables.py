@@ -11,9 +11,9 @@ import pytest
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.model.forest import Forest
+from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Domain, distinct, fit_region
 from pine_boost.region.fitting import fit_with_states
-from pine_boost.region.scores.fitting import SCORE_NAMES
 from pine_boost.region.scores.quantiles import _nearest, count_nearest, edges_at_quantiles
 from pine_boost.tables import rows
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows

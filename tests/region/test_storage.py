@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.scores.fitting import SCORE_NAMES
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")

@@ -18,7 +18,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.options import is_whole
+from pine_boost.options import SCORE_NAMES, is_whole
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import (
     bins_of,
@@ -36,7 +36,6 @@ from pine_boost.tables.rows import MemoryRows, Rows, States
 
 SAMPLED_ROWS = 100_000  # that isolation trees are grown on; they look at a few thousand
 PAIR_CELLS = 2**25  # joint counts kept at once while a table is read in chunks: 256 MiB
-SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 
 
 @dataclass(frozen=True, eq=False)
