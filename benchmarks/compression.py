@@ -7,7 +7,7 @@ returned, and the path against slicing, retraining and random trees at the same 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,23 +107,25 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
         "cpu_s": f"{seconds_cpu:.1f}",
         "status": result.status,
     }
-    fresh = np.concatenate([parts.X_cal, parts.X_test])
-    lines = [first]
     if cell.seed > 0:  # the curve is drawn once; it takes as long as the compression itself
-        return lines
+        return [first]
+    fresh = np.concatenate([parts.X_cal, parts.X_test])
+    return [first, *({**labels, **line} for line in _curve(baselines, fresh))]
+
+
+def _curve(baselines: Baselines, fresh: Any) -> Iterator[dict[str, Any]]:
+    """The path at given shares of the leaves, beside the other ways there."""
+    n_before = baselines.setting.original.n_leaves
     for share, shape in baselines.path().items():
-        n_leaves = shape.n_leaves
-        lines.append({
-            **labels,
+        yield {
             "size": f"{100 * share:g}",
             "n_fresh": len(fresh),
-            "leaves_before": record.leaves_before,
-            "leaves_after": n_leaves,
-            "leaves_gone": percent(1 - n_leaves / record.leaves_before),
+            "leaves_before": n_before,
+            "leaves_after": shape.n_leaves,
+            "leaves_gone": percent(1 - shape.n_leaves / n_before),
             "fidelity": percent(baselines.fidelity_of(shape, fresh)),
-            **baselines.fidelities(n_leaves, fresh),
-        })  # fmt: skip
-    return lines
+            **baselines.fidelities(shape.n_leaves, fresh),
+        }
 
 
 class Baselines:

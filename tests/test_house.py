@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES, MOST_STATEMENT_LINES, MOST_PARAMETERS = 350, 60, 8
 SOURCES = sorted([*ROOT.glob("parsers/**/*.py"), *ROOT.glob("pine_boost/**/*.py")])
 SOURCES = [path for path in SOURCES if "pine_boost/parsers" not in path.as_posix()]
+BESIDE = sorted(
+    path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+)
 
 
 def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -51,14 +54,15 @@ def test_the_arrows_of_the_data_point_one_way():
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_and_functions_stay_small(path):
-    text = path.read_text()
-    assert text.count("\n") <= MOST_LINES
-    for function in _functions(ast.parse(text)):
-        docstring = ast.get_docstring(function, clean=False) or ""
-        n_lines = function.end_lineno - function.lineno + 1 - docstring.count("\n")
-        assert n_lines <= MOST_STATEMENT_LINES, function.name
+    _require_small(path)
+    for function in _functions(ast.parse(path.read_text())):
         if function.name not in _public():
             assert _count_parameters(function) <= MOST_PARAMETERS, function.name
+
+
+def test_tests_benchmarks_and_examples_stay_small_too():
+    for path in BESIDE:  # helpers of tests draw what they are told to: many parameters are fine
+        _require_small(path)
 
 
 def test_no_test_file_imports_another():
@@ -66,6 +70,15 @@ def test_no_test_file_imports_another():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 assert not node.module.rpartition(".")[2].startswith("test_"), path
+
+
+def _require_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MOST_LINES, path
+    for function in _functions(ast.parse(text)):
+        docstring = ast.get_docstring(function, clean=False) or ""
+        n_lines = function.end_lineno - function.lineno + 1 - docstring.count("\n")
+        assert n_lines <= MOST_STATEMENT_LINES, (path, function.name)
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:

@@ -18,7 +18,7 @@ def test_two_models_run_once_and_are_compared(tmp_path):
         pd.DataFrame(X).assign(label=y).to_csv(tmp_path / f"{name}.csv", index=False)
     out = tmp_path / "defaults.csv"
     arguments = ["--datasets", "Toy,Three", "--data", str(tmp_path), "--models", "xgboost-0.3",
-                 "--trees", "12", "--seeds", "1", "--jobs", "0", "--out", str(out)]  # fmt: skip
+                 "--trees", "5", "--seeds", "1", "--jobs", "0", "--out", str(out)]  # fmt: skip
     assert defaults.main(arguments) == 0
     rows = runner.read_rows(out)
     assert [row["size"] for row in rows] == 2 * ["returned", "50", "25", "10"]
