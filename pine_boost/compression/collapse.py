@@ -25,10 +25,10 @@ def collapse(
 ) -> Shape:
     """Collapse the weakest subtrees until at most ``n_leaves`` leaves are left.
 
-    ``leaf_weight`` holds the weight of the rows of each present leaf at its first original leaf.
+    ``leaf_weight`` holds the weight of the rows that end in each original leaf.
     """
     begins = shape.begins
-    weight = np.where(begins, leaf_weight + _LEAST_WEIGHT, 0.0)
+    weight = np.where(begins, leaf_weight + _LEAST_WEIGHT, leaf_weight)
     sums = _Sums(shape.value, weight, begins)
     nodes, cost = _weakest_first(ranges, sums, whole_trees)
     owner, value, intercept = shape.owner.copy(), shape.value.copy(), shape.intercept.copy()

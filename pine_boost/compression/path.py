@@ -7,7 +7,6 @@ subtrees, refit all leaf values, again. Slices of the original join where they a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -39,8 +38,7 @@ def walk(
     near = _nearness(pulls)
     for n_leaves in step_sizes(start.n_leaves):
         intervals = _intervals(goal, pulls, sums, near)
-        _, unsigned, _ = pulls.matrix(shape)
-        leaf_weight = _leaf_weight(unsigned, intervals.weight, shape, pulls.width)
+        leaf_weight = pulls.leaf_weight(intervals.weight, len(shape.owner))
         smaller = collapse(goal.forest, ranges, shape, leaf_weight, n_leaves, whole_trees)
         if smaller.n_leaves == shape.n_leaves:
             continue
@@ -77,21 +75,11 @@ def _intervals(goal: Goal, pulls: Pulls, sums: FloatArray, near: FloatArray) -> 
     return Intervals(low, high, pulls.weight / (1.0 + (pulls.distance / reach) ** 2))
 
 
-def _leaf_weight(unsigned: Any, weight: FloatArray, shape: Shape, width: int) -> FloatArray:
-    """Weight of the rows in each present leaf, at its first original leaf."""
-    columns = unsigned.T @ weight
-    n_present = shape.n_leaves
-    of_leaf = columns[: n_present * width].reshape(n_present, width).sum(axis=1)
-    weights = np.zeros(len(shape.owner))
-    weights[shape.begins] = of_leaf
-    return weights
-
-
 def _fitted(
     goal: Goal, pulls: Pulls, shape: Shape, intervals: Intervals
 ) -> tuple[Shape, FloatArray]:
     """Refit all leaf values and intercepts; returns the sums of the pulls too."""
-    signed, _, number = pulls.matrix(shape)
+    signed, number = pulls.matrix(shape)
     n_present, width = shape.n_leaves, pulls.width
     present = np.zeros((n_present + 1, width))
     present[:n_present] = shape.value[shape.begins]

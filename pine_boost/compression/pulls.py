@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,20 @@ class Pulls:
     weight: FloatArray
     width: int
 
-    def matrix(self, shape: Shape) -> tuple[Any, Any, IntArray]:
-        """The signed and the unsigned matrix over the present leaves, and each leaf's number.
+    @cached_property
+    def unsigned(self) -> FloatArray:
+        """The entries without their sign: all of them are 1 or -1."""
+        return np.ones(len(self.indices))
+
+    def leaf_weight(self, weight: FloatArray, n_leaves: int) -> FloatArray:
+        """Weight of the pulls that end in each original leaf."""
+        size = (len(self.offset), int(self.indices.max()) + 1)
+        matrix = sparse.csr_matrix((self.unsigned, self.indices, self.indptr), size, copy=False)
+        columns = (matrix.T @ weight)[: n_leaves * self.width]
+        return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
+
+    def matrix(self, shape: Shape) -> tuple[Any, IntArray]:
+        """The matrix over the present leaves, and each original leaf's number among them.
 
         The last leaf number is a column for everything that was dropped.
         """
@@ -73,12 +86,9 @@ class Pulls:
         own = (number[:, None] * width + np.arange(width)).ravel()
         last = (n_present + 1) * width + np.arange(n_outputs)
         column = np.concatenate([own, last]).astype(np.int32)
-        indices = column[self.indices]
         size = (len(self.offset), (n_present + 1) * width + n_outputs)
-        signed = sparse.csr_matrix((self.data, indices, self.indptr), shape=size, copy=False)
-        ones = np.ones(len(indices))
-        unsigned = sparse.csr_matrix((ones, indices, self.indptr), shape=size, copy=False)
-        return signed, unsigned, number
+        indices = column.take(self.indices)
+        return sparse.csr_matrix((self.data, indices, self.indptr), size, copy=False), number
 
 
 def build_pulls(goal: Goal, points: Points) -> Pulls:

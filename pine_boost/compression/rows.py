@@ -15,14 +15,16 @@ from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.pulls import Points
 from pine_boost.compression.shape import Shape, margins
-from pine_boost.compression.synthetic_rows import stream
+from pine_boost.compression.synthetic_rows import Sources, intervals_of, stream
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.routing import StateTrees
+from pine_boost.model.states import StateSpace
 
 _MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds per step
 _MOST_POINTS, _FEWEST_POINTS = 60_000, 4_000
 _LOOKED_AT = 20_000  # points of the estimates
-_WEIGHT = 30_000.0  # of all synthetic rows together, and at most of X_fit; the ridge counts in it
+_WEIGHT = 30_000.0  # of all synthetic rows together; the ridge counts in it
+_REAL = 0.2  # weight of a row of X_fit: the original may know it by heart, which no fresh row is
 _CHUNK_CELLS = 4_000_000
 _PROPOSALS = 6  # synthetic rows drawn for each one that is kept, at most
 _NEAR = 0.2  # this quantile of the distances is near
@@ -40,7 +42,8 @@ def draw_rows(
     goal: Goal,
     trees: StateTrees,
     original: Shape,
-    states: npt.NDArray[np.int32],
+    space: StateSpace,
+    fit: FloatArray,
     seed: int,
     budget: Budget,
     n_points: int | None = None,
@@ -52,7 +55,7 @@ def draw_rows(
     random = np.random.default_rng([seed, 1])
     if n_points is None:
         n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
-    base = _sample(states, 4 * n_points, random)
+    base = _sample(space, fit, 4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)
     distance = goal.distances(values)
@@ -63,10 +66,10 @@ def draw_rows(
         chance = np.ones(len(base))
     kept = np.flatnonzero(random.random(len(base)) < chance)
     weight = 1.0 / chance[kept]
-    weight *= min(len(states), _WEIGHT) / weight.sum()
+    weight *= _REAL * min(len(fit), _WEIGHT) / weight.sum()
     real = Points(leaves[kept], values[kept], weight)
     few = np.sort(random.permutation(len(base))[:n_points])
-    sources = (base[few], leaves[few])
+    sources = Sources(base[few], leaves[few], intervals_of(space))
     fitted = _synthetic(goal, trees, original, sources, near, n_points // 2, seed, budget)
     looked_at = _synthetic(
         goal, trees, original, sources, near, min(_looked_at(trees), n_points), seed + 1, budget
@@ -79,7 +82,7 @@ def _synthetic(
     goal: Goal,
     trees: StateTrees,
     original: Shape,
-    sources: tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]],
+    sources: Sources,
     near: float,
     n_wanted: int,
     seed: int,
@@ -90,7 +93,7 @@ def _synthetic(
     random = np.random.default_rng([seed, 2])
     found: list[Points] = []
     drawn = count = 0
-    for states in stream(*sources, seed, chunk):
+    for states in stream(sources, seed, chunk):
         leaves = trees.leaves(states)
         values = margins(original, goal.forest, leaves)
         chance = _chance(goal.distances(values), near)
@@ -115,11 +118,11 @@ def _looked_at(trees: StateTrees) -> int:
 
 
 def _sample(
-    states: npt.NDArray[np.int32], n_most: int, random: np.random.Generator
+    space: StateSpace, fit: FloatArray, n_most: int, random: np.random.Generator
 ) -> npt.NDArray[np.int32]:
-    if len(states) > n_most:
-        states = states[np.sort(random.permutation(len(states))[:n_most])]
-    return np.ascontiguousarray(states, dtype=np.int32)
+    if len(fit) > n_most:
+        fit = fit[np.sort(random.permutation(len(fit))[:n_most])]
+    return np.ascontiguousarray(space.states(fit), dtype=np.int32)
 
 
 def _joined(first: Points, second: Points) -> Points:

@@ -40,7 +40,7 @@ def set_up(goal: Goal, fit: FloatArray, seed: int, budget: Budget) -> Setting:
     trees = route(goal.forest, space)
     ranges = leaf_ranges(goal.forest, trees)
     original = original_shape(goal.forest, ranges)
-    rows = draw_rows(goal, trees, original, space.states(fit), seed, budget)
+    rows = draw_rows(goal, trees, original, space, fit, seed, budget)
     return Setting(space, trees, ranges, original, rows)
 
 

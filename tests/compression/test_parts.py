@@ -22,7 +22,7 @@ from pine_boost.compression.shape import (
     original_shape,
     slice_shape,
 )
-from pine_boost.compression.synthetic_rows import swap_values
+from pine_boost.compression.synthetic_rows import Sources, draw_between
 from pine_boost.exporters import export
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -72,7 +72,9 @@ def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> Non
     model, X, space, trees, ranges = case
     goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
     states = space.states(X)
-    rows = draw_rows(goal, trees, original, states, 0, Budget.of(), n_points=1000)
+    rows = draw_rows(
+        goal, trees, original, space, X.astype(np.float64), 0, Budget.of(), n_points=1000
+    )
     pulls = build_pulls(goal, rows.fitted)
     leaves, sizes = trees.leaves(states), []
     for number, shape in enumerate(walk(goal, ranges, original, pulls, False)):
@@ -94,20 +96,29 @@ def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> Non
     assert len(sizes) > 10
 
 
+def _intercepts(pulls: Any, shape: Any) -> int:
+    """Entries of the matrix that stand for an intercept."""
+    return int(np.count_nonzero(pulls.indices >= len(shape.owner) * pulls.width))
+
+
 def test_pulls_are_distances_to_the_decision(case: Any) -> None:
     model, X, space, trees, ranges = case
     goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
     leaves = trees.leaves(space.states(X))
     values = margins(original, model.forest, leaves)
     pulls = build_pulls(goal, Points(leaves, values, np.ones(len(X))))
-    signed, unsigned, _ = pulls.matrix(original)
+    signed, _ = pulls.matrix(original)
     present = np.vstack([original.value, np.zeros((1, original.value.shape[1]))])
     sums = signed @ np.concatenate([present.ravel(), original.intercept]) + pulls.offset
     np.testing.assert_allclose(sums, pulls.distance, atol=1e-9)
     assert np.all(pulls.distance >= 0)
     nearest = np.sort(pulls.distance)[: len(X) // 4]
     assert np.all(nearest <= np.sort(goal.distances(values))[: len(X) // 4] + 1e-9)
-    assert np.array_equal(unsigned.indices, signed.indices)
+    # of two outputs compared, a leaf of either counts; every tree once for every pull through it
+    weights = pulls.leaf_weight(np.ones(len(pulls.offset)), len(original.owner))
+    assert weights.sum() == len(pulls.indices) - _intercepts(pulls, original)
+    reached = np.bincount(leaves.ravel(), minlength=len(weights))
+    assert np.all((weights > 0) <= (reached > 0))
 
 
 def test_slices_are_the_native_first_rounds() -> None:
@@ -179,14 +190,31 @@ def test_a_row_pulls_only_while_it_is_outside_its_interval() -> None:
     np.testing.assert_allclose(found, [1.0, 0.5, 0.5], atol=1e-3)
 
 
-def test_synthetic_rows_hold_only_values_of_their_own_leaf() -> None:
+def test_synthetic_rows_lie_between_two_rows_of_one_leaf() -> None:
     random = np.random.default_rng(0)
     states = random.integers(0, 50, (300, 6)).astype(np.int32)
     leaves = np.stack([states[:, 0] // 10, states[:, 1] // 25], axis=1).astype(np.int32)
-    rows = swap_values(states, leaves, np.random.default_rng(1), 500)
-    for feature in range(6):
-        assert set(rows[:, feature]) <= set(states[:, feature])
-    again = swap_values(states, leaves, np.random.default_rng(1), 500)
+    # feature 4 has 40 intervals and 10 special states, feature 5 only categories
+    intervals = np.array([50, 50, 50, 50, 40, 0])
+    states[:, 5] *= 2  # odd categories were never seen
+    sources = Sources(states, leaves, intervals)
+    rows = draw_between(sources, np.random.default_rng(1), 500)
+    assert set(rows[:, 5]) <= set(states[:, 5])
+    special = rows[:, 4][rows[:, 4] >= 40]
+    assert set(special) <= set(states[:, 4])
+    assert len(special) > 0
+    low, high = rows[:, None, :4] >= states[None, :, :4], rows[:, None, :4] <= states[None, :, :4]
+    assert np.all(np.any(low, axis=1) & np.any(high, axis=1))
+    # some pair of rows that share a leaf has the new row in between, in every ordered feature
+    for row in rows[:40]:
+        below, above = (states[:, :4] <= row[:4]), (states[:, :4] >= row[:4])
+        fits = [
+            np.all((below[i] & above[others]) | (above[i] & below[others]), axis=1).any()
+            for i in range(len(states))
+            for others in [np.any(leaves == leaves[i], axis=1)]
+        ]
+        assert any(fits)
+    again = draw_between(sources, np.random.default_rng(1), 500)
     assert np.array_equal(rows, again)
     assert len(np.unique(rows, axis=0)) > 300  # new ones among them
 
