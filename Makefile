@@ -34,7 +34,7 @@ types: $(VENV)/.test
 	cd $(VENV)/typed && $(BIN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache -p pine_boost
 
 pytest: $(VENV)/.test
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
 docs: $(VENV)/.test
 	$(BIN)/mkdocs build --quiet --strict --site-dir $(abspath $(VENV))/site

@@ -1,13 +1,15 @@
 """What a model file costs more than the live object (python -m benchmarks.file_cost).
 
-In come the number of trees and repeats; out goes one line per library: seconds of ``prune_booster``
-for the live model, for its file, and of the parts that only the file has (reading it, its first
-load in a child process). In turns, medians; the libraries are imported before.
+In come the number of trees and repeats; out go two lines per library, seconds by the clock and of
+processor time (children included, which other work on the machine does not lengthen as much):
+``prune_booster`` for the live model, for its file, and the parts that only the file has (reading
+it, its first load in a child process). In turns, medians; the libraries are imported before.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -46,10 +48,11 @@ def _models(n_trees: int) -> dict[str, tuple[Any, bytes]]:
     }
 
 
-def _seconds(run: Callable[[], Any]) -> float:
-    started = time.perf_counter()
+def _seconds(run: Callable[[], Any]) -> tuple[float, float]:
+    """By the clock, and of processor time in this process and its children."""
+    started, busy = time.perf_counter(), sum(os.times()[:4])
     run()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, sum(os.times()[:4]) - busy
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -59,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args(arguments)
     X, _ = _table()
-    print("library    live_s  file_s  more_s  read_s  first_load_s")
+    print("library   seconds    live    file    more    read  first_load")
     for name, (live, contents) in _models(options.trees).items():
         parsed = read_model(contents)
         runs: dict[str, Callable[[], Any]] = {
@@ -69,15 +72,18 @@ def main(arguments: list[str] | None = None) -> int:
             "first": lambda parsed=parsed: try_in_child(parsed),
         }
         _seconds(runs["live"])  # imports and caches
-        found: dict[str, list[float]] = {run: [] for run in runs}
+        found: dict[str, list[tuple[float, float]]] = {run: [] for run in runs}
         for _ in range(options.repeats):
             for run, call in runs.items():
                 found[run].append(_seconds(call))
-        median = {run: statistics.median(seconds) for run, seconds in found.items()}
-        print(
-            f"{name:9s} {median['live']:7.3f} {median['file']:7.3f} "
-            f"{median['file'] - median['live']:7.3f} {median['read']:7.4f} {median['first']:13.3f}"
-        )
+        for which, kind in enumerate(("clock", "CPU")):
+            live_s, file_s, read_s, first_s = (
+                statistics.median(seconds[which] for seconds in found[run]) for run in runs
+            )
+            print(
+                f"{name:9s} {kind:7s} {live_s:7.3f} {file_s:7.3f} {file_s - live_s:7.3f} "
+                f"{read_s:7.3f} {first_s:11.3f}"
+            )
     return 0
 
 

@@ -85,8 +85,6 @@ class Traits:
         Whether a plain matrix of category codes is an input of every model.
     refuses_unknown_categories : bool
         Whether the native ``predict`` raises on a category it was not trained on.
-    casts_integers : bool
-        Whether integer arrays are cast straight to float32, not by way of float64.
     sums_from_zero : bool
         Whether native sums start from 0.0 and not from the intercept.
     keeps_whole_sets : bool
@@ -117,7 +115,6 @@ class Traits:
     column_name: Callable[[str], str] = str
     takes_codes: bool = False
     refuses_unknown_categories: bool = False
-    casts_integers: bool = True
     sums_from_zero: bool = False
     keeps_whole_sets: bool = False
     weighs_trees: bool = False

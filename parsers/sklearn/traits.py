@@ -139,5 +139,4 @@ TRAITS = Traits(
     facts=_facts,
     reader=_reader,
     keeps_whole_sets=True,
-    casts_integers=False,
 )
