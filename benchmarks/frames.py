@@ -17,6 +17,7 @@ from benchmarks.cells import COLUMNS, KEY_COLUMNS
 from benchmarks.runner import read_rows
 
 Rows = list[dict[str, str]]
+LATER = (*COLUMNS, "leaf_pruning_rate")  # older files have fewer columns
 NEEDED = (*KEY_COLUMNS, "pruning_rate", "fidelity", "fidelity_in_region", "coverage", "time_s",
           "lower_bound", "status")  # fmt: skip
 
@@ -34,7 +35,7 @@ def read_cells(folder: Path) -> Rows:
             key = tuple(row[c] for c in KEY_COLUMNS)
             if key not in seen:  # depth 2 is in the main file and in the grid
                 seen.add(key)
-                rows.append({**dict.fromkeys(COLUMNS, ""), **row})  # older files have fewer
+                rows.append({**dict.fromkeys(LATER, ""), **row})
     return rows
 
 

@@ -141,7 +141,7 @@ def run_glance(glance: Glance) -> list[dict[str, Any]]:
             sizes.append((f"{alpha:g}", leaves))
         judge.add_others(sizes, with_path=True)
         return judge.lines
-    result = judge.prune(alpha=0.1, indifference=0.05)
+    result = judge.prune(alpha=0.1, indifference="auto")
     if result is None:
         judge.add("0.1", PROVED, judge.n_leaves, 1.0, "REFUSED")
     else:

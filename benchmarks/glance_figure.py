@@ -107,9 +107,17 @@ def _draw_panel(panel: Any, rows: Rows, model: str) -> None:
             "what 99 % returns", (x, y), xytext=(0, -18), textcoords="offset points", ha="center",
             fontsize=8.5, color=COLOURS[VALIDATED],
         )  # fmt: skip
-    _name_lines(panel, curves)
+    lines = {method: points for method, points in curves.items() if len(points) > 1}
+    for method in curves.keys() - lines.keys():
+        panel.annotate(
+            NAMES[method], curves[method][0], xytext=(-6, -16), textcoords="offset points",
+            ha="left", fontsize=9, weight="bold", color=COLOURS[method],
+        )  # fmt: skip
+    _name_lines(panel, lines)
     panel.set_title(f"XGBoost, {TITLES[model]}", fontsize=11, loc="left", weight="bold")
     panel.set_xlabel("leaves kept, %")
+    panel.xaxis.get_major_locator().set_params(integer=True)
+    panel.margins(x=0.08)
     panel.invert_xaxis()
     panel.grid(alpha=0.25, color=INK, lw=0.6)
     for side in ("top", "right"):

@@ -93,7 +93,7 @@ def _sources(results: Path) -> str:
     )
 
 
-def between_markers(readme: str) -> tuple[str, str, str]:
+def between_markers(page: str, start: str = START, end: str = END) -> tuple[str, str, str]:
     """Text before, between and after the markers.
 
     Raises
@@ -101,11 +101,17 @@ def between_markers(readme: str) -> tuple[str, str, str]:
     SystemExit
         A marker is missing, doubled or out of order.
     """
-    if readme.count(START) != 1 or readme.count(END) != 1 or readme.find(END) < readme.find(START):
-        raise SystemExit(f"README.md needs one line {START!r} and after it one line {END!r}.")
-    before, rest = readme.split(START)
-    inside, after = rest.split(END)
+    if page.count(start) != 1 or page.count(end) != 1 or page.find(end) < page.find(start):
+        raise SystemExit(f"The page needs one line {start!r} and after it one line {end!r}.")
+    before, rest = page.split(start)
+    inside, after = rest.split(end)
     return before, inside, after
+
+
+def replace_between(path: Path, start: str, end: str, text: str) -> None:
+    """Write a page again with another text between its markers."""
+    before, _, after = between_markers(path.read_text(encoding="utf-8"), start, end)
+    path.write_text(before + start + text + end + after, encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -113,9 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     options = parser.parse_args(arguments)
-    before, _, after = between_markers(options.readme.read_text(encoding="utf-8"))
-    text = before + START + table_text(options.results) + END + after
-    options.readme.write_text(text, encoding="utf-8")
+    replace_between(options.readme, START, END, table_text(options.results))
     print(f"wrote {options.readme}")
     return 0
 

@@ -12,6 +12,9 @@ from benchmarks.frames import Rows, main_cells, markdown, mean, number, texts, v
 from benchmarks.published import paper_forest_prune, paper_rules
 from benchmarks.runner import read_rows
 
+COMPARED = {
+    "leaf_pruning_rate": "leaves %", "fidelity": "fidelity %", "fidelity_in_region": "in region %"
+}  # fmt: skip
 FAR = 2.0  # points of fidelity that want an explanation
 
 
@@ -92,21 +95,32 @@ def forest_prune(folder: Path) -> str:
     return markdown(header, lines)
 
 
-def forest_prune_per_dataset(folder: Path) -> str:
-    """Depth 2 per data set: leaves removed and fidelity, the paper's one seed and our mean."""
-    rows = where(read_rows(folder / "forest_prune.csv"), depth=2)
-    paper = where(paper_forest_prune(), depth=2)
-    lines = []
+def forest_prune_per_dataset(folder: Path, depth: int) -> str:
+    """Per data set: leaves removed and fidelity, the paper's one seed and our mean.
+
+    Beside ForestPrune and whole trees, whatever else of ours is in the file (single leaves).
+    """
+    rows = where(read_rows(folder / "forest_prune.csv"), depth=depth)
+    paper = where(paper_forest_prune(), depth=depth)
+    ours = [method for method in texts(rows, "method") if method.startswith("pine_boost")]
+    methods = ["ForestPrune", *ours]
+    theirs = {"ForestPrune": "ForestPrune", "pine_boost": "PINE"}
+    is_published = any(row["dataset"] != "mean" for row in paper)
+    lines, header = [], ["data set"]
     for dataset in texts(rows, "dataset"):
         line = [dataset]
-        for method, theirs in (("ForestPrune", "ForestPrune"), ("pine_boost", "PINE")):
+        for method in methods:
             here = where(rows, dataset=dataset, method=method)
-            published = where(paper, dataset=dataset, method=theirs)
-            for column in ("leaf_pruning_rate", "fidelity", "fidelity_in_region"):
-                line += [published[0][column] if published else "-", number(mean(here, column), 1)]
+            published = where(paper, dataset=dataset, method=theirs.get(method, ""))
+            for column in COMPARED:
+                if is_published and method in theirs:
+                    line.append(published[0][column] if published else "-")
+                line.append(number(mean(here, column), 1))
         lines.append(line)
-    header = ["data set"]
-    for method in ("ForestPrune", "PINE / ours"):
-        for what in ("leaves %", "fidelity %", "in region %"):
-            header += [f"{method}: {what}, paper", "here"]
+    for method in methods:
+        for what in COMPARED.values():
+            if is_published and method in theirs:
+                header += [f"{theirs[method]}, paper: {what}", f"{method} here"]
+            else:
+                header.append(f"{method}: {what}")
     return markdown(header, lines) if lines else ""

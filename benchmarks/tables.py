@@ -158,12 +158,15 @@ def variants(cells: Rows, column: str, names: dict[str, str]) -> str:
                 lines.append(
                     (
                         alpha, names[text], number(mean(here, "pruning_rate")),
-                        number(mean(here, "fidelity"), 2), number(mean(here, "coverage")),
+                        number(mean(here, "leaf_pruning_rate")), number(mean(here, "fidelity"), 2), number(mean(here, "coverage")),
                         number(mean(here, "time_s"), 2),
                         f"{sum(r['status'] == 'CERTIFIED' for r in here)}/{len(here)}",
                     )
                 )  # fmt: skip
-    header = ("alpha", "", "trees removed %", "fidelity %", "coverage %", "mean s", "certified")
+    header = (
+        "alpha", "", "units removed %", "leaves removed %", "fidelity %", "coverage %", "mean s",
+        "certified",
+    )  # fmt: skip
     return markdown(header, lines)
 
 
@@ -254,11 +257,11 @@ def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
     sections.append(
         ("L0 and L1", variants(both, "objective", {"l0": "L0", "l1": "L1"}) if l1 else "")
     )
-    leaf = where(base, objective="l0-leaf", score="chow-liu")
-    names = {"l0": "weights per tree", "l0-leaf": "a value per leaf"}
-    sections.append(
-        ("Leaf values of their own", variants(both, "objective", names) if leaf else "")
-    )
+    for objective, name in (("l0-leaf", "a value per leaf"), ("l0-leaves", "single leaves")):
+        names = {"l0": "whole trees", objective: name}
+        found = where(both, objective=objective)
+        title = f"Whole trees and {name}"
+        sections.append((title, variants(both, "objective", names) if found else ""))
     has_bins = where(bins, score="chow-liu-b8") and where(bins, score="chow-liu-b16")
     sections.append(("Bins", variants(bins, "score", bin_names) if has_bins else ""))
     for score, short in (("leaf-support", "LS"), ("isolation-forest", "IF")):
@@ -292,7 +295,8 @@ def render(folder: Path) -> str:
         ("Rules without a guarantee at the same size", rules(folder, cells)),
         ("The rules as the paper measured them", published_rules(folder)),
         ("ForestPrune", forest_prune(folder)),
-        ("ForestPrune, depth 2, data set by data set", forest_prune_per_dataset(folder)),
+        ("ForestPrune, depth 2, data set by data set", forest_prune_per_dataset(folder, 2)),
+        ("ForestPrune, depth 4, data set by data set", forest_prune_per_dataset(folder, 4)),
         ("Choosing alpha", selection(folder)),
         ("Default sizes in short (leaves removed %)", default_sizes(folder)),
         *library_sections(folder),
