@@ -158,8 +158,8 @@ def variants(cells: Rows, column: str, names: dict[str, str]) -> str:
                 lines.append(
                     (
                         alpha, names[text], number(mean(here, "pruning_rate")),
-                        number(mean(here, "leaf_pruning_rate")), number(mean(here, "fidelity"), 2), number(mean(here, "coverage")),
-                        number(mean(here, "time_s"), 2),
+                        number(mean(here, "leaf_pruning_rate")), number(mean(here, "fidelity"), 2),
+                        number(mean(here, "coverage")), number(mean(here, "time_s"), 2),
                         f"{sum(r['status'] == 'CERTIFIED' for r in here)}/{len(here)}",
                     )
                 )  # fmt: skip

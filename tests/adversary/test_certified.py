@@ -12,7 +12,11 @@ from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.adversary.library_models import random_rows, small_models
 
-FORMS: dict[str, dict[str, Any]] = {"trees": {}, "leaf values": {"reweight": "leaf"}}
+FORMS: dict[str, dict[str, Any]] = {
+    "trees": {},
+    "leaf values": {"reweight": "leaf"},
+    "single leaves": {"unit": "leaf"},
+}
 
 
 def _attack(seed: int, n_rows: int, form: str) -> tuple[int, int]:
