@@ -1,7 +1,7 @@
 """Puts the figure and one table per promise into the README (python -m benchmarks.readme).
 
-In come the files of benchmarks/results and README.md with its two markers; out goes README.md with
-what they say between them, and the commits that wrote the files. Refuses a README without markers.
+In come the files of benchmarks/results; out go README.md with what they say between its markers and
+the commits that wrote them, and the pages of docs/ that hold a table (benchmarks/pages.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from benchmarks.frames import main_cells, texts
 from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.ledger import commits_of
 from benchmarks.more_tables import lossless
+from benchmarks.pages import Block, update_docs
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import default_sizes
 from benchmarks.tables import summary
 
-START, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 FILES = {
     "figure": "glance.csv", "CERTIFIED": "paper_l0.csv", "default sizes, proved": "large.csv",
     "default sizes, validated": "defaults.csv", "same margins": "lossless.csv",
@@ -26,7 +26,7 @@ FILES = {
 
 
 def table_text(results: Path) -> str:
-    """What stands between the markers: what has no file yet is left out."""
+    """What README.md says about the results: what has no file yet is left out."""
     parts = [
         part
         for part in (
@@ -34,7 +34,7 @@ def table_text(results: Path) -> str:
         )
         if part
     ]  # fmt: skip
-    return "\n\n" + "\n\n".join([*parts, _sources(results)]) + "\n\n" if parts else "\n"
+    return "\n\n".join([*parts, _sources(results)]) if parts else ""
 
 
 def _figure(results: Path) -> str:
@@ -93,34 +93,18 @@ def _sources(results: Path) -> str:
     )
 
 
-def between_markers(page: str, start: str = START, end: str = END) -> tuple[str, str, str]:
-    """Text before, between and after the markers.
-
-    Raises
-    ------
-    SystemExit
-        A marker is missing, doubled or out of order.
-    """
-    if page.count(start) != 1 or page.count(end) != 1 or page.find(end) < page.find(start):
-        raise SystemExit(f"The page needs one line {start!r} and after it one line {end!r}.")
-    before, rest = page.split(start)
-    inside, after = rest.split(end)
-    return before, inside, after
-
-
-def replace_between(path: Path, start: str, end: str, text: str) -> None:
-    """Write a page again with another text between its markers."""
-    before, _, after = between_markers(path.read_text(encoding="utf-8"), start, end)
-    path.write_text(before + start + text + end + after, encoding="utf-8")
+README = Block("README.md", "benchmark table", table_text)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="FOLDER", help="of README.md")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     options = parser.parse_args(arguments)
-    replace_between(options.readme, START, END, table_text(options.results))
-    print(f"wrote {options.readme}")
+    print(f"wrote {README.update(options.results, options.root)}")
+    if options.root == ROOT:
+        for page in update_docs(options.results):
+            print(f"wrote {page}")
     return 0
 
 

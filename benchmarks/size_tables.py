@@ -81,14 +81,18 @@ def _proved_in_short(rows: Rows) -> str:
 
 def library_sections(folder: Path) -> list[tuple[str, str]]:
     """A table per library: data set by data set."""
-    proved, validated = read_proved(folder), read_validated(folder)
     return [
-        (
-            f"Default sizes: {name} (leaves removed %)",
-            _library(where(proved, model=large), where(validated, model=default)),
-        )
-        for name, large, default in LIBRARIES
+        (f"Default sizes: {name} (leaves removed %)", library_table(folder, default))
+        for name, _, default in LIBRARIES
     ]
+
+
+def library_table(folder: Path, model: str) -> str:
+    """The table of the library with this model in defaults.csv."""
+    (large,) = [large for _, large, default in LIBRARIES if default == model]
+    return _library(
+        where(read_proved(folder), model=large), where(read_validated(folder), model=model)
+    )
 
 
 def _library(proved: Rows, validated: Rows) -> str:

@@ -16,14 +16,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 from benchmarks.data import ROOT
-from benchmarks.frames import markdown, values
+from benchmarks.frames import values
 from benchmarks.ledger import code_commit
 from benchmarks.machine import record_run
-from benchmarks.readme import replace_between
+from benchmarks.pages import SLOW_TESTS
 from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 
-PAGE = ROOT / "docs" / "robustness.md"
-START, END = "<!-- slow tests -->", "<!-- end of slow tests -->"
 KEY_COLUMNS = ("file", "commit")
 COLUMNS = (*KEY_COLUMNS, "date", "tests", "failed", "seconds")
 
@@ -61,42 +59,19 @@ def run_file(question: tuple[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def table_text(results: Path) -> str:
-    """What stands between the markers."""
-    latest = {row["file"]: row for row in read_rows(results / "slow_tests.csv")}
-    rows = list(latest.values())
-    if not rows:
-        return "\n"
-    lines = [
-        (row["file"], row["tests"], row["failed"] if int(row["failed"]) else "none",
-         row["seconds"], row["date"], row["commit"])
-        for row in rows
-    ]  # fmt: skip
-    totals = [f"{values(rows, name).sum():.0f}" for name in ("tests", "failed", "seconds")]
-    lines.append(("together", *totals, "", ""))
-    header = ("file", "slow tests", "failed or skipped", "s", "date", "pine_boost of")
-    return f"\n\n{markdown(header, lines)}\n\n"
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slow_tests", description=__doc__)
     parser.add_argument("--files", nargs="+", help="default: every file with a slow test")
     parser.add_argument("--jobs", type=int, default=1, help="files side by side")
     parser.add_argument("--out", type=Path, default=RESULTS / "slow_tests.csv")
-    parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--draw", action="store_true", help="only write the table")
+    parser.add_argument("--root", type=Path, default=ROOT, metavar="FOLDER", help="of docs/")
     options = parser.parse_args(arguments)
-    failures = 0
-    if not options.draw:
-        if arguments is None:
-            record_run(options.out)
-        commit = code_commit()
-        jobs = [Job((file, commit), (file, commit)) for file in options.files or find_files()]
-        failures = run_jobs(
-            run_file, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=options.jobs
-        )
-    replace_between(options.page, START, END, table_text(options.out.parent))
-    print(f"wrote {options.page}")
+    if arguments is None:
+        record_run(options.out)
+    commit = code_commit()
+    jobs = [Job((file, commit), (file, commit)) for file in options.files or find_files()]
+    failures = run_jobs(run_file, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=options.jobs)
+    print(f"wrote {SLOW_TESTS.update(options.out.parent, options.root)}")
     failed = values(read_rows(options.out), "failed").sum()
     return 1 if failures or failed else 0
 

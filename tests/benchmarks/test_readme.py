@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import data, readme, rules, runner, tables
+from benchmarks import data, pages, readme, rules, runner, tables
 
 
 def test_tables_and_figures_from_the_results(folder, results):
@@ -28,16 +28,17 @@ def test_tables_and_figures_from_the_results(folder, results):
     }  # fmt: skip
 
 
-def test_readme_script_writes_between_its_markers_only(results, tmp_path):
+def test_a_page_is_written_between_its_markers_only(results, tmp_path):
     page = tmp_path / "README.md"
-    page.write_text(f"top\n{readme.START}\nold\n{readme.END}\nbottom\n")
-    arguments = ["--readme", str(page), "--results", str(results)]
+    start, end = readme.README.markers
+    page.write_text(f"top\n{start}\nold\n{end}\nbottom\n")
+    arguments = ["--root", str(tmp_path), "--results", str(results)]
     assert readme.main(arguments) == 0
     first = page.read_text()
     assert first.startswith("top\n")
     assert first.endswith("\nbottom\n")
     assert "old" not in first
-    assert readme.between_markers(first)[1] == readme.table_text(results)
+    assert pages.between_markers(first, start, end)[1] == readme.README.text(results)
     assert readme.main(arguments) == 0
     assert page.read_text() == first
     page.write_text("no markers")
@@ -45,7 +46,8 @@ def test_readme_script_writes_between_its_markers_only(results, tmp_path):
         readme.main(arguments)
 
 
-def test_the_project_readme_agrees_with_the_committed_results():
-    text = (data.ROOT / "README.md").read_text(encoding="utf-8")
-    inside = readme.between_markers(text)[1]
-    assert inside == readme.table_text(runner.RESULTS), "run python -m benchmarks.readme"
+@pytest.mark.parametrize("block", [readme.README, *pages.DOCS], ids=lambda block: block.page)
+def test_committed_pages_agree_with_the_committed_results(block):
+    text = (data.ROOT / block.page).read_text(encoding="utf-8")
+    inside = pages.between_markers(text, *block.markers)[1]
+    assert inside == block.text(runner.RESULTS), "run python -m benchmarks.readme"

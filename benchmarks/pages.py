@@ -1,0 +1,141 @@
+"""Tables inside the pages of the documentation, each between two markers.
+
+In come the files of benchmarks/results; out go README.md and the pages of docs/ with what the files
+say between their markers. Refuses a page without its markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.data import ROOT
+from benchmarks.frames import markdown, values
+from benchmarks.ledger import commits_of
+from benchmarks.more_tables import lossless
+from benchmarks.runner import RESULTS, read_rows
+from benchmarks.size_tables import library_table
+
+
+@dataclass(frozen=True)
+class Block:
+    """A page, the name in its markers, and what stands between them.
+
+    ``write`` turns a results folder into Markdown; an empty text where there is no file yet.
+    """
+
+    page: str
+    name: str
+    write: Callable[[Path], str]
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """The lines before and after the block."""
+        return f"<!-- {self.name} -->", f"<!-- end of {self.name} -->"
+
+    def text(self, results: Path) -> str:
+        """What stands between the markers."""
+        written = self.write(results)
+        return f"\n\n{written}\n\n" if written else "\n"
+
+    def update(self, results: Path, root: Path = ROOT) -> Path:
+        """Write the page again; returns its path."""
+        path = root / self.page
+        before, _, after = between_markers(path.read_text(encoding="utf-8"), *self.markers)
+        start, end = self.markers
+        text = before + start + self.text(results) + end + after
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def between_markers(page: str, start: str, end: str) -> tuple[str, str, str]:
+    """Text before, between and after the markers.
+
+    Raises
+    ------
+    SystemExit
+        A marker is missing, doubled or out of order.
+    """
+    if page.count(start) != 1 or page.count(end) != 1 or page.find(end) < page.find(start):
+        raise SystemExit(f"The page needs one line {start!r} and after it one line {end!r}.")
+    before, rest = page.split(start)
+    inside, after = rest.split(end)
+    return before, inside, after
+
+
+def _sourced(table: str, results: Path, command: str, file: str) -> str:
+    if not table:
+        return ""
+    commits = ", ".join(commits_of(results, file)) or "an unknown commit"
+    return f"{table}\n\n`python -m benchmarks.{command}`, pine_boost of {commits}."
+
+
+def compressed(results: Path) -> str:
+    """What compress_booster makes of XGBoost with 100 trees of depth 6."""
+    table = library_table(results, "xgboost-0.1")
+    return _sourced(table, results, "defaults", "defaults.csv")
+
+
+def guarded(results: Path) -> str:
+    """Rows per second of the original and of a guarded model."""
+    rows = read_rows(results / "guarded.csv")
+    lines = [
+        (
+            row["dataset"], row["model"], f"{row['leaves_before']} -> {row['leaves_after']}",
+            row["guard"], f"{float(row['share_fallbacks']):.1%}", row["backend"],
+            f"{int(row['batch']):,}", f"{int(row['rows_per_s_original']):,}",
+            f"{int(row['rows_per_s_guarded']):,}", row["ratio"],
+            f"{float(row['same_class']):.2%}",
+        )
+        for row in rows
+    ]  # fmt: skip
+    header = (
+        "data set", "model", "leaves", "guard", "to the original", "backend", "batch",
+        "original rows/s", "guarded rows/s", "ratio", "same class",
+    )  # fmt: skip
+    return _sourced(markdown(header, lines) if rows else "", results, "guarded", "guarded.csv")
+
+
+def fleet(results: Path) -> str:
+    """One process and two."""
+    rows = read_rows(results / "fleet.csv")
+    header = ("backend", "workers", "jobs", "s", "speed-up", "s of a second run", "failed")
+    table = markdown(header, [tuple(row.values()) for row in rows]) if rows else ""
+    return _sourced(table, results, "fleet", "fleet.csv")
+
+
+def simplified(results: Path) -> str:
+    """What simplify leaves out."""
+    return _sourced(lossless(results), results, "lossless", "lossless.csv")
+
+
+def slow_tests(results: Path) -> str:
+    """Time and result of the slow tests, the latest run of each file."""
+    latest = {row["file"]: row for row in read_rows(results / "slow_tests.csv")}
+    rows = list(latest.values())
+    if not rows:
+        return ""
+    lines = [
+        (row["file"], row["tests"], row["failed"], row["seconds"], row["date"], row["commit"])
+        for row in rows
+    ]
+    totals = [f"{values(rows, name).sum():.0f}" for name in ("tests", "failed", "seconds")]
+    lines.append(("together", totals[0], totals[1], totals[2], "", ""))
+    header = ("file", "slow tests", "failed or skipped", "s", "date", "pine_boost of")
+    return markdown(header, lines)
+
+
+SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
+DOCS = (
+    Block("docs/compress.md", "compressed models", compressed),
+    Block("docs/guarded.md", "guarded models", guarded),
+    Block("docs/fleet.md", "fleets", fleet),
+    Block("docs/simplify.md", "simplified models", simplified),
+    SLOW_TESTS,
+)
+
+
+def update_docs(results: Path = RESULTS) -> list[Path]:
+    """Write every page of the documentation that has a block."""
+    return [block.update(results) for block in DOCS]
