@@ -46,43 +46,47 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 _LARGE = ",".join(LARGE)
+_BOOSTERS = "--indifference 0,auto --time-limit 15 --models xgboost,lightgbm,histgb"
 PLAN = (
     Run("paper", "paper", "paper_l0.csv", (), 7),
     Run(
         "defaults", "defaults", "defaults.csv",
         _words(f"--models xgboost-0.1 --datasets {_LARGE}"), 10,
     ),
-    Run("leaf", "paper", "paper_leaf.csv", _words("--reweight leaf --time-limit 30"), 20),
+    Run("large", "large", "large.csv", _words(f"--fit training {_BOOSTERS}"), 14),
+    Run("glance", "glance", "glance.csv", (), 6),
     Run(
-        "large", "large", "large.csv",
-        _words("--fit training --indifference 0,auto --time-limit 15 "
-               "--models xgboost,lightgbm,histgb"), 14,
+        "leaf", "paper", "paper_leaf.csv",
+        _words("--reweight leaf --alphas 0.05,0.1,0.2 --time-limit 30"), 10,
     ),
-    Run("glance", "glance", "glance.csv", (), 10),
-    Run("forest_prune", "forest_prune", "forest_prune.csv",
-        _words("--seeds 3 --time-limit 20"), 14),
-    Run("rules", "rules", "rules.csv", ("--results", f"{WORK}/paper_l0.csv"), 5),
-    Run("compare", "compare", "compare.csv", (BEFORE,), 14, is_serial=True),
-    Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 5, is_serial=True),
+    Run(
+        "forest_prune", "forest_prune", "forest_prune.csv",
+        _words("--seeds 2 --time-limit 15"), 16,
+    ),
+    Run("compare", "compare", "compare.csv", (BEFORE,), 12, is_serial=True),
+    Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 6, is_serial=True),
-    Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
     Run(
         "defaults-libraries", "defaults", "defaults.csv",
-        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 10,
+        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 12,
     ),
-    Run(
-        "large-unseen", "large", "large.csv",
-        _words("--fit unseen --indifference 0,auto --time-limit 15 "
-               "--models xgboost,lightgbm,histgb"), 14,
-    ),
-    Run("guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2,
-        measures_alone=True),
-    Run("fleet", "fleet", "fleet.csv", ("--jobs", "24"), 4, measures_alone=True),
+    Run("rules", "rules", "rules.csv", ("--results", f"{WORK}/paper_l0.csv"), 5),
     Run("lossless", "lossless", "lossless.csv", (), 2),
+    Run(
+        "guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2,
+        measures_alone=True,
+    ),
+    Run("fleet", "fleet", "fleet.csv", ("--jobs", "24"), 4, measures_alone=True),
+    Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
+    Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
     Run("sweeping", "sweeping", "sweep.csv", (), 4),
     Run(
+        "leaves", "paper", "paper_leaves.csv",
+        _words("--unit leaf --alphas 0.05,0.2,0.8 --seeds 1 --time-limit 20"), 12,
+    ),
+    Run(
         "defaults-forests", "defaults", "defaults.csv",
-        _words("--models random-forest --seeds 1"), 10,
+        _words("--models random-forest --seeds 1"), 12,
     ),
     Run(
         "large-forests", "large", "large.csv",
