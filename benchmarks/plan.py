@@ -81,10 +81,6 @@ PLAN = (
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
     Run("sweeping", "sweeping", "sweep.csv", (), 4),
     Run(
-        "leaves", "paper", "paper_leaves.csv",
-        _words("--unit leaf --alphas 0.05,0.2,0.8 --seeds 1 --time-limit 20"), 12,
-    ),
-    Run(
         "defaults-forests", "defaults", "defaults.csv",
         _words("--models random-forest --seeds 1"), 12,
     ),
