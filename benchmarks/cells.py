@@ -19,7 +19,7 @@ from benchmarks import data
 COLUMNS = (
     "dataset", "model", "trees", "depth", "objective", "score", "seed", "alpha", "pruning_rate",
     "fidelity", "fidelity_in_region", "coverage", "accuracy_before", "accuracy_after", "time_s",
-    "rounds", "lower_bound", "status",
+    "rounds", "lower_bound", "status", "leaf_pruning_rate",
 )  # fmt: skip
 KEY_COLUMNS = COLUMNS[:8]
 MODELS = ("xgboost", "random-forest", "lightgbm")
@@ -48,11 +48,22 @@ class Cell:
     time_limit: float = 60.0
     folder: str | None = None
     reweight: str = "tree"
+    unit: str = "round"
+    indifference: str = "0"
 
     @property
     def objective_label(self) -> str:
-        """The objective as results.csv names it; leaf values of their own are added."""
-        return self.objective if self.reweight == "tree" else f"{self.objective}-{self.reweight}"
+        """The objective as results.csv names it, with what differs from the paper's setting.
+
+        ``-leaf``: leaf values of their own; ``-leaves``: leaves are counted, subtrees become
+        leaves; ``-i`` and a share or ``auto``: toss-ups are given up.
+        """
+        label = self.objective
+        if self.unit == "leaf":
+            label += "-leaves"
+        elif self.reweight == "leaf":
+            label += "-leaf"
+        return label if self.indifference == "0" else f"{label}-i{self.indifference}"
 
     @property
     def score_label(self) -> str:
@@ -125,11 +136,15 @@ def measure_cell(cell: Cell) -> tuple[dict[str, Any], float]:
     parts = data.split(table, cell.seed)
     model = train(cell.model, cell.trees, cell.depth, cell.seed, parts.X_fit, parts.y_fit)
     # named only where it is chosen: earlier commits, which are compared with, do not know it
-    further = {} if cell.reweight == "tree" else {"reweight": cell.reweight}
+    further: dict[str, Any] = {}
+    if cell.reweight != "tree" and cell.unit != "leaf":
+        further["reweight"] = cell.reweight
+    if cell.indifference != "0":
+        further["indifference"] = indifference_of(cell.indifference)
     started, spent = time.perf_counter(), sum(os.times()[:4])
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), score=cell.score,
-        n_bins=cell.bins, objective=cell.objective, unit="round", domain=table.domain(),
+        n_bins=cell.bins, objective=cell.objective, unit=cell.unit, domain=table.domain(),
         time_limit=cell.time_limit, random_state=cell.seed, **further,
     )  # fmt: skip
     seconds, spent = time.perf_counter() - started, sum(os.times()[:4]) - spent
@@ -150,8 +165,19 @@ def row_of(cell: Cell, result: Any, evaluation: Any, seconds: float) -> dict[str
         "rounds": result.search.rounds,
         "lower_bound": result.certificate.lower_bound,
         "status": result.status,
+        "leaf_pruning_rate": percent(leaves_removed(result)),
     }
     return {**labels, **measured}
+
+
+def leaves_removed(result: Any) -> float:
+    """Share of the leaves that are gone, whatever was counted."""
+    return 1 - float(result.certificate.leaves_after) / result.certificate.leaves_before
+
+
+def indifference_of(label: str) -> float | str:
+    """What `prune_booster` takes for a label: a share, or the word itself."""
+    return label if label == "auto" else float(label)
 
 
 def percent(share: float) -> str:

@@ -47,6 +47,8 @@ def add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bins", type=listed, default=["4"], metavar="A,B")
     parser.add_argument("--objective", type=listed, default=["l0"], metavar="l0,l1")
     parser.add_argument("--reweight", choices=("tree", "leaf"), default="tree")
+    parser.add_argument("--unit", choices=("round", "tree", "leaf"), default="round")
+    parser.add_argument("--indifference", default="0", metavar="SHARE|auto")
     parser.add_argument("--model", choices=MODELS, default="xgboost")
     parser.add_argument("--trees", type=listed, default=["30"], metavar="A,B")
     parser.add_argument("--depth", type=listed, default=["2"], metavar="A,B")
@@ -72,6 +74,7 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
             dataset=dataset, model=options.model, trees=int(trees), depth=int(depth),
             objective=objective, score=score, bins=int(bins), seed=seed, alpha=alpha,
             time_limit=options.time_limit, folder=options.data, reweight=options.reweight,
+            unit=options.unit, indifference=options.indifference,
         )
         for seed, objective, score, bins, trees, depth, dataset, alpha in grid
     ]  # fmt: skip
@@ -85,6 +88,9 @@ def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for objective in options.objective:
         if objective not in ("l0", "l1"):
             parser.error(f"--objective {objective}: accepted are l0, l1")
+    share = options.indifference
+    if share != "auto" and not share.replace(".", "", 1).isdigit():
+        parser.error(f"--indifference {share}: a share such as 0.05, or auto")
     for alpha in options.alphas:
         if alpha != FAITHFUL and not (alpha.replace(".", "", 1).isdigit() and 0 < float(alpha) < 1):
             parser.error(f"--alphas {alpha}: 'faithful' or a number between 0 and 1")

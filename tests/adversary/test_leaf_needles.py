@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from pine_boost.model.forest import PrunedForest, SplitKind
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.verdict import Answer
+from pine_boost.search.splits import find_splits
 from tests.adversary.planting import PATHS, Triple, plant
 from tests.adversary.proving import EVERY, NAMES, proofs
 from tests.support.forests import MANNERS, Manner
@@ -32,15 +34,32 @@ def _moved(triple: Triple, rng: np.random.Generator) -> PrunedForest:
     return replace(pruned, value_int=pruned.value_int + moves)
 
 
+def _collapsed(triple: Triple, rng: np.random.Generator) -> PrunedForest:
+    """One subtree of leaves only becomes a leaf: with the value of one side, or one between."""
+    pruned = triple.pruned
+    splits = find_splits(triple.case.problem)
+    kept = splits.of_model(pruned)
+    gone = int(rng.choice(np.flatnonzero(splits.ends(kept) & ~splits.is_root)))
+    kept[gone] = False
+    below = splits.leaf_node[splits.first[gone] : splits.last[gone]]
+    value = pruned.value_int.copy()
+    sides = value[below, 0]
+    value[below, 0] = rng.choice([sides[0], sides[-1], (sides[0] + sides[-1]) // 2])
+    return splits.collapse(replace(pruned, value_int=value), kept)
+
+
+@pytest.mark.parametrize("change", [_moved, _collapsed])
 @pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
 @pytest.mark.parametrize("kind", PATHS[:2])
-def test_every_method_tells_broken_from_kept(kind: str, manner: Manner) -> None:
+def test_every_method_tells_broken_from_kept(
+    kind: str, manner: Manner, change: Callable[..., PrunedForest]
+) -> None:
     n_found = n_proved = 0
     for seed in range(N_TRIPLES):
         rng = np.random.default_rng([seed, 17])
         triples = list(plant(kind, manner, seed))[:2]
         for number, triple in enumerate(triples):
-            pruned = _moved(triple, rng)
+            pruned = change(triple, rng)
             broken = broken_rows(triple.case, pruned)
             every = np.ones(broken.shape[1], dtype=bool)
             methods = EVERY[(2 * seed + number) % len(EVERY) :][:1]
