@@ -134,7 +134,10 @@ def _pruned(
     )  # fmt: skip
     seconds = time.perf_counter() - started
     n_leaves = _leaves(read_model(result.model).forest)
-    after, inside = result.model.predict(parts.X_test), result.region.contains(parts.X_test)
+    after, inside = (
+        result.model.predict(parts.X_test),
+        result.region.contains(parts.X_test, model=native),
+    )
     return Smaller(after, n_leaves, seconds, result.status, inside)
 
 

@@ -33,6 +33,7 @@ from pine_boost.search.strategies import Outcome, Proposal
 
 _MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
 _ANSWERS = 12  # different costs of ranges that are tried
+_FOR_FEWER = 0.85  # of the time limit; the rest is for values near the original's
 _REFUTATIONS = 400  # shapes that may turn out not to do
 
 
@@ -61,9 +62,11 @@ def search_collapsed(
         return start
     game, collapser = _build_game(problem, fit_states, budget, options)
     game.best.adopt(start.best, found.undecided)
-    explored = Explored(game)
-    play(explored, _dropping_the_unreached(game, collapser, start, found.points))
-    play(explored, _shrinking(game, collapser))
+    early = replace(game, budget=budget.share(_FOR_FEWER)) if budget.is_limited else game
+    explored = Explored(early)
+    play(explored, _dropping_the_unreached(early, collapser, start, found.points))
+    play(explored, _shrinking(early, collapser))
+    explored.game = game
     if game.best.smallest.n_kept < start.n_kept:
         smallest = collapser.splits.of_model(game.best.smallest.pruned)
         play(explored, nearer(game, lambda: collapser.write_near(game, smallest)))

@@ -16,7 +16,6 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.search.linear_program import LinearProgram
 from pine_boost.search.splits import Kept, Splits
 
-_LARGEST = 1e4  # leaf values, where rows ask for a margin of 1: more does not survive the grid
 _ROWS_PER_PASS = 60
 _MAX_PASSES = 100
 
@@ -36,6 +35,8 @@ class RangeProgram:
     def __init__(self, rows: LinearProgram, splits: Splits) -> None:
         self._rows, self._splits = rows, splits
         self._is_active = np.zeros(0, dtype=bool)
+        self._kept: Kept = np.ones(len(splits.node), dtype=bool)
+        self._cost: FloatArray = np.ones(len(splits.node))
         self.values: FloatArray = np.zeros(len(splits.leaf_node))
         self.n_solved = 0
         self._build()
@@ -47,28 +48,38 @@ class RangeProgram:
 
     def permit(self, kept: Kept) -> None:
         """Leaves below a split that is not kept must agree."""
+        self._kept = kept
         infinity = self._solver.infinity()
         for constraint, may_differ in zip(self._range, kept, strict=True):
             constraint.SetUb(infinity if may_differ else 0.0)
 
     def ask(self, cost: FloatArray) -> None:
         """What the range below each split costs."""
+        self._cost = cost
         objective = self._solver.Objective()
         for high, low, each in zip(self._high, self._low, cost, strict=True):
             objective.SetCoefficient(high, float(each))
             objective.SetCoefficient(low, -float(each))
 
-    def solve(self, budget: Budget) -> bool:
-        """Whether there are such leaf values, as far as floats can tell."""
-        rows = self._rows
+    def solve(self, budget: Budget, *, is_certain: bool = False) -> bool:
+        """Whether there are such leaf values, as far as floats can tell.
+
+        ``is_certain``: there are; GLOP is asked again without its last basis where it finds none.
+        """
+        rows, is_fresh = self._rows, False
         fresh = np.zeros(len(rows.rows) - len(self._is_active), dtype=bool)
         self._is_active = np.concatenate([self._is_active, fresh])
         self.n_solved += 1
         for _ in range(_MAX_PASSES):
             budget.check()
             self._solver.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-                return False
+            status = self._solver.Solve()
+            if status != pywraplp.Solver.OPTIMAL:
+                if is_fresh or (status == pywraplp.Solver.INFEASIBLE and not is_certain):
+                    return False
+                self._rebuild()  # GLOP can fail from an old basis; without one it seldom does
+                is_fresh = True
+                continue
             values = np.array([variable.solution_value() for variable in self._leaves])
             free = np.array([variable.solution_value() for variable in self._free])
             slack = rows.rows @ values + rows.free_rows @ free - rows.strict
@@ -79,6 +90,13 @@ class RangeProgram:
             worst = np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]
             self._activate(violated[worst])
         return False
+
+    def _rebuild(self) -> None:
+        active = self.active
+        self._build()
+        self.permit(self._kept)
+        self.ask(self._cost)
+        self._activate(active)
 
     def _activate(self, indices: np.ndarray) -> None:
         rows, infinity = self._rows, self._solver.infinity()
@@ -95,7 +113,7 @@ class RangeProgram:
         splits = self._splits
         solver = self._solver = pywraplp.Solver.CreateSolver("GLOP")
         infinity = solver.infinity()
-        self._leaves = [solver.NumVar(-_LARGEST, _LARGEST, "") for _ in splits.leaf_node]
+        self._leaves = [solver.NumVar(-infinity, infinity, "") for _ in splits.leaf_node]
         for leaf in np.unique(splits.leaf_tree, return_index=True)[1]:
             self._leaves[leaf].SetBounds(0.0, 0.0)
         self._free = [solver.NumVar(-infinity, infinity, "") for _ in range(self._rows.n_free)]

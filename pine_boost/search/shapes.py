@@ -142,7 +142,7 @@ class Collapser:
         cost, differ = base, kept
         for _ in range(_REWEIGHTINGS):
             program.ask(cost)
-            if not program.solve(game.budget):
+            if not program.solve(game.budget, is_certain=bool(kept.all())):
                 return None
             ranges, differ = self._ranges()
             small = _SMALL * float(np.median(ranges[differ])) if differ.any() else 1.0

@@ -11,6 +11,7 @@ xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("sklearn")
 
 from benchmarks.cells import train  # noqa: E402
+from benchmarks.forest_prune import Case, run_case  # noqa: E402
 from benchmarks.pruning_rules.depth_cuts import (  # noqa: E402
     ABSOLUTE_ERROR,
     CutForest,
@@ -83,3 +84,21 @@ def test_fewer_leaves_within_the_accuracy_bound(rows, trained, polish):
     after = (cut.predict(X[400:]) == y[400:]).mean()
     assert after >= before - ABSOLUTE_ERROR
     assert 0 < cut.n_leaves < layers.n_leaves[:, -1].sum()
+
+
+def test_every_method_is_a_row_with_its_leaves(rows, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    X, y = rows
+    table = pandas.DataFrame(X, columns=list("abcd")).assign(target=y)
+    table.to_csv(tmp_path / "Toy.csv", index=False)
+    case = Case("Toy", 3, 0, 60.0, str(tmp_path), trees=5, indifference=("0", "0.1"))
+    found = {row["method"]: row for row in run_case(case)}
+    ours = [method for method in found if method.startswith("pine_boost")]
+    assert ours == [
+        "pine_boost", "pine_boost, unit leaf", "pine_boost, unit leaf, indifference 0.1",
+    ]  # fmt: skip
+    for method in ours:
+        assert found[method]["status"] == "CERTIFIED"
+        assert float(found[method]["fidelity_in_region"]) == 100
+    trees, leaves, _ = (found[method]["leaves_after"] for method in ours)
+    assert leaves <= trees
