@@ -81,8 +81,8 @@ def prune_booster(
         trees, or leaves: then subtrees become leaves, too, and leaf values are chosen anew.
     reweight : {"tree", "leaf"}, optional
         What is chosen anew in the kept trees: one weight each (the paper), or every leaf value,
-        which needs fewer trees; how few are possible is then not proved. Default "tree", and
-        "leaf" for ``unit="leaf"``, which allows no other.
+        which needs fewer trees; the lower bound is about the same form. Default "tree", and "leaf"
+        for ``unit="leaf"``, which allows no other.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1; on the raw margin, before any
         link, for regressors and rankers. Several, ascending, make score bands.

@@ -141,6 +141,8 @@ class PruneResult:
             f"{c.leaves_before} -> {c.leaves_after} leaves",
         ]
         best, units = "provably the fewest", plural(c.unit)
+        if c.reweight == "leaf":  # another problem than that of weights
+            best += " with leaf values chosen anew"
         if c.unit == "leaf":
             sizes, best = sizes[::-1], "how few would do is not proved"
         elif not c.optimal:

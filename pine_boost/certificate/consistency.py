@@ -241,13 +241,7 @@ def require_bound(
 ) -> tuple[str, ...]:
     """Prove the lower bound anew from the rows and multipliers that the certificate holds."""
     written = certificate.bound
-    is_stated = written is not None or certificate.lower_bound > 1
-    if certificate.reweight == "leaf" and is_stated:
-        raise CertificateMismatch(
-            f"The certificate's lower bound {certificate.lower_bound} is about reweighted trees, "
-            "but the leaf values of this model were chosen anew."
-        )
-    if certificate.unit == "leaf" and is_stated:
+    if certificate.unit == "leaf" and (written is not None or certificate.lower_bound > 1):
         raise CertificateMismatch(
             f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which "
             "there is no proof."
@@ -260,7 +254,12 @@ def require_bound(
         return ()
     bound = read_bound(problem, certificate.lower_bound, written)
     units = tree_units(problem.forest, certificate.unit)
-    verdict = False if bound is None else check_bound(problem, units, bound, budget)
+    by_leaf = certificate.reweight == "leaf"
+    if by_leaf and (problem.forest.tree_output < 0).any():
+        raise CertificateMismatch("Leaves of several outputs have no values chosen anew.")
+    verdict = None
+    if bound is not None:
+        verdict = check_bound(problem, units, bound, budget, by_leaf=by_leaf)
     if verdict is False or bound is None:
         raise CertificateMismatch(
             f"The rows and multipliers of the certificate do not prove its lower bound "

@@ -10,6 +10,9 @@ least one of a strict row: ``(pA) . w + (pS) . b > 0``. The constants b are free
 sign, so the sum says something about w only where ``pS = 0`` exactly; then some unit with
 ``(pA)_m > 0`` has ``w_m > 0``: it is kept. (With several cuts the distance of the cuts scales with
 w: that constant is positive, and ``pS <= 0`` is enough for it.)
+
+Where leaf values are free, a column is a leaf: 1 (or -1) where the point reaches it, its weight of
+either sign. Then a column speaks only where ``(pA) != 0``, and some unit with such a leaf is kept.
 """
 
 from __future__ import annotations
@@ -79,8 +82,12 @@ class ExactRows:
 
     Attributes
     ----------
-    entries : Python integers (n_rows, n_units)
+    entries : Python integers (n_rows, n_columns)
         What one unit of weight adds to each row's side, times a common power of two.
+    unit : int64 (n_columns,)
+        The unit of each column: itself, or that of a leaf.
+    signed : bool
+        Whether weights may have either sign: those of leaves.
     constants : Python integers (n_rows, n_free)
         The same for the constants of free sign.
     distance : Fractions (n_rows,) or None
@@ -90,6 +97,8 @@ class ExactRows:
     """
 
     entries: npt.NDArray[Any]
+    unit: IntArray
+    signed: bool
     constants: npt.NDArray[Any]
     distance: npt.NDArray[Any] | None
     strict: npt.NDArray[np.bool_]
@@ -106,11 +115,18 @@ class ExactRows:
             return None
         if self.distance is not None and weight @ self.distance > 0:
             return None
-        return frozenset(k for k, entry in enumerate(weight @ self.entries) if entry > 0)
+        total = weight @ self.entries
+        speaks = np.array([entry > 0 or (self.signed and entry < 0) for entry in total], bool)
+        return frozenset(int(unit) for unit in self.unit[speaks])
 
 
 def exact_rows(
-    problem: Problem, unit: IntArray, leaves: npt.NDArray[Any], questions: IntArray
+    problem: Problem,
+    unit: IntArray,
+    leaves: npt.NDArray[Any],
+    questions: IntArray,
+    *,
+    by_leaf: bool = False,
 ) -> ExactRows:
     """The rows of some points, each for one question.
 
@@ -121,10 +137,16 @@ def exact_rows(
     leaves : (n_rows, n_trees)
     questions : (n_rows,)
         Index of each row's question.
+    by_leaf : bool
+        Leaf values are free: one column for every leaf, of trees with one output each.
     """
     forest = problem.forest
     n_rows, n_outputs = len(leaves), forest.n_outputs
-    whole = _integers(forest.leaf_vectors()[problem.leaf_node][leaves])
+    if by_leaf:
+        whole = (forest.tree_output[:, None] == np.arange(n_outputs)).astype(np.int64)
+        whole = np.broadcast_to(whole, (n_rows, *whole.shape)).astype(object)
+    else:
+        whole = _integers(forest.leaf_vectors()[problem.leaf_node][leaves])
     of_trees = np.zeros(leaves.shape, dtype=object)
     constants = np.zeros((n_rows, n_outputs if forest.free_intercept else 0), dtype=object)
     cuts = forest.decision.cuts
@@ -139,10 +161,16 @@ def exact_rows(
         if distance is not None:
             apart = Fraction(cuts[question.cut]) - Fraction(cuts[0])
             distance[own] = -question.sign * apart
+    strict = problem.strict[questions]
+    if by_leaf:
+        entries = np.zeros((n_rows, problem.trees.n_leaves), dtype=object)
+        entries[np.arange(n_rows)[:, None], leaves] = of_trees
+        of_leaf = unit[problem.trees.leaf_tree]
+        return ExactRows(entries, of_leaf, True, constants, distance, strict)
     entries = np.zeros((n_rows, int(unit.max()) + 1), dtype=object)
     for tree, own_unit in enumerate(unit):
         entries[:, own_unit] += of_trees[:, tree]
-    return ExactRows(entries, constants, distance, problem.strict[questions])
+    return ExactRows(entries, np.arange(entries.shape[1]), False, constants, distance, strict)
 
 
 def _integers(values: FloatArray) -> npt.NDArray[Any]:
@@ -159,10 +187,13 @@ def is_obliged(problem: Problem, states: npt.NDArray[Any], questions: IntArray) 
     return bool(decided[np.arange(len(states)), questions].all())
 
 
-def check_bound(problem: Problem, unit: IntArray, bound: Bound, budget: Budget) -> bool | None:
+def check_bound(
+    problem: Problem, unit: IntArray, bound: Bound, budget: Budget, *, by_leaf: bool = False
+) -> bool | None:
     """Prove a bound anew: every cut from its rows, then that fewer units do not meet them all.
 
-    False where a row, a cut or the number is wrong; None where the budget ran out.
+    ``by_leaf``: of models whose leaf values are free. False where a row, a cut or the number is
+    wrong; None where the budget ran out.
     """
     n_units = int(unit.max()) + 1
     if bound.units <= 1:
@@ -174,9 +205,8 @@ def check_bound(problem: Problem, unit: IntArray, bound: Bound, budget: Budget) 
         if budget.is_over:
             return None
         rows = list(cut.rows)
-        found = exact_rows(problem, unit, leaves[rows], bound.questions[rows]).units(
-            cut.multipliers
-        )
+        added = exact_rows(problem, unit, leaves[rows], bound.questions[rows], by_leaf=by_leaf)
+        found = added.units(cut.multipliers)
         if found is None or not found <= cut.units:
             return False
     smaller = hitting_set([cut.units for cut in bound.cuts], n_units, bound.units - 1, budget)

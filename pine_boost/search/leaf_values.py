@@ -25,6 +25,7 @@ from pine_boost.search.found import Found, Moment
 from pine_boost.search.game import Game, SearchOptions
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.larger_regions import search_inwards
+from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
@@ -34,6 +35,8 @@ from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
 _PERTURBATIONS = 24  # other sets of units that are tried
+_FOR_BOUND = 0.5  # of the time that is left then
+_BOUND_ROUNDS = 40  # sets of fewer units that are excluded
 _FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
 _BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewer leaves
 
@@ -80,6 +83,7 @@ def search_leaves(
     play(explored, _swapping(game))
     if game.best.smallest.n_kept < start.n_kept:
         play(explored, nearer(game, lambda: _write_near(game)))
+        play(explored, _bounding(game))
     result = finish(explored, budget)
     seconds = found.seconds + time.monotonic() - started
     counted: dict[str, Any] = {
@@ -180,6 +184,20 @@ def _missed_least(game: Game, support: Support, needed: Support) -> int | None:
         elif weights.value > largest:
             best, largest = int(unit), weights.value
     return best
+
+
+def _bounding(game: Game) -> Iterator[Proposal]:
+    """How few units any leaf values need, in exact integers, within some effort.
+
+    Proposes nothing: the bound is the incumbent's.
+    """
+    share = game.budget.share(_FOR_BOUND) if game.budget.is_limited else game.budget
+    game.tell("bound")
+    game.pruner.find_essential(game.best.support)
+    target = game.best.smallest.n_kept
+    game.best.bound = prove_bound(game.pruner, target, None, share, _BOUND_ROUNDS)
+    game.best.note(2 if not game.best.waiting else 1)
+    yield from ()
 
 
 def _write_near(game: Game) -> PrunedForest | None:

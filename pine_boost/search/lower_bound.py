@@ -25,7 +25,13 @@ _MOMENT = 0.2  # seconds after the deadline for what is proved already
 _MOST_ATTEMPTS = 5  # at excluding one set
 
 
-def prove_bound(pruner: Pruner, target: int, known: Bound | None, budget: Budget) -> Bound | None:
+def prove_bound(
+    pruner: Pruner,
+    target: int,
+    known: Bound | None,
+    budget: Budget,
+    most_rounds: int | None = None,
+) -> Bound | None:
     """The largest bound up to ``target`` that exact cuts give; None: nothing above 1.
 
     Asks for a set of fewer units than ``target`` that meets all cuts proved so far, proves a few
@@ -39,7 +45,7 @@ def prove_bound(pruner: Pruner, target: int, known: Bound | None, budget: Budget
     try:
         for cut in [cut for cut in pruner.cuts if len(cut) == 1]:
             proved.prove(cut, pruner.cuts[cut], budget)
-        for round_number in itertools.count():
+        for round_number in itertools.islice(itertools.count(), most_rounds):
             budget.check()
             smaller = hitting_set(proved.units, n_units, target - 1, budget)
             if not isinstance(smaller, np.ndarray):

@@ -83,13 +83,16 @@ def _solve(
     # the distance of several cuts is positive: it is excluded like a column
     n_distances = 1 if len(rows.problem.forest.decision.cuts) > 1 and columns.n_free else 0
     n_signed = columns.n_free - n_distances
-    weights = [solver.NumVar(0.0, infinity, "") for _ in range(len(kept) + n_distances)]
+    lowest = -infinity if program.signed else 0.0  # leaves cancel exactly, with no slack
+    columns_of = [solver.NumVar(lowest, infinity, "") for _ in kept]
+    distances = [solver.NumVar(0.0, infinity, "") for _ in range(n_distances)]
+    weights = [*columns_of, *distances]
     free = [solver.NumVar(-infinity, infinity, "") for _ in range(n_signed)]
     value = solver.NumVar(-infinity, 1.0, "")
     objective = solver.Objective()
     objective.SetCoefficient(value, 1.0)
     objective.SetMaximization()
-    for weight in weights:
+    for weight in distances if program.signed else weights:
         lacking = solver.NumVar(0.0, 1.0, "")
         objective.SetCoefficient(lacking, -exact.CUT_SLACK)
         enough = solver.Constraint(1.0, infinity)
@@ -119,7 +122,10 @@ def _solve(
 def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray) -> ExactCut | None:
     """What multipliers prove once they are whole numbers."""
     points, questions = rows.point_of[chosen], rows.question_of[chosen]
-    whole = exact_rows(rows.problem, rows.columns.tree_unit, rows.leaves[points], questions)
+    whole = exact_rows(
+        rows.problem, rows.columns.tree_unit, rows.leaves[points], questions,
+        by_leaf=rows.program.signed,
+    )  # fmt: skip
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
     best: ExactCut | None = None
     for vanishing in _nearly_zero(whole, scaled, support):
@@ -136,7 +142,13 @@ def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray)
 
 
 def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list[list[int]]:
-    """Units of the support whose entry is zero up to rounding: all, those above zero, none."""
+    """Columns of the support whose entry is zero up to rounding: all, those above zero, none.
+
+    Of leaves all that the rows reach: every one of them must vanish.
+    """
+    if whole.signed:
+        reached = (whole.entries != 0).any(axis=0)
+        return [[int(k) for k in np.flatnonzero(support[whole.unit] & reached)]]
     gain = scaled.astype(object) @ whole.entries
     limit = exact.CUT_SLACK / 4 * float(scaled.sum())
     largest = np.abs(whole.entries).max(axis=0)

@@ -64,7 +64,7 @@ def test_native_exactly_and_proved_anew(kind: str, unit: str) -> None:
     certificate, pruned = result.certificate, result.search.pruned
     assert certificate.reweight == "leaf"
     assert certificate.units_kept < certificate.units_before
-    assert certificate.optimal == (certificate.units_kept == 1)
+    assert certificate.optimal == (certificate.units_kept == certificate.lower_bound)
     assert set(certificate.weights) == {1.0}
     assert pruned is not None
     forest = result.original.forest
@@ -96,15 +96,17 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
         verify(*files, halved)
     with pytest.raises(CertificateMismatch, match="not the ratio"):
         verify(*files, replace(certificate, reweight="tree"))
-    with pytest.raises(CertificateMismatch, match="about reweighted trees"):
-        verify(*files, replace(certificate, lower_bound=certificate.units_kept, optimal=True))
+    with pytest.raises(CertificateMismatch, match=r"without a proof|do not prove"):
+        verify(*files, replace(certificate, lower_bound=certificate.units_kept + 1))
     document = json.loads((folder / "certificate.json").read_text())
     for odd in ({**document, "reweight": "branch"}, {**document, "format_version": 3}):
         (folder / "odd.json").write_text(json.dumps(odd))
         with pytest.raises(CertificateMismatch):
             Certificate.load(folder / "odd.json")
     assert "their leaf values chosen anew" in bound_of(certificate)
-    assert "provably the fewest" not in result.summary()
+    words = "provably the fewest with leaf values chosen anew"
+    assert (words in result.summary()) == certificate.optimal
+    assert ("provably the fewest" in result.summary()) == certificate.optimal
 
 
 def test_probabilities_are_nearer_than_those_of_the_bare_program(

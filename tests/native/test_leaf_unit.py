@@ -137,7 +137,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
         ({"reweight": "tree"}, "has leaves where"),
         ({"leaves_after": certificate.leaves_after - 1}, "leaves_after"),
         ({"units_kept": certificate.units_kept - 1}, "units_kept"),
-        ({"lower_bound": certificate.units_kept, "optimal": True}, "chosen anew"),
+        ({"lower_bound": certificate.units_kept, "optimal": True}, "about leaves"),
         ({"unit": "branch"}, "unit is 'branch'"),
     ):
         with pytest.raises(CertificateMismatch, match=words):

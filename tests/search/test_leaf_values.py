@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 
 from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.reference import find_leaves
+from pine_boost.proof.bound import check_bound
 from pine_boost.search import leaf_values
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.found import Found
@@ -86,8 +87,14 @@ def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(
     assert after.n_kept <= before.n_kept
     if after.n_kept < before.n_kept:
         assert after.reweight == "leaf"
-        assert after.bound is None
-        assert after.lower_bound == 1
+        parts = (small.problem, small.tree_unit)
+        if after.bound is not None:
+            assert after.bound.units == after.lower_bound > 1
+            assert check_bound(*parts, after.bound, Budget.of(), by_leaf=True) is True
+            more = replace(after.bound, units=after.bound.units + 1)
+            assert check_bound(*parts, more, Budget.of(), by_leaf=True) is False
+        else:
+            assert after.lower_bound == 1
     else:
         assert after.pruned is before.pruned
         assert after.reweight == "tree"
@@ -95,17 +102,22 @@ def test_never_more_than_whole_trees_and_never_fewer_than_brute_force(
     fewest = _fewest_with_leaves(small)
     if fewest is not None:
         assert after.n_kept >= fewest
+        if after.reweight == "leaf":
+            assert after.lower_bound <= fewest
+            assert after.stopped is not StopReason.OPTIMAL or after.n_kept == fewest
 
 
 def test_leaf_values_need_fewer_units() -> None:
     """Somewhere the freedom is used: a multiclass round less than weights can do."""
-    gains = []
+    gains, bounds = [], []
     for seed in (1, 3, 5):
         small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, score=None)
         before, after = _both(small)
         check_result(small, after)
         gains.append(before.n_kept - after.n_kept)
+        bounds.append(after.lower_bound if after.reweight == "leaf" else 1)
     assert max(gains) > 0
+    assert max(bounds) > 1  # somewhere a bound on models with free leaf values is proved
 
 
 def test_the_whole_search_goes_on_with_leaves_only_when_asked() -> None:
