@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.reference import find_leaves
-from pine_boost.proof.bound import check_bound
+from pine_boost.proof.bound import ExactRows, check_bound
 from pine_boost.search import leaf_values
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.found import Found
@@ -190,3 +190,33 @@ def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> No
     before, after = _both(small)
     assert after.stopped is StopReason.INTERRUPTED
     assert after.pruned is before.pruned
+
+
+def test_a_bound_for_weights_is_none_for_leaf_values_and_an_edited_one_none_at_all() -> None:
+    small = small_problem(1, MANNERS[1], n_outputs=3, n_trees=12, score=None)
+    before, after = _both(small)
+    assert after.n_kept < before.n_kept == before.lower_bound
+    assert before.bound is not None
+    assert after.bound is not None
+    parts, budget = (small.problem, small.tree_unit), Budget.of()
+    assert check_bound(*parts, before.bound, budget) is True
+    assert check_bound(*parts, before.bound, budget, by_leaf=True) is False
+    for number, cut in enumerate(after.bound.cuts):
+        if len(cut.units) < 2:
+            continue
+        narrower = replace(cut, units=frozenset(sorted(cut.units)[1:]))
+        other = replace(cut, multipliers=(cut.multipliers[0] + 1, *cut.multipliers[1:]))
+        for edited in (narrower, other):
+            cuts = (*after.bound.cuts[:number], edited, *after.bound.cuts[number + 1 :])
+            wrong = replace(after.bound, cuts=cuts)
+            assert check_bound(*parts, wrong, budget, by_leaf=True) is False
+
+
+def test_a_leaf_speaks_with_either_sign() -> None:
+    unit, strict = np.array([0, 0, 1]), np.array([True, True])
+    entries = np.array([[1, 0, -1], [-1, 0, 0]], dtype=object)
+    none = np.zeros((2, 0), dtype=object)
+    leaves = ExactRows(entries, unit, True, none, None, strict)
+    assert leaves.units((1, 1)) == {1}
+    assert leaves.units((2, 1)) == {0, 1}
+    assert ExactRows(entries, unit, False, none, None, strict).units((1, 1)) == frozenset()
