@@ -40,7 +40,7 @@ _PROGRAM = textwrap.dedent(
     digests = {}
     for name, (model, options) in cases.items():
         result = pine_boost.prune_booster(
-            model, X[:250], X[250:], alpha=0.6, n_jobs=n_jobs, random_state=3, **options
+            model, X[:100], X[250:], alpha=0.6, n_jobs=n_jobs, random_state=3, **options
         )
         certificate = json.loads(result.certificate.to_json())
         del certificate["timings"], certificate["date"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scipy.stats import beta
 
@@ -34,6 +35,7 @@ class Tested:
     accepted: bool
 
 
+@lru_cache(maxsize=4096)  # the same few counts come again and again
 def lower_bound(n_changed: int, n_rows: int, confidence: float) -> float:
     """Exact (Clopper-Pearson) lower bound on the share that keeps its answer, one-sided.
 
