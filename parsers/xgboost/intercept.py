@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import MissingDependencyError
+from pine_boost.model import exact
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.fields import fault
 from pine_boost.parsers.xgboost.trees import Trees
@@ -35,12 +36,6 @@ LINKS = {
 }  # fmt: skip
 # The base_score whose margin is 0, exactly: -logf(1 / 0.5 - 1) = 0, logf(1) = 0
 NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
-
-# Without XGBoost and without libm: float64 log rounded to float32 was off by one float in 11 of
-# 1500 cases (facts, xgb_logit), and logf promises to stay within 3 ulp; 4 ulp bound both.
-_ULPS_WITHOUT_LIBM = 4
-# XGBoost clips a probability of 0 or 1; inside these no version does
-_CLIPPED = 2e-6
 
 
 def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], float]:
@@ -78,7 +73,7 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
 
 def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
     """Without the library: the same float32 operations with the C library's logf (or None)."""
-    if link == "logit" and not _CLIPPED < score < 1 - _CLIPPED:
+    if link == "logit" and not exact.XGBOOST_CLIPPED < score < 1 - exact.XGBOOST_CLIPPED:
         raise MissingDependencyError(
             f"XGBoost clips the base_score {score}; install xgboost to read this model exactly."
         )
@@ -88,7 +83,7 @@ def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
     if logf is not None:
         return sign * float(logf(float(argument))), 0.0
     margin = np.float32(sign * math.log(float(argument)))
-    return float(margin), _ULPS_WITHOUT_LIBM * float(np.spacing(np.abs(margin)))
+    return float(margin), exact.LOGF_ULPS * float(np.spacing(np.abs(margin)))
 
 
 def find_logf() -> Any:

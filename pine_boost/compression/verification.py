@@ -18,13 +18,12 @@ from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
-
-_SAME = 1e-12  # two computations of one bound; the counts are compared exactly
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _objections(
             record.n_changed == n_changed
         ),
         f"it states the bound {record.bound:.6f}, which is {bound:.6f}": (
-            abs(record.bound - bound) <= _SAME
+            abs(record.bound - bound) <= SAME_BOUND
         ),
         "its numbers of trees and leaves are not those of the models": sizes == stated,
         "it claims what the bound does not reach": (

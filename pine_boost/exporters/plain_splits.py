@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -21,7 +22,6 @@ from pine_boost.model.forest import (
     MissingRule,
     SplitKind,
 )
-from pine_boost.model.reference import LIGHTGBM_ZERO
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -39,6 +39,20 @@ SOFTMAX_GUARD_FLOAT64 = 2.0**-48
 # LightGBM's label is float64 sigmoid(raw) > 0.5, true iff raw > 0x1.8p-53 for sigmoid:1.
 LIGHTGBM_BINARY_CUT = 1.5 * 2.0**-53
 
+# LightGBM takes |x| <= kZeroThreshold, a float32, for 0.0 before any comparison.
+LIGHTGBM_ZERO = float(np.float32(1e-35))
+
+# The logit of XGBoost's base_score without XGBoost and without libm: float64 log rounded to float32
+# was off by one float in 11 of 1500 cases (facts, xgb_logit), and logf promises to stay within
+# 3 ulp; 4 ulp bound both.
+LOGF_ULPS = 4
+# XGBoost clips a base_score of 0 or 1; from here to 1 minus this no version does.
+XGBOOST_CLIPPED = 2e-6
+
+# Two computations of one binomial bound, perhaps by other versions of scipy, agree within this; the
+# counts behind it are compared exactly.
+SAME_BOUND = 1e-12
+
 # The natural-log tables of a plausibility score are rounded to integers at this many units per nat.
 SCORE_SCALE = 10_000
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -20,8 +21,6 @@ from pine_boost.model.forest import (
     MissingRule,
     SplitKind,
 )
-
-LIGHTGBM_ZERO = float(np.float32(1e-35))  # |x| <= this is 0.0 in LightGBM before any comparison
 
 
 def find_leaves(forest: Forest, X: FloatArray) -> IntArray:

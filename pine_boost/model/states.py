@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -24,7 +25,7 @@ from pine_boost.model.forest import (
     MissingRule,
     SplitKind,
 )
-from pine_boost.model.reference import LIGHTGBM_ZERO, cast_value, category_codes
+from pine_boost.model.reference import cast_value, category_codes
 from pine_boost.model.representatives import describe_state, reachable_states, value_of
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Comparison, FloatArray
-from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.region.fast.digitize import Digitizer
 from pine_boost.region.fast.membership import Membership, compile_membership
 from pine_boost.region.region import Region

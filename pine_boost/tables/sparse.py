@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray
-from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.parsers.traits import Reader
 from pine_boost.tables.numbers import TableKind, cast_numbers, casting_of
 from pine_boost.tables.schema import InputSchema, check_shape

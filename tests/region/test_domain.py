@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Comparison, Forest, MissingRule
-from pine_boost.model.reference import LIGHTGBM_ZERO, cast_value
+from pine_boost.model.reference import cast_value
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of

@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Comparison, Forest
-from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import SCORE_NAMES

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.exact import LIGHTGBM_BINARY_CUT, XGBOOST_LOGISTIC_CUT
+from pine_boost.model.exact import LIGHTGBM_BINARY_CUT, LIGHTGBM_ZERO, XGBOOST_LOGISTIC_CUT
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -24,7 +24,6 @@ from pine_boost.model.forest import (
     SplitKind,
     Tie,
 )
-from pine_boost.model.reference import LIGHTGBM_ZERO
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray, Forest, SplitKind
-from pine_boost.model.reference import LIGHTGBM_ZERO
 
 NAMES = ("ratio", "amount", "moment")
 KINDS = (

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Comparison, FloatArray, IntArray
-from pine_boost.model.reference import LIGHTGBM_ZERO
 from pine_boost.model.states import Axis, StateSpace
 
 CHUNK_ROWS = 2**16  # columns of one-byte states stay in the cache, and calls are worth their cost
