@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pine_boost.budget import Budget, Step
+from pine_boost.certificate.claim import lossless_offer, proved_offer
+from pine_boost.certificate.compression_claim import statistic_offer
 from pine_boost.compression.candidates import choose
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions
@@ -120,7 +122,7 @@ def _offer(
 def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offer:
     from pine_boost.simplification.simplify import simplify
 
-    promise, call = "lossless: the same margin on every input", "pine_boost.simplify(model)"
+    promise, call = lossless_offer(), "pine_boost.simplify(model)"
     try:
         result = simplify(model)
     except PineBoostError as error:
@@ -141,9 +143,7 @@ def _proved(
     for position, (alpha, indifference) in enumerate(asked):
         extra = f", indifference={indifference:g}" if indifference else ""
         call = f"pine_boost.prune_booster(model, X_fit, X_cal, alpha={alpha:g}{extra}{given})"
-        where = "every input" if alpha == 0 else f"the region of {1 - alpha:.0%} of future inputs"
-        promise = f"proved: the same class on {where}"
-        promise += ", toss-ups aside" if indifference else ""
+        promise = proved_offer(alpha, indifference)
         part = budget.share(1 / (len(asked) - position))
         try:
             result = prune_booster(
@@ -171,11 +171,7 @@ def _compressed(
         fidelity: f"pine_boost.compress_booster(model, X_fit, X_val, fidelity={fidelity:g}{asked})"
         for fidelity in FIDELITIES
     }
-    promises = {
-        fidelity: f"a statistic: {fidelity:.1%} of future inputs keep their {kept} "
-        f"(confidence {_CONFIDENCE:.0%})"
-        for fidelity in FIDELITIES
-    }
+    promises = {fidelity: statistic_offer(fidelity, _CONFIDENCE, kept) for fidelity in FIDELITIES}
     try:
         parsed, goal = read_for_compression(model, options)
     except PineBoostError as error:

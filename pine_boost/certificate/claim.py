@@ -207,3 +207,14 @@ def margin_guard_claim(fidelity: float, confidence: float, n_val: int) -> str:
         "model gives a future input that comes from the same source the class of the original "
         f"with probability at least {fidelity:g}. This is a statistic, not a proof."
     )
+
+
+def lossless_offer() -> str:
+    """What `simplify` promises, as a line of a survey."""
+    return "lossless: the same margin on every input"
+
+
+def proved_offer(alpha: float, indifference: float) -> str:
+    """What a certificate would promise, as a line of a survey."""
+    where = "every input" if alpha == 0 else f"the region of {1 - alpha:.0%} of future inputs"
+    return f"proved: the same class on {where}" + (", toss-ups aside" if indifference else "")

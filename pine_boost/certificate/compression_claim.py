@@ -74,3 +74,11 @@ def attack_claim(distance: float | None, n_tried: int) -> str:
         f"the distance {distance:.4g} from the original's decision (in margin); farther ones may "
         "exist."
     )
+
+
+def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
+    """What a compression would promise, as a line of a survey; ``kept`` is "class" or "value"."""
+    return (
+        f"a statistic: {fidelity:.1%} of future inputs keep their {kept} "
+        f"(confidence {confidence:.0%})"
+    )
