@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.data import ROOT
 from benchmarks.frames import markdown, values
+from benchmarks.growth_tables import growth, limits
 from benchmarks.ledger import commits_of
 from benchmarks.more_tables import lossless
 from benchmarks.runner import RESULTS, read_rows
@@ -105,6 +106,16 @@ def fleet(results: Path) -> str:
     return _sourced(table, results, "fleet", "fleet.csv")
 
 
+def growing(results: Path) -> str:
+    """Every size of benchmarks.growth."""
+    return _sourced(growth(results), results, "growth", "growth.csv")
+
+
+def limited(results: Path) -> str:
+    """Limits asked for and kept."""
+    return _sourced(limits(results), results, "limits", "limits.csv")
+
+
 def simplified(results: Path) -> str:
     """What simplify leaves out."""
     return _sourced(lossless(results), results, "lossless", "lossless.csv")
@@ -132,6 +143,8 @@ DOCS = (
     Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fleet.md", "fleets", fleet),
     Block("docs/simplify.md", "simplified models", simplified),
+    Block("docs/limits.md", "growth", growing),
+    Block("docs/limits.md", "limits", limited),
     SLOW_TESTS,
 )
 

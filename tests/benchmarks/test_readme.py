@@ -46,7 +46,7 @@ def test_a_page_is_written_between_its_markers_only(results, tmp_path):
         readme.main(arguments)
 
 
-@pytest.mark.parametrize("block", [readme.README, *pages.DOCS], ids=lambda block: block.page)
+@pytest.mark.parametrize("block", [readme.README, *pages.DOCS], ids=lambda block: block.name)
 def test_committed_pages_agree_with_the_committed_results(block):
     text = (data.ROOT / block.page).read_text(encoding="utf-8")
     inside = pages.between_markers(text, *block.markers)[1]
