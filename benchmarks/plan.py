@@ -79,6 +79,10 @@ PLAN = (
     Run("fleet", "fleet", "fleet.csv", ("--jobs", "24"), 4, measures_alone=True),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
+    Run(
+        "leaves", "paper", "paper_leaves.csv",
+        _words("--unit leaf --alphas 0.05,0.2,0.8 --seeds 1 --time-limit 20"), 12,
+    ),
     Run("sweeping", "sweeping", "sweep.csv", (), 4),
     Run(
         "defaults-forests", "defaults", "defaults.csv",
