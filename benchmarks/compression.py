@@ -135,10 +135,12 @@ class Baselines:
         from pine_boost.budget import Budget
         from pine_boost.compression.goal import Goal
         from pine_boost.compression.search import set_up
+        from pine_boost.tables.rows import MemoryRows
 
         self.goal = Goal(parsed.forest, True, None)
         self.parts, self.seed, self.depth = parts, seed, depth
-        self.setting = set_up(self.goal, parts.X_fit.astype(np.float64), seed, Budget.of())
+        fit = MemoryRows(parts.X_fit.astype(np.float64))
+        self.setting = set_up(self.goal, fit, seed, Budget.of())
         self.leaves_of_tree = np.diff(self.setting.trees.leaf_offset)
 
     def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:

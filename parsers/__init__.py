@@ -18,7 +18,7 @@ from pine_boost.files import MODEL_LIMIT, read_limited, require_size
 from pine_boost.model.forest import Model
 from pine_boost.parsers.traits import LIBRARIES, traits_of
 
-__all__ = ["read_model"]
+__all__ = ["open_pickle", "read_model"]
 
 ACCEPTED = (
     "xgboost.Booster, xgboost.XGBClassifier, xgboost.XGBRFClassifier, lightgbm.Booster, "
@@ -82,6 +82,26 @@ def read_model(
         library = _library_of(model)
         _refuse_pipeline(model)
     return traits_of(library).read(model, threshold=threshold, decision=decision)
+
+
+def open_pickle(model: Any, trust_pickle: bool = False) -> Any:
+    """What a pickle or joblib file holds; anything else (objects, other files) as it is.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A pickle that is not trusted, or that cannot be loaded.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        path: Path | None = Path(model)
+        contents = read_limited(model, MODEL_LIMIT, "model file")
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        path, contents = None, bytes(model)
+    else:
+        return model
+    if _sniff(contents, path) != "pickle":
+        return model
+    return _unpickle(contents, path, trust_pickle)
 
 
 def _library_of(model: Any) -> str:

@@ -49,7 +49,9 @@ def compress_booster(
         A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or
         a Pipeline, threshold wrapper or calibrated classifier around one; never modified.
     X_fit : table
-        Rows that shape the smaller model (the training rows are fine); no labels needed.
+        Rows that shape the smaller model (the training rows are fine); no labels needed. Of very
+        many a seeded sample of up to 240 000 is looked at. Both tables may be larger than memory:
+        Parquet files or folders, pyarrow Datasets, Dask DataFrames.
     X_val : table
         Rows that nothing else has seen, neither the model nor you. They decide which size is
         returned and are spent by it: another call needs other rows for its promise.
@@ -105,13 +107,13 @@ def compress_booster(
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     options = CompressOptions(
         fidelity, confidence, tolerance, unit, outer.threshold, time_limit, random_state, callback,
-        allow_overlap, segments,
+        allow_overlap, outer.raw_column(segments, X_val),
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
     parsed, goal = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
-    require_rows(len(tables.val), fidelity, confidence)
-    share = expected_share(len(tables.val), fidelity, confidence)
+    require_rows(tables.val.n_rows, fidelity, confidence)
+    share = expected_share(tables.val.n_rows, fidelity, confidence)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
     found, stopped = find_path(goal, setting, share, unit == "tree", budget)

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.native.chunks import asked_in_chunks
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.options import require_one_of, require_share
 from pine_boost.parsers import read_model
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
-from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import check_overlap, count_overlap, row_hashes
+from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
+from pine_boost.tables.rows import MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
@@ -129,7 +130,8 @@ def select_alpha(
     model, X_fit, X_cal
         As in `prune_booster`.
     X_sel : table
-        Rows like the future ones that nothing else has seen.
+        Rows like the future ones that nothing else has seen. All tables may be larger than memory
+        (Parquet files or folders, pyarrow Datasets, Dask DataFrames).
     target_fidelity : float
         In (0, 1): the share of inputs that must keep their class.
     rule : {"confidence", "empirical"}
@@ -170,18 +172,21 @@ def select_alpha(
         require_share(value, name)
     require_one_of(rule, "rule", RULES)
     grid = read_alphas(alphas)
-    _check_selection_rows(model, X_fit, X_cal, X_sel, options)
+    outer = unwrap(model, options.get("threshold"))
+    selected = _selection_rows(outer, X_fit, X_cal, X_sel, options)
     swept = sweep(model, X_fit, X_cal, alphas=grid, **options)
     original = swept.results[0].original
-    before = predict_classes(original, X_sel)
+    before = asked_in_chunks(predict_classes, original, selected)
     level = delta / len(grid)
     candidates = tuple(
-        _candidate(result, before, X_sel, target_fidelity, rule, level) for result in swept
+        _candidate(result, before, selected, target_fidelity, rule, level) for result in swept
     )
     chosen = max((c.alpha for c in candidates if c.accepted), default=None)
     result = None if chosen is None else swept[chosen]
     if result is not None:
         native = result.model
+    elif outer.layers:
+        native = model
     else:
         native = original.native if original.native is not None else original_bytes(original)
     return AlphaSelection(
@@ -202,7 +207,8 @@ def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
 def _candidate(
     result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float
 ) -> Candidate:
-    mismatches = int(np.count_nonzero(predict_classes(result.pruned, X_sel) != before))
+    after = asked_in_chunks(predict_classes, result.pruned, X_sel)
+    mismatches = int(np.count_nonzero(after != before))
     n_rows = len(before)
     bound = upper_risk_bound(mismatches, n_rows, level)
     observed = (n_rows - mismatches) / n_rows >= target
@@ -219,19 +225,22 @@ def _candidate(
     )
 
 
-def _check_selection_rows(
-    model: Any, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]
-) -> None:
-    """Before any work: X_sel fits the model, has rows, and nobody has seen them."""
-    outer = unwrap(model, options.get("threshold"))
+def _selection_rows(
+    outer: Wrapper, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]
+) -> Any:
+    """X_sel for the native ensembles, before any work: it fits, has rows, nobody has seen them.
+
+    Of a table that is larger than memory its rows in chunks.
+    """
     schema = schema_of(read_model(outer.inner, threshold=outer.threshold).forest)
-    X_fit, X_cal, X_sel = (outer.rows(X) for X in (X_fit, X_cal, X_sel))
+    X_sel = outer.rows(X_sel)
     allow_overlap = bool(options.get("allow_overlap", False))
-    selection = to_matrix(X_sel, schema, "X_sel")
-    if len(selection) == 0:
+    selection = open_rows(X_sel, schema, "X_sel")
+    if selection.n_rows == 0:
         raise InvalidInputError("X_sel has no rows; selecting alpha needs held-out rows.")
-    held_out = row_hashes(selection)
+    held_out = hashes_of(selection)
     for table, name in ((X_fit, "X_fit"), (X_cal, "X_cal")):
         if table is not None:
-            overlap = count_overlap(row_hashes(to_matrix(table, schema, name)), held_out)
-            check_overlap(overlap, name, "X_sel", allow_overlap, stacklevel=4)
+            seen = hashes_of(open_rows(outer.rows(table), schema, name))
+            check_overlap(count_overlap(seen, held_out), name, "X_sel", allow_overlap, stacklevel=4)
+    return X_sel if isinstance(selection, MemoryRows) else selection

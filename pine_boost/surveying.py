@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.claim import lossless_offer, proved_offer
 from pine_boost.certificate.compression_claim import statistic_offer
@@ -22,9 +24,10 @@ from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
 from pine_boost.options import require_seconds
 from pine_boost.parsers import read_model
+from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.report.measure import file_contents, measure_speeds
 from pine_boost.survey_result import Offer, Survey
-from pine_boost.tables.overlap import row_hashes
+from pine_boost.tables.overlap import hashes_of
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
@@ -91,6 +94,9 @@ def survey(
     """
     require_seconds(time_limit)
     budget = Budget.of(time_limit, callback=callback)
+    outer = unwrap(model, threshold)  # figures are those of the ensemble inside
+    model, threshold = outer.inner, outer.threshold
+    X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
     parsed = read_model(model, threshold=threshold, decision="value")
     has_classes = parsed.forest.n_outputs > 1 or bool(parsed.forest.decision.cuts)
     options = CompressOptions(tolerance=tolerance, threshold=threshold, random_state=random_state)
@@ -101,7 +107,7 @@ def survey(
         proofs = budget.share(_PROOFS)
         offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
     offers += _compressed(model, parsed, tables, options, budget)
-    return Survey(tuple(offers), len(tables.val), budget.elapsed, row_hashes(tables.val), parsed)
+    return Survey(tuple(offers), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
 
 def _offer(
@@ -110,7 +116,8 @@ def _offer(
 ) -> Offer:  # fmt: skip
     speed = None
     if found is not parsed and not budget.is_over:
-        speeds = measure_speeds(parsed, found, tables.val[:1000], budget.share(0.02).deadline)
+        some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
+        speeds = measure_speeds(parsed, found, some, budget.share(0.02).deadline)
         speed = speeds[0].ratio if speeds else None
     elif found is parsed and not note and call:
         note = _NOTHING
@@ -180,7 +187,7 @@ def _compressed(
             yield _offer(parsed, parsed, tables, promises[fidelity], calls[fidelity], budget, note)
         return
     setting = set_up(goal, tables.fit, options.random_state, budget)
-    n_look = len(tables.val)
+    n_look = tables.val.n_rows
     path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget)
     for fidelity in FIDELITIES:
         promise, call = promises[fidelity], calls[fidelity]

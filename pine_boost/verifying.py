@@ -8,6 +8,7 @@ child process.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from pine_boost.budget import Budget
@@ -17,7 +18,7 @@ from pine_boost.certificate.verification import TO_THE_END, prove_anew
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import predict_in_child
 from pine_boost.options import require_seconds, worker_count
-from pine_boost.parsers import read_model
+from pine_boost.pipelines.given import read_named_model
 from pine_boost.region.region import Region
 
 
@@ -38,7 +39,8 @@ def verify(
     Parameters
     ----------
     original, pruned : model, path or bytes
-        What was pruned and what was written.
+        What was pruned and what was written. Of a Pipeline, threshold wrapper or calibrated
+        classifier the ensemble inside is verified, at the threshold that follows from it.
     region : Region or path of region.json
     certificate : Certificate or path of certificate.json
     time_limit : float, optional
@@ -50,6 +52,7 @@ def verify(
     X_fit, X_cal : tables, optional
         Those that the region is said to be fitted and calibrated on: score, tau and coverage are
         computed anew. Without them they rest on the certificate's word (``certificate.rests_on``).
+        Raw rows where ``original`` is a Pipeline.
 
     Returns
     -------
@@ -67,14 +70,18 @@ def verify(
         region = Region.load(region)
     if not isinstance(certificate, Certificate):
         certificate = Certificate.load(certificate)
-    thresholds = certificate.thresholds or None
-    before, after = (
-        model
-        if isinstance(model, Model)
-        else read_model(model, threshold=thresholds, trust_pickle=trust_pickle)
-        for model in (original, pruned)
-    )
-    return prove_anew(
-        (before, after), region, certificate, budget, n_workers=n_workers, tables=(X_fit, X_cal),
-        replay=predict_in_child,
+    models, remark = [], ""
+    for model in (original, pruned):
+        if isinstance(model, Model):
+            models.append(model)
+            continue
+        given = read_named_model(model, certificate.thresholds, trust_pickle=trust_pickle)
+        models.append(given.parsed)
+        if model is original:
+            remark = given.remark
+            X_fit, X_cal = given.wrapper.rows(X_fit), given.wrapper.rows(X_cal)
+    verdict = prove_anew(
+        (models[0], models[1]), region, certificate, budget, n_workers=n_workers,
+        tables=(X_fit, X_cal), replay=predict_in_child,
     )  # fmt: skip
+    return replace(verdict, remarks=(*verdict.remarks, remark)) if remark else verdict

@@ -6,6 +6,7 @@ nothing: whoever shows a promise takes its words from here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pine_boost.region.conformal import coverage_floor
@@ -190,6 +191,16 @@ def _same(certificate: Certificate) -> str:
 def _floored(share: float) -> str:
     """Four digits, never rounded up: a bound that is rounded up is none."""
     return f"{int(share * 10_000) / 10_000:.4g}"
+
+
+def layers_remark(kinds: Sequence[str], inner: str) -> str:
+    """What a proof about the ensemble inside says of the model around it."""
+    listed = " around a ".join([*kinds, inner])
+    return (
+        f"This is about the {inner} inside ({listed}): about rows as the first steps prepare them, "
+        "and classes at the threshold that follows from the layers. That the first steps of both "
+        "models are the same is not proved."
+    )
 
 
 def region_guard_claim(certificate: Certificate) -> str:

@@ -26,7 +26,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("region", metavar="REGION",
                         help="region.json, or the folder that prune wrote")  # fmt: skip
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
-    parser.add_argument("--model", help="the original; needed where indifference was used")
+    parser.add_argument("--model", help="the original; needed where indifference was used, and "
+                        "for a Pipeline, whose first steps prepare the table")  # fmt: skip
     parser.add_argument("--limit", type=int, default=10, metavar="N",
                         help="rows outside to explain (10)")  # fmt: skip
     options.add_reading_options(parser)
@@ -37,18 +38,23 @@ def main(arguments: argparse.Namespace) -> int:
     """Coverage, then the rows outside and why."""
     from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.errors import InvalidInputError
-    from pine_boost.parsers import read_model
+    from pine_boost.pipelines.given import read_named_model
     from pine_boost.region.region import Region
     from pine_boost.tables.native import take_rows
 
     path = Path(arguments.region)
     path = read_saved(path).folder / REGION if path.is_dir() else path
     region = Region.load(path)
-    X = options.read_data(arguments.data, region.schema).X
     model = None
-    if arguments.model is not None:
-        model = read_model(arguments.model, trust_pickle=arguments.trust_pickle).forest
+    if arguments.model is None:
+        X = options.read_data(arguments.data, region.schema).X
+    else:
+        given = read_named_model(
+            arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle
+        )
+        model = given.parsed.forest
         _require_original(path, region, model)
+        X = given.wrapper.rows(options.read_data(arguments.data, given).X)
     if region.delta is not None and model is None:
         raise InvalidInputError(
             f"{arguments.region} leaves out inputs on which the original is undecided; name the "

@@ -56,34 +56,30 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.compression.record import RECORD
     from pine_boost.compression.result import owned_files
     from pine_boost.options import require_seconds
-    from pine_boost.parsers import read_model
     from pine_boost.progress import Progress
-    from pine_boost.tables.schema import schema_of
 
     require_seconds(arguments.time_limit)
-    threshold = options.thresholds(arguments)
-    parsed = read_model(
-        arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
-    )
-    output.require_place(arguments, _names(parsed, not arguments.no_report), owned_files)
-    schema = schema_of(parsed.forest)
-    fit, val = (options.read_data(path, schema) for path in (arguments.fit, arguments.val))
-    test = options.read_data(arguments.test, schema)
+    given = options.read_given_model(arguments, decision="value")
+    names = [*output.model_names(given, report=not arguments.no_report), RECORD]
+    output.require_place(arguments, names, owned_files)
+    X_fit, X_val = (options.read_rows(path, given) for path in (arguments.fit, arguments.val))
+    test = options.read_data(arguments.test, given)
     limit = arguments.time_limit
     if limit is not None:
         limit = max(limit - (time.monotonic() - arguments.started), 0.001 * limit)
     progress = Progress(time_limit=limit, option="--time-limit")
     try:
         result = compress_booster(
-            arguments.model if parsed.native is None else parsed.native, fit.X, val.X,
+            given.source, X_fit, X_val,
             fidelity=arguments.fidelity, confidence=arguments.confidence,
-            tolerance=arguments.tolerance, unit=arguments.unit, threshold=threshold,
-            time_limit=limit, random_state=arguments.seed, callback=progress,
+            tolerance=arguments.tolerance, unit=arguments.unit,
+            threshold=options.thresholds(arguments), time_limit=limit,
+            random_state=arguments.seed, callback=progress,
             allow_overlap=arguments.allow_overlap, segments=arguments.segments,
         )  # fmt: skip
     finally:
         progress.close()
-    files = result.files(None if arguments.no_report else val.X)
+    files = result.files(None if arguments.no_report else X_val)
     folder = output.write_results(arguments, files, [RECORD], owned_files)
     measured = None if test is None else result.evaluate(test.X)
     if arguments.json:
@@ -122,14 +118,3 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     if measured is not None:
         document["test_fidelity"] = measured
     return document
-
-
-def _names(parsed: Any, report: bool) -> list[str]:
-    """Names of the files that the result will have."""
-    from pine_boost.certificate.saved import REPORT
-    from pine_boost.compression.record import RECORD
-    from pine_boost.native.predict import original_bytes
-    from pine_boost.result import model_file
-
-    native = original_bytes(parsed) if parsed.native is None else parsed.native
-    return [model_file(native, parsed.forest.library)[0], RECORD, *([REPORT] if report else [])]

@@ -34,12 +34,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write, say what is promised."""
     from pine_boost.serving.guarded import GuardedModel
-    from pine_boost.tables.schema import schema_of
 
-    result = _read_result(arguments)
-    rows = None
-    if arguments.val is not None:
-        rows = options.read_data(arguments.val, schema_of(result.original.forest)).X
+    given, result = _read_result(arguments)
+    rows = None if arguments.val is None else options.read_data(arguments.val, given).X
     guarded = GuardedModel(
         result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence
     )
@@ -52,26 +49,29 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read_result(arguments: argparse.Namespace) -> Any:
-    """The result of either kind, with its original."""
+def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """The original, and the result of either kind with it."""
     from pine_boost.compression.record import RECORD
+    from pine_boost.pipelines.given import read_named_model
 
     folder, trust = Path(arguments.result), arguments.trust_pickle
     if not (folder / RECORD).is_file():
+        from pine_boost.certificate.saved import read_saved
         from pine_boost.result import PruneResult
 
-        return PruneResult.load(folder, arguments.original, trust_pickle=trust)
+        stored = read_saved(folder).certificate.thresholds
+        given = read_named_model(arguments.original, stored, trust_pickle=trust)
+        proved = PruneResult.load(folder, given.wrapper.inner, trust_pickle=trust)
+        return given, given.wrapper.rewrap(proved)
     from pine_boost.compression.result import CompressResult
     from pine_boost.errors import CertificateMismatch
     from pine_boost.model.digest import forest_digest
-    from pine_boost.parsers import read_model
 
     result = CompressResult.load(folder, trust_pickle=trust)
     record = result.record
-    original = read_model(
-        arguments.original, threshold=record.thresholds or None, decision="value",
-        trust_pickle=trust,
-    )  # fmt: skip
-    if forest_digest(original.forest) != record.original_digest:
+    given = read_named_model(
+        arguments.original, record.thresholds, decision="value", trust_pickle=trust
+    )
+    if forest_digest(given.parsed.forest) != record.original_digest:
         raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
-    return replace(result, original=original)
+    return given, given.wrapper.rewrap(replace(result, original=given.parsed))

@@ -29,8 +29,10 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Read the model and describe it."""
-    _, parsed = options.read_given_model(arguments, decision="value")
-    facts = describe(parsed, Path(arguments.model).stat().st_size)
+    given = options.read_given_model(arguments, decision="value")
+    facts = describe(given.parsed, Path(arguments.model).stat().st_size)
+    if given.is_wrapped:
+        facts = {"layers": [layer.kind for layer in given.wrapper.layers], **facts}
     if arguments.json:
         options.print_json(facts)
     else:

@@ -29,7 +29,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", required=True, metavar="FILE", help="what was counted so far")
     parser.add_argument("--level", type=float, default=0.05,
                         help="probability of ever a false alarm, of a new state")  # fmt: skip
-    parser.add_argument("--model", help="the original; needed where indifference was used")
+    parser.add_argument("--model", help="the original; needed where indifference was used, and "
+                        "for a Pipeline, whose first steps prepare the tables")  # fmt: skip
     parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
     options.add_reading_options(parser)
     options.add_json(parser)
@@ -41,21 +42,21 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import clear_errors, write_file
     from pine_boost.monitoring.page import write_page
     from pine_boost.monitoring.state import load_state, watch
-    from pine_boost.parsers import read_model
+    from pine_boost.pipelines.given import read_named_model
     from pine_boost.region.region import Region
 
     path = Path(arguments.region)
     region = Region.load(read_saved(path).folder / REGION if path.is_dir() else path)
-    model = None
+    given = None
     if arguments.model is not None:
-        model = read_model(
-            arguments.model, threshold=region.thresholds or None,
-            trust_pickle=arguments.trust_pickle,
-        )  # fmt: skip
+        given = read_named_model(
+            arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle
+        )
     for data in arguments.data:
-        table = options.read_data(data, region.schema).X
+        table = options.read_data(data, given or region.schema).X
         status = watch(
-            region, table, arguments.state, model=model, name=Path(data).name,
+            region, table if given is None else given.wrapper.rows(table), arguments.state,
+            model=None if given is None else given.parsed, name=Path(data).name,
             digest=_digest(Path(data)), level=arguments.level,
         )  # fmt: skip
     if arguments.page is not None:

@@ -18,7 +18,9 @@ from pine_boost.options import SCORE_NAMES, require_seconds
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """The model file and how to read it."""
-    parser.add_argument("model", metavar="MODEL", help="XGBoost .json/.ubj, LightGBM .txt, pickle")
+    parser.add_argument("model", metavar="MODEL", help="XGBoost .json/.ubj, LightGBM .txt, or a "
+                        "pickle (a scikit-learn ensemble, or a Pipeline, threshold or calibration "
+                        "around a model)")  # fmt: skip
     add_reading_options(parser)
 
 
@@ -131,20 +133,33 @@ def thresholds(arguments: argparse.Namespace) -> Any:
     return given[0] if len(given) == 1 else tuple(given)
 
 
-def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> tuple[Any, Any]:
-    """What to hand to the library, and the parsed model."""
-    from pine_boost.parsers import read_model
+def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> Any:
+    """The model that was named, with what lies around it."""
+    from pine_boost.pipelines.given import read_given
 
-    parsed = read_model(
+    return read_given(
         arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle,
         decision=decision,
     )  # fmt: skip
-    return (arguments.model if parsed.native is None else parsed.native), parsed
 
 
-def read_data(path: str | None, schema: Any, label: str | None = None) -> Any:
-    """A table file, or None; says on stderr which columns the model does not have."""
+def read_rows(path: str | None, given: Any) -> Any:
+    """The rows of a table file, or None; a folder of Parquet files is read in chunks later on."""
+    from pathlib import Path
+
+    if path is not None and Path(path).is_dir():
+        return given.read_rows(path)
+    table = read_data(path, given)
+    return None if table is None else table.X
+
+
+def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
+    """A table file, or None; says on stderr which columns the model does not have.
+
+    ``columns`` is an InputSchema, or a GivenModel whose Pipeline takes raw columns.
+    """
     from pine_boost.tables.files import read_table
+    from pine_boost.tables.schema import InputSchema
 
     if path is None:
         if label is not None:
@@ -152,7 +167,10 @@ def read_data(path: str | None, schema: Any, label: str | None = None) -> Any:
                 f"--label {label} names a column of --test, and there is no --test."
             )
         return None
-    table = read_table(path, schema, label)
+    if isinstance(columns, InputSchema):
+        table = read_table(path, columns, label)
+    else:
+        table = columns.read_table(path, label)
     if table.left_out:
         listed = ", ".join(table.left_out[:8]) + (", ..." if len(table.left_out) > 8 else "")
         print(f"pine-boost: note: {path}: columns left out: {listed}", file=sys.stderr)

@@ -48,15 +48,24 @@ def require_place(
     require_writable(arguments.output)
 
 
-def result_names(parsed: Any, *, report: bool) -> list[str]:
+def result_names(given: Any, *, report: bool) -> list[str]:
     """Names of the files that the result of pruning this model will have."""
-    from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
+    from pine_boost.certificate.saved import CERTIFICATE, REGION
+
+    return [*model_names(given, report=report), REGION, CERTIFICATE]
+
+
+def model_names(given: Any, *, report: bool) -> list[str]:
+    """Names of the model files and the report of a result about this model."""
+    from pine_boost.certificate.saved import REPORT
     from pine_boost.native.predict import original_bytes
+    from pine_boost.pipelines.result import WHOLE_MODEL
     from pine_boost.result import model_file
 
+    parsed = given.parsed
     native = original_bytes(parsed) if parsed.native is None else parsed.native
     name, _ = model_file(native, parsed.forest.library)
-    return [name, REGION, CERTIFICATE, *([REPORT] if report else [])]
+    return [name, *([WHOLE_MODEL] if given.is_wrapped else []), *([REPORT] if report else [])]
 
 
 def write_results(

@@ -40,21 +40,19 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
-    from pine_boost.tables.schema import schema_of
 
-    model, parsed = options.read_given_model(arguments)
-    output.require_place(arguments, output.result_names(parsed, report=not arguments.no_report))
-    schema = schema_of(parsed.forest)
+    given = options.read_given_model(arguments)
+    output.require_place(arguments, output.result_names(given, report=not arguments.no_report))
     report_seconds = output.seconds_for_report(arguments)
     keywords = options.search_arguments(arguments, report_seconds)
-    fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
-    test = options.read_data(arguments.test, schema, arguments.label)
+    X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
+    test = options.read_data(arguments.test, given, arguments.label)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         result = prune_booster(
-            model,
-            fit.X,
-            None if cal is None else cal.X,
+            given.source,
+            X_fit,
+            X_cal,
             alpha=arguments.alpha,
             callback=progress,
             **keywords,
@@ -65,9 +63,10 @@ def main(arguments: argparse.Namespace) -> int:
     folder = output.write_results(arguments, files, [CERTIFICATE])
     written = list(files)
     evaluation = None if test is None else result.evaluate(test.X, test.y)
-    X_test = None if test is None else test.X
+    X_test = None if test is None else given.wrapper.rows(test.X)
+    inner = getattr(result, "inner", result)  # the page is about the ensemble
     if not arguments.no_report and output.write_report(
-        folder / REPORT, lambda clock: render_report(result, X_test, (), clock), report_seconds
+        folder / REPORT, lambda clock: render_report(inner, X_test, (), clock), report_seconds
     ):
         written.append(REPORT)
     if arguments.json:

@@ -32,18 +32,27 @@ def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
     from pine_boost.certificate.saved import REPORT, read_saved, result_folders
     from pine_boost.files import clear_errors, write_file
+    from pine_boost.pipelines.given import read_named_model
     from pine_boost.report.report import render_folder_report
 
     written = []
     for folder in result_folders(arguments.folder):
-        schema = read_saved(folder).region.schema
-        data = None
+        saved = read_saved(folder)
+        original = X = given = None
+        if arguments.original is not None:
+            given = read_named_model(
+                arguments.original, saved.certificate.thresholds,
+                trust_pickle=arguments.trust_pickle,
+            )  # fmt: skip
+            original = given.wrapper.inner
         if arguments.data is not None:
-            data = options.read_data(arguments.data, schema, arguments.label)
+            columns = given or saved.region.schema
+            X = options.read_data(arguments.data, columns, arguments.label).X
+            X = X if given is None else given.wrapper.rows(X)
         page = render_folder_report(
             folder,
-            arguments.original,
-            None if data is None else data.X,
+            original,
+            X,
             _curve_beside(folder),
             trust_pickle=arguments.trust_pickle,
         )

@@ -32,20 +32,19 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write, count."""
-    from pine_boost.errors import InvalidInputError
     from pine_boost.files import clear_errors, write_file
+    from pine_boost.pipelines.given import read_raw_rows
     from pine_boost.serving.folder import load_guarded
     from pine_boost.tables.schema import schema_of
 
     guarded = load_guarded(
         arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle
     )
-    if guarded.parts.prepare is not None:
-        raise InvalidInputError(
-            f"{arguments.folder} holds a Pipeline, whose raw columns only Python can hand over; "
-            "use load_guarded(folder, trust_pickle=True).predict(X)."
-        )
-    rows = options.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
+    prepare = guarded.parts.prepare
+    if prepare is None:
+        rows = options.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
+    else:
+        rows = read_raw_rows(prepare, arguments.data).X
     inside, classes = guarded.guarded(rows), guarded.predict(rows)
     if arguments.output is not None:
         target = Path(arguments.output)

@@ -38,16 +38,14 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
     from pine_boost.files import clear_errors, write_file
+    from pine_boost.parsers import open_pickle
     from pine_boost.simplification.simplify import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
     require_free_file(source, target, arguments.force)
     _require_same_format(source, target)
-    result = simplify(
-        arguments.model,
-        fold_constants=arguments.fold_constants,
-        trust_pickle=arguments.trust_pickle,
-    )
+    model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
+    result = simplify(model, fold_constants=arguments.fold_constants)
     is_bytes = isinstance(result.model, bytes)
     contents = result.model if is_bytes else pickle.dumps(result.model)
     with clear_errors(target):

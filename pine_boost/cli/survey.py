@@ -38,24 +38,18 @@ def main(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from pine_boost.errors import InvalidInputError
-    from pine_boost.parsers import read_model
     from pine_boost.progress import Progress
     from pine_boost.surveying import survey
-    from pine_boost.tables.schema import schema_of
 
     if arguments.output is not None and Path(arguments.output).exists() and not arguments.force:
         raise InvalidInputError(f"{arguments.output} exists; name another file, or say --force.")
-    threshold = options.thresholds(arguments)
-    parsed = read_model(
-        arguments.model, threshold=threshold, trust_pickle=arguments.trust_pickle, decision="value"
-    )
-    schema = schema_of(parsed.forest)
-    fit, look = (options.read_data(path, schema) for path in (arguments.fit, arguments.look))
+    given = options.read_given_model(arguments, decision="value")
+    fit, look = (options.read_data(path, given) for path in (arguments.fit, arguments.look))
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         found = survey(
-            arguments.model if parsed.native is None else parsed.native, fit.X, look.X,
-            tolerance=arguments.tolerance, threshold=threshold, time_limit=arguments.time_limit,
+            given.source, fit.X, look.X, tolerance=arguments.tolerance,
+            threshold=options.thresholds(arguments), time_limit=arguments.time_limit,
             random_state=arguments.seed, callback=progress,
         )  # fmt: skip
     finally:

@@ -36,26 +36,23 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.progress import Progress
     from pine_boost.report.report import render_report
     from pine_boost.sweeping import ALPHAS, sweep
-    from pine_boost.tables.schema import schema_of
 
-    model, parsed = options.read_given_model(arguments)
-    schema = schema_of(parsed.forest)
+    given = options.read_given_model(arguments)
     report_seconds = output.seconds_for_report(arguments)
     keywords = options.search_arguments(arguments, report_seconds)
     alphas = _read_grid(arguments.alphas)
-    names = output.result_names(parsed, report=not arguments.no_report)
+    names = output.result_names(given, report=not arguments.no_report)
     output.require_place(
         arguments,
         [SWEEP_CSV, SWEEP_JSON]
         + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names],
     )
-    fit, cal = (options.read_data(path, schema) for path in (arguments.fit, arguments.cal))
-    test = options.read_data(arguments.test, schema, arguments.label)
+    X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
+    test = options.read_data(arguments.test, given, arguments.label)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         swept = sweep(
-            model, fit.X, None if cal is None else cal.X, alphas=alphas,
-            callback=progress.of_alpha, **keywords,
+            given.source, X_fit, X_cal, alphas=alphas, callback=progress.of_alpha, **keywords,
         )  # fmt: skip
     finally:
         progress.close()
@@ -66,10 +63,11 @@ def main(arguments: argparse.Namespace) -> int:
             row.update(fidelity=measured.fidelity, coverage=measured.coverage.share)
     folder = _write(arguments, swept, rows)
     if not arguments.no_report:
-        X_test = None if test is None else test.X
+        X_test = None if test is None else given.wrapper.rows(test.X)
         for result in swept:
+            inner = getattr(result, "inner", result)  # the page is about the ensemble
             output.write_report(
-                folder / _place(result) / REPORT, partial(render_report, result, X_test, rows),
+                folder / _place(result) / REPORT, partial(render_report, inner, X_test, rows),
                 report_seconds / len(swept),
             )  # fmt: skip
     if arguments.json:

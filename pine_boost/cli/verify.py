@@ -77,14 +77,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:
     """A compression: its numbers are counted again on the validation rows."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from pine_boost.certificate.saved import model_path
-    from pine_boost.compression.record import RECORD
+    from pine_boost.compression.record import RECORD, read_record
     from pine_boost.compression.verification import verify_compression
     from pine_boost.errors import InvalidInputError
-    from pine_boost.parsers import read_model
-    from pine_boost.tables.schema import schema_of
+    from pine_boost.pipelines.given import read_named_model
 
     if arguments.val is None:
         raise InvalidInputError(
@@ -92,12 +91,19 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
             "name them with --val."
         )
     compressed = model_path(given) if given.is_dir() else given
-    parsed = read_model(compressed, decision="value", trust_pickle=arguments.trust_pickle)
-    X_val = options.read_data(arguments.val, schema_of(parsed.forest)).X
+    record = read_record(compressed.parent / RECORD)
+    given = read_named_model(
+        arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle,
+        decision="value",
+    )  # fmt: skip
+    _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
+    X_val = options.read_rows(arguments.val, given)
     verdict = verify_compression(
-        arguments.original, compressed, compressed.parent / RECORD, X_val,
+        given.wrapper.inner, compressed, record, given.wrapper.rows(X_val),
         trust_pickle=arguments.trust_pickle,
     )  # fmt: skip
+    if given.is_wrapped:
+        verdict = replace(verdict, remarks=(*verdict.remarks, given.remark))
     if arguments.json:
         options.print_json(asdict(verdict))
     else:
@@ -109,8 +115,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE, REGION, model_path
     from pine_boost.errors import InvalidInputError
-    from pine_boost.region.region import Region
-    from pine_boost.tables.files import read_table
+    from pine_boost.pipelines.given import read_named_model
     from pine_boost.verifying import verify
 
     pruned = model_path(place) if place.is_dir() else place
@@ -119,13 +124,14 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     for path in (certificate, region):
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
-    schema = Region.load(region).schema
-    X_fit, X_cal = (
-        None if path is None else read_table(path, schema).X
-        for path in (arguments.fit, arguments.cal)
+    stated = Certificate.load(certificate)
+    given = read_named_model(
+        arguments.original, stated.thresholds, trust_pickle=arguments.trust_pickle
     )
+    _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)
+    X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
     verdict = verify(
-        arguments.original,
+        given.source,
         pruned,
         region,
         certificate,
@@ -138,6 +144,30 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     if arguments.record and verdict.proved_twice:
         verdict.record(Certificate.load(certificate)).save(certificate)
     return verdict
+
+
+def _check_whole_model(
+    arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any
+) -> None:
+    """The whole model beside a certificate must hold the ensemble that it speaks of."""
+    from pine_boost.certificate.saved import digests
+    from pine_boost.errors import CertificateMismatch
+    from pine_boost.files import MODEL_LIMIT, read_limited
+    from pine_boost.model.digest import forest_digest
+    from pine_boost.pipelines.given import read_named_model
+    from pine_boost.pipelines.result import WHOLE_MODEL
+
+    path = folder / WHOLE_MODEL
+    if WHOLE_MODEL not in files or not path.is_file():
+        return
+    contents = read_limited(path, MODEL_LIMIT, "model file")
+    if digests({WHOLE_MODEL: contents})[WHOLE_MODEL] != files[WHOLE_MODEL]:
+        raise CertificateMismatch(f"{path} was changed after it was written: its digest differs.")
+    whole = read_named_model(
+        path, stated.thresholds, trust_pickle=arguments.trust_pickle, decision="value"
+    )
+    if forest_digest(whole.parsed.forest) != digest:
+        raise CertificateMismatch(f"{path} holds another model than the certificate speaks of.")
 
 
 def _describe(verdict: Verification) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.native.chunks import asked_in_chunks
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.native.probabilities import predict_probabilities
 
@@ -35,12 +36,13 @@ class Answers:
 
 
 def ask(model: Model, X: Any, question: Question) -> Answers:
-    """Ask the native library; a file is loaded from its checked contents."""
+    """Ask the native library about a table or rows in chunks; a file is loaded as checked."""
     model = replace(model, native=load_native(model))
-    classes = predict_classes(model, X) if question.keeps_class else None
+    classes = asked_in_chunks(predict_classes, model, X) if question.keeps_class else None
     numbers = None
     if question.tolerance is not None:
-        numbers = probabilities(model, X) if question.keeps_class else values(model, X)
+        asked = probabilities if question.keeps_class else values
+        numbers = asked_in_chunks(asked, model, X)
     return Answers(classes, numbers)
 
 
@@ -75,6 +77,6 @@ def probabilities_or_none(model: Model, X: Any) -> FloatArray | None:
     if not model.forest.classes:
         return None
     try:
-        return probabilities(model, X)
+        return asked_in_chunks(probabilities, model, X)
     except UnsupportedModelError:
         return None

@@ -19,6 +19,7 @@ from pine_boost.compression.validation import Validated
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.region.scores.fitting import fit_score
+from pine_boost.tables.rows import AnyRows
 
 _N_STARTS = 200
 _N_ROUNDS = 80
@@ -52,7 +53,7 @@ def attack(
     goal: Goal,
     setting: Setting,
     validated: Validated,
-    fit: FloatArray,
+    fit: AnyRows,
     seed: int,
     budget: Budget,
 ) -> Attack | None:
@@ -61,11 +62,11 @@ def attack(
         return None
     budget = budget.share(_SHARE) if budget.is_limited else budget
     random = np.random.default_rng([seed, 3])
-    fit = fit[np.sort(random.permutation(len(fit))[:_MOST_FIT_ROWS])]
-    score = fit_score("chow-liu", goal.forest, fit, n_bins=4, random_state=seed)
+    some = fit.take(np.sort(random.permutation(fit.n_rows)[:_MOST_FIT_ROWS]))
+    score = fit_score("chow-liu", goal.forest, some, n_bins=4, random_state=seed)
     trees = route(goal.forest, score.space)
     climb = _Climb(goal, trees, setting.original, validated.written.shape)
-    states = score.space.states(fit)
+    states = score.space.states(some)
     fit_scores = score.tables.score(states)
     limit = np.quantile(fit_scores, _PLAUSIBLE)
     inside = np.flatnonzero(fit_scores <= limit)

@@ -15,11 +15,11 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
-from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.overlap import count_overlap, hashes_of
+from pine_boost.tables.rows import AnyRows, MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
 
 _FEWEST_FIT_ROWS = 20
@@ -28,10 +28,14 @@ _VOTES = "SAMME"
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Both tables as the trees see them, X_val as the user gave it too."""
+    """Both tables as the trees see them.
 
-    fit: FloatArray
-    val: FloatArray
+    ``X_val`` is as the user gave it, for the native library; the rows themselves where they are
+    read in chunks.
+    """
+
+    fit: AnyRows
+    val: AnyRows
     X_val: Any
     overlap: float
     is_overlapping: bool
@@ -63,24 +67,25 @@ def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, G
 
 
 def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:
-    """Both tables as matrices; refuses validation rows that were evidently seen before."""
+    """The rows of both tables; refuses validation rows that were evidently seen before."""
     schema = schema_of(parsed.forest)
-    fit, val = to_matrix(X_fit, schema, "X_fit"), to_matrix(X_val, schema, "X_val")
-    if len(fit) < _FEWEST_FIT_ROWS:
+    fit, val = open_rows(X_fit, schema, "X_fit"), open_rows(X_val, schema, "X_val")
+    if fit.n_rows < _FEWEST_FIT_ROWS:
         raise InvalidInputError(
-            f"X_fit has {len(fit)} rows; at least {_FEWEST_FIT_ROWS} are needed. The rows that the "
-            "model was trained on will do."
+            f"X_fit has {fit.n_rows} rows; at least {_FEWEST_FIT_ROWS} are needed. The rows that "
+            "the model was trained on will do."
         )
-    if len(val) == 0:
+    if val.n_rows == 0:
         raise InvalidInputError("X_val has no rows; pass rows that nothing has seen.")
-    overlap = count_overlap(row_hashes(fit), row_hashes(val))
+    overlap = count_overlap(hashes_of(fit), hashes_of(val))
     if overlap.is_evident and not options.allow_overlap:
         raise InvalidInputError(
-            f"{overlap.n_seen} of the {len(val)} rows of X_val also occur in X_fit (about "
+            f"{overlap.n_seen} of the {val.n_rows} rows of X_val also occur in X_fit (about "
             f"{overlap.n_expected:.0f} would by chance): rows that were seen before cannot carry a "
             "promise about future inputs. Pass held-out rows, or allow_overlap=True for a result "
             "that is only MEASURED."
         )
+    asked = X_val if isinstance(val, MemoryRows) else val
     # labels that do not fit are refused now and not after the search
-    find_segments(options.segments, X_val, schema, np.zeros(len(val), bool), options.confidence)
-    return Tables(fit, val, X_val, overlap.share, overlap.is_evident)
+    find_segments(options.segments, asked, schema, np.zeros(val.n_rows, bool), options.confidence)
+    return Tables(fit, val, asked, overlap.share, overlap.is_evident)

@@ -26,7 +26,7 @@ from pine_boost.certificate.compression_claim import (
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
 from pine_boost.json_fields import parse, reading, record, require
-from pine_boost.model.forest import FloatArray
+from pine_boost.tables.rows import Rows
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
@@ -193,12 +193,14 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
     return CompressionRecord(**checked)
 
 
-def rows_digest(matrix: FloatArray) -> str:
+def rows_digest(rows: Rows, n_features: int) -> str:
     """SHA-256 of rows as the trees see them, in their order; all gaps are one."""
-    matrix = np.ascontiguousarray(matrix, dtype=np.float64) + 0.0
-    matrix[np.isnan(matrix)] = np.nan
-    text = f"{matrix.shape}".encode()
-    return hashlib.sha256(text + matrix.tobytes()).hexdigest()
+    digest = hashlib.sha256(f"{(rows.n_rows, n_features)}".encode())
+    for matrix in rows.chunks():
+        matrix = np.ascontiguousarray(matrix, dtype=np.float64) + 0.0
+        matrix[np.isnan(matrix)] = np.nan
+        digest.update(matrix.tobytes())
+    return digest.hexdigest()
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """The rows that shape the path: X_fit and synthetic rows, mostly those near the decision.
 
-In come a forest over states and the states of X_fit; out go points to fit and points to look at,
+In come a forest over states and X_fit; out go points to fit and points to look at,
 weighted so that both stand for all rows. X_val is never here.
 """
 
@@ -19,6 +19,7 @@ from pine_boost.compression.synthetic_rows import Sources, intervals_of, stream
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
+from pine_boost.tables.rows import AnyRows
 
 _MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds per step
 _MOST_POINTS, _FEWEST_POINTS = 60_000, 4_000
@@ -38,12 +39,27 @@ class Rows:
     looked_at: Points
 
 
+@dataclass(frozen=True, eq=False)
+class FitRows:
+    """X_fit, of which only a sample becomes states."""
+
+    rows: AnyRows
+    space: StateSpace
+
+    def sample(self, n_most: int, random: np.random.Generator) -> npt.NDArray[np.int32]:
+        """States of at most so many rows, drawn alike wherever the rows lie."""
+        chosen = np.arange(self.rows.n_rows)
+        if len(chosen) > n_most:
+            chosen = np.sort(random.permutation(len(chosen))[:n_most])
+        states = self.space.states(self.rows.take(chosen))
+        return np.ascontiguousarray(states, dtype=np.int32)
+
+
 def draw_rows(
     goal: Goal,
     trees: StateTrees,
     original: Shape,
-    space: StateSpace,
-    fit: FloatArray,
+    fit: FitRows,
     seed: int,
     budget: Budget,
     n_points: int | None = None,
@@ -55,7 +71,7 @@ def draw_rows(
     random = np.random.default_rng([seed, 1])
     if n_points is None:
         n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
-    base = _sample(space, fit, 4 * n_points, random)
+    base = fit.sample(4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)
     distance = goal.distances(values)
@@ -66,10 +82,10 @@ def draw_rows(
         chance = np.ones(len(base))
     kept = np.flatnonzero(random.random(len(base)) < chance)
     weight = 1.0 / chance[kept]
-    weight *= _REAL * min(len(fit), _WEIGHT) / weight.sum()
+    weight *= _REAL * min(fit.rows.n_rows, _WEIGHT) / weight.sum()
     real = Points(leaves[kept], values[kept], weight)
     few = np.sort(random.permutation(len(base))[:n_points])
-    sources = Sources(base[few], leaves[few], intervals_of(space))
+    sources = Sources(base[few], leaves[few], intervals_of(fit.space))
     fitted = _synthetic(goal, trees, original, sources, near, n_points // 2, seed, budget)
     looked_at = _synthetic(
         goal, trees, original, sources, near, min(_looked_at(trees), n_points), seed + 1, budget
@@ -115,14 +131,6 @@ def _chance(distance: FloatArray, near: float) -> FloatArray:
 
 def _looked_at(trees: StateTrees) -> int:
     return int(np.clip(_MOST_CELLS // 2 // trees.n_trees, _FEWEST_POINTS, _LOOKED_AT))
-
-
-def _sample(
-    space: StateSpace, fit: FloatArray, n_most: int, random: np.random.Generator
-) -> npt.NDArray[np.int32]:
-    if len(fit) > n_most:
-        fit = fit[np.sort(random.permutation(len(fit))[:n_most])]
-    return np.ascontiguousarray(space.states(fit), dtype=np.int32)
 
 
 def _joined(first: Points, second: Points) -> Points:

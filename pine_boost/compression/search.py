@@ -13,11 +13,11 @@ from pine_boost.compression.candidates import Candidate, estimate
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import slices, walk
 from pine_boost.compression.pulls import build_pulls
-from pine_boost.compression.rows import Rows, draw_rows
+from pine_boost.compression.rows import FitRows, Rows, draw_rows
 from pine_boost.compression.shape import Ranges, Shape, leaf_ranges, original_shape
-from pine_boost.model.forest import FloatArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.tables.rows import AnyRows
 
 _N_SLICES = 40
 _HOPELESS = 12.0  # times the share that may change: smaller shapes will not be tested
@@ -34,13 +34,13 @@ class Setting:
     rows: Rows
 
 
-def set_up(goal: Goal, fit: FloatArray, seed: int, budget: Budget) -> Setting:
-    """Turn X_fit into states once, and draw the rows."""
+def set_up(goal: Goal, fit: AnyRows, seed: int, budget: Budget) -> Setting:
+    """Draw the rows; X_fit may be larger than memory, a sample of it is looked at."""
     space = build_space(goal.forest)
     trees = route(goal.forest, space)
     ranges = leaf_ranges(goal.forest, trees)
     original = original_shape(goal.forest, ranges)
-    rows = draw_rows(goal, trees, original, space, fit, seed, budget)
+    rows = draw_rows(goal, trees, original, FitRows(fit, space), seed, budget)
     return Setting(space, trees, ranges, original, rows)
 
 

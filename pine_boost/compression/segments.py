@@ -7,6 +7,7 @@ Refuses labels of another length. The bounds hold one at a time, not all at once
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import numpy.typing as npt
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError
-from pine_boost.tables.matrix import raw_values, to_matrix
+from pine_boost.model.forest import FloatArray
+from pine_boost.tables.matrix import raw_values
+from pine_boost.tables.rows import Rows, open_rows
 from pine_boost.tables.schema import InputSchema
 
 _MOST_SEGMENTS = 50
@@ -43,9 +46,14 @@ def find_segments(
 def _labels(given: Any, X_val: Any, schema: InputSchema) -> npt.NDArray[Any]:
     if isinstance(given, (str, int, np.integer)):
         feature = schema.index_of(given if isinstance(given, str) else int(given))
-        matrix = to_matrix(X_val, schema, "X_val")
-        return np.array([str(value) for value in raw_values(matrix, schema)[:, feature]])
+        rows = X_val if isinstance(X_val, Rows) else open_rows(X_val, schema, "X_val")
+        chunks = rows.map_values(partial(_cells, schema, feature))
+        return np.concatenate([np.zeros(0, dtype=str), *chunks])
     return np.array([str(label) for label in given])
+
+
+def _cells(schema: InputSchema, feature: int, matrix: FloatArray) -> npt.NDArray[Any]:
+    return np.array([str(value) for value in raw_values(matrix, schema)[:, feature]])
 
 
 def _count(

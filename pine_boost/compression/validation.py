@@ -31,12 +31,12 @@ from pine_boost.parsers import read_model
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A candidate as a native model, and its answers on X_val."""
+    """A candidate as a native model, and the rows of X_val on which it differs."""
 
     native: Any
     model: Model
     shape: Shape
-    answers: Answers
+    changed: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,14 +75,14 @@ def validate(
     """Test candidates natively, largest first, and stop at the first that fails."""
     question = Question(goal.keeps_class, goal.tolerance)
     before = ask(parsed, tables.X_val, question)
-    n_rows = len(tables.val)
+    n_rows = tables.val.n_rows
     written: list[Written] = []
 
     def counts() -> Any:
         for candidate in candidates:
             shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
-            written.append(_write(parsed, setting, shape, tables.X_val, question))
-            yield int(differ(before, written[-1].answers, question).sum())
+            written.append(_write(parsed, setting, shape, tables.X_val, before, question))
+            yield int(written[-1].changed.sum())
 
     tested: list[TestedSize] = []
     best: Written | None = None
@@ -104,16 +104,17 @@ def validate(
             best = written[-1]
     changed = np.zeros(n_rows, dtype=bool)
     if best is not None:
-        changed = differ(before, best.answers, question)
+        changed = best.changed
     bound = lower_bound(int(changed.sum()), n_rows, options.confidence)
     return Validated(best, tuple(tested), changed, bound, before, question)
 
 
 def _write(
-    parsed: Model, setting: Setting, shape: Shape, X_val: Any, question: Question
+    parsed: Model, setting: Setting, shape: Shape, X_val: Any, before: Answers, question: Question
 ) -> Written:
     """Export a shape, read it back and ask it."""
     native = export(parsed, to_pruned(parsed.forest, setting.ranges, shape))
     thresholds = parsed.forest.decision.thresholds or None
     model = read_model(native, threshold=thresholds, decision="value")
-    return Written(native, model, shape, ask(model, X_val, question))
+    changed = differ(before, ask(model, X_val, question), question)
+    return Written(native, model, shape, changed)

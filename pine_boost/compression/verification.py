@@ -22,7 +22,7 @@ from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
-from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 
 
@@ -101,16 +101,16 @@ def verify_compression(
             (compressed, record.compressed_digest, "compressed"),
         )
     )
-    matrix = to_matrix(X_val, schema_of(before.forest), "X_val")
-    if rows_digest(matrix) != record.validation_digest:
+    rows = open_rows(X_val, schema_of(before.forest), "X_val")
+    if rows_digest(rows, before.forest.n_features) != record.validation_digest:
         raise CertificateMismatch(
-            f"X_val ({len(matrix)} rows) is not the table of the record ({record.n_val} rows), or "
+            f"X_val ({rows.n_rows} rows) is not the table of the record ({record.n_val} rows), or "
             "its rows are in another order. Pass the very rows that compress_booster was given."
         )
     question = Question(record.keeps_class, record.tolerance)
     changed = differ(ask(before, X_val, question), ask(after, X_val, question), question)
     n_changed = int(changed.sum())
-    bound = lower_bound(n_changed, len(matrix), record.confidence)
+    bound = lower_bound(n_changed, rows.n_rows, record.confidence)
     found = _objections(record, before, after, n_changed, bound)
     trusted = (
         "Taken on trust: that X_val had not been seen before, that the sizes and their order were "
@@ -118,7 +118,7 @@ def verify_compression(
     )
     return CompressionVerification(
         agrees=not found,
-        n_rows=len(matrix),
+        n_rows=rows.n_rows,
         n_changed=n_changed,
         bound=bound,
         confidence=record.confidence,

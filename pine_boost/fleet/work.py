@@ -128,29 +128,28 @@ def _read_record(target: Path) -> dict[str, Any] | None:
 
 
 def _make_smaller(job: Job, policy: Policy) -> Any:
-    from pine_boost.parsers import read_model
-    from pine_boost.tables.files import read_table
-    from pine_boost.tables.schema import schema_of
+    from pine_boost.pipelines.given import read_given
 
     options = dict(policy.options)
     if job.threshold is not None:
         options["threshold"] = job.threshold
     threshold = options.get("threshold")
-    parsed = read_model(job.model, threshold=threshold, trust_pickle=policy.trust_pickle)
-    model = job.model if parsed.native is None else parsed.native
-    schema = schema_of(parsed.forest)
-    fit = read_table(job.fit, schema).X
+    decision = "value" if policy.method == "compress" else "class"
+    given = read_given(
+        job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision
+    )
+    X_fit = given.read_rows(job.fit)
     if policy.method == "compress":
         from pine_boost.compress import compress_booster
 
         if not job.val:
             raise InvalidInputError("compress needs rows to validate on; the job has no val.")
-        return compress_booster(model, fit, read_table(job.val, schema).X, **options)
+        return compress_booster(given.source, X_fit, given.read_rows(job.val), **options)
     from pine_boost.prune import prune_booster
 
     if not job.cal:
         raise InvalidInputError("prune needs unseen rows to calibrate on; the job has no cal.")
-    return prune_booster(model, fit, read_table(job.cal, schema).X, **options)
+    return prune_booster(given.source, X_fit, given.read_rows(job.cal), **options)
 
 
 def _row_of(job: Job, result: Any, seconds: float, where: str) -> Row:
@@ -171,7 +170,7 @@ def _write(target: Path, result: Any, asked: Mapping[str, Any], row: Row, policy
     if policy.reports and policy.method == "prune":
         from pine_boost.report.report import render_report
 
-        files["report.html"] = render_report(result, None, ()).encode()
+        files["report.html"] = render_report(getattr(result, "inner", result), None, ()).encode()
     record = {
         "format": FORMAT,
         **_plain(asked),

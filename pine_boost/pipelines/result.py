@@ -122,27 +122,33 @@ class WrappedResult:
         """Write the files of the inner result, and the whole model as a pickle beside them.
 
         The certificate speaks of the ensemble inside and of rows that the layers have prepared;
-        `verify` takes the ensemble's files as always. ``X``, ``curve`` and ``report`` are for the
-        report of a pruned model.
+        `verify` takes the ensemble's files as always. ``X`` are rows for the report; for that of a
+        compressed model the validation rows.
         """
         from pine_boost.files import write_folder
 
-        files, last, owned = self.files(), self._last(), self._owned(folder)
-        if report and hasattr(self.inner, "certificate"):
+        is_proof = hasattr(self.inner, "certificate")
+        files = self.files(None if is_proof or not report else X)
+        last, owned = self._last(), self._owned(folder)
+        if report and is_proof:
             from pine_boost.report.report import render_report
 
             page = render_report(self.inner, self.wrapper.rows(X), curve)
             files = {"report.html": page.encode(), **files}
         return write_folder(folder, files, last=[last], owned=owned, overwrite=overwrite)
 
-    def files(self) -> dict[str, bytes]:
-        """The files of the inner result and the whole model, which its record names too."""
+    def files(self, X_val: Any = None) -> dict[str, bytes]:
+        """The files of the inner result and the whole model, which its record names too.
+
+        With the validation rows of a compressed model, its report.html too.
+        """
         whole = {WHOLE_MODEL: pickle.dumps(self.model)}
         if hasattr(self.inner, "certificate"):
             return dict(self.inner.files(whole))
         from pine_boost.certificate.saved import digests
 
-        files = {name: c for name, c in self.inner.files().items() if name != self._last()}
+        rows = self.wrapper.rows(X_val)
+        files = {name: c for name, c in self.inner.files(rows).items() if name != self._last()}
         files |= whole
         record = replace(self.inner.record, files=digests(files))
         return {**files, self._last(): record.to_json().encode()}

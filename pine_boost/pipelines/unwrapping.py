@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.pipelines.layers import Layer, peel
+from pine_boost.pipelines.preparation import Prepared, prepare_rows
 from pine_boost.pipelines.scores import EchoMargin, EchoProbability
 from pine_boost.pipelines.switch_point import switch_point
 from pine_boost.tables.native import take_rows
@@ -56,18 +57,14 @@ class Wrapper:
     def rows(self, X: Any) -> Any:
         """Rows of the inner model; None stays None."""
         prepare = self.prepare
-        if X is None or prepare is None:
-            return X
-        try:
-            return prepare(X)
-        except PineBoostError:
-            raise
-        except Exception as error:  # a user's own steps may raise anything
-            raise InvalidInputError(
-                f"The first steps of the Pipeline cannot prepare these rows "
-                f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); pass what its "
-                "predict takes, and a Pipeline that is fitted."
-            ) from error
+        return X if X is None or prepare is None else prepare_rows(prepare, X)
+
+    def raw_column(self, given: Any, X: Any) -> Any:
+        """The cells of a column that was named, where the ensemble never sees it by that name."""
+        is_raw = self.prepare is not None and isinstance(given, str)
+        if is_raw and given in list(getattr(X, "columns", ())):
+            return np.asarray(X[given])
+        return given
 
     def rebuild(self, inner: Any) -> Any:
         """The same layers around another model; nothing that was given is changed."""
@@ -103,19 +100,6 @@ class Wrapper:
         for layer in reversed(self.layers):
             inner = layer.rebuild(inner) if layer.decides else inner
         return inner
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Several steps one after another (a class, because a folder holds it as a pickle)."""
-
-    steps: tuple[Callable[[Any], Any], ...]
-
-    def __call__(self, X: Any) -> Any:
-        """Rows after all steps."""
-        for step in self.steps:
-            X = step(X)
-        return X
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from pine_boost.region.region import Region
 from pine_boost.serving.engines import decide, make_engine
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 
 
@@ -108,8 +109,9 @@ def _require_fresh(result: Any, rows: Any) -> None:
         return
     from pine_boost.compression.record import rows_digest
 
-    matrix = to_matrix(rows, schema_of(result.original.forest), "X_val")
-    if rows_digest(matrix) == record.validation_digest:
+    forest = result.original.forest
+    seen = open_rows(rows, schema_of(forest), "X_val")
+    if rows_digest(seen, forest.n_features) == record.validation_digest:
         raise InvalidInputError(
             "These are the rows of X_val on which compress_booster chose the size: the model was "
             "made to do well on them. Pass other rows that nothing else has seen."

@@ -15,6 +15,7 @@ import lzma
 import warnings
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -23,7 +24,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.parsers.traits import traits_of
-from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.schema import InputSchema, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip")
@@ -69,22 +70,53 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
         The format needs pandas or pyarrow.
     """
     path = Path(path)
+    texts = {}
+    for feature in range(schema.n_features):
+        known = schema.categories_of(feature)
+        if known is not None and all(isinstance(value, str) for value in known):
+            texts[schema.name_of(feature)] = str  # "01" must not become the number 1
+    try:
+        table = read_any(path, texts)
+    except MissingDependencyError:
+        if _kind_of(path) not in _TEXT:
+            raise
+        return _plain_csv(path, schema, label, _separator(path))
+    read = _from_array if isinstance(table, np.ndarray) else _from_frame
+    return read(table, schema, label, path)
+
+
+def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
+    """All of a table file: a frame, or the array of a .npy file; ``texts`` are columns of text."""
     if not path.is_file():
         raise InvalidInputError(f"{path} does not exist or is no file; accepted: {ACCEPTED}.")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+    kind = _kind_of(path)
     if kind == ".npy":
-        return _from_array(_read_npy(path), schema, label, path)
+        return _read_npy(path)
     if kind in _TEXT:
-        separator = "\t" if kind == ".tsv" else ","
         try:
             import pandas
-        except ImportError:
-            return _plain_csv(path, schema, label, separator)
-        return _from_frame(_read_csv(pandas, path, schema, separator), schema, label, path)
+        except ImportError as error:
+            raise MissingDependencyError(
+                f"Reading {path.name} needs pandas: pine-boost[tables]."
+            ) from error
+        return _read_csv(pandas, path, texts, _separator(path))
     if kind in _BINARY:
-        return _from_frame(_read_binary(path, kind), schema, label, path)
+        return _read_binary(path, kind)
     raise InvalidInputError(f"{path} is of no kind that can be read; accepted: {ACCEPTED}.")
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether a table file is one without types: CSV or TSV."""
+    return _kind_of(path) in _TEXT
+
+
+def _kind_of(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
+
+
+def _separator(path: Path) -> str:
+    return "\t" if _kind_of(path) == ".tsv" else ","
 
 
 def _read_npy(path: Path) -> Any:
@@ -94,12 +126,7 @@ def _read_npy(path: Path) -> Any:
         raise InvalidInputError(f"{path} is no NumPy array of numbers: {error}.") from error
 
 
-def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> Any:
-    texts = {}
-    for feature in range(schema.n_features):
-        known = schema.categories_of(feature)
-        if known is not None and all(isinstance(value, str) for value in known):
-            texts[schema.name_of(feature)] = str  # "01" must not become the number 1
+def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str) -> Any:
     _check_widths(path, separator)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
@@ -110,7 +137,7 @@ def _read_csv(pandas: Any, path: Path, schema: InputSchema, separator: str) -> A
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return pandas.read_csv(
-                path, sep=separator, header=header, dtype=texts if header == 0 else None,
+                path, sep=separator, header=header, dtype=dict(texts) if header == 0 else None,
                 low_memory=False, **(exact if int(pandas.__version__.split(".")[0]) < 4 else {}),
             )  # fmt: skip
     except (ValueError, OSError, UnicodeDecodeError) as error:
@@ -253,29 +280,43 @@ def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) 
 def _match(
     names: list[str], schema: InputSchema, label: str | None, path: Path
 ) -> tuple[list[int], tuple[str, ...]]:
-    """Positions of the model's columns in the file, and the names that are left out."""
+    stored = traits_of(schema.library).column_name
+    return match_names(names, schema.feature_names, schema.n_features, label, path, stored)
+
+
+def match_names(
+    names: list[str],
+    expected: Sequence[str] | None,
+    n_features: int | None,
+    label: str | None,
+    path: Path,
+    stored: Callable[[str], str],
+) -> tuple[list[int], tuple[str, ...]]:
+    """Positions of the model's columns in the file, and the names that are left out.
+
+    ``expected`` are the model's names as ``stored`` writes those of a file; None where it has none.
+    """
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInputError(f"{path} has the column {twice!r} more than once.")
     if label is not None and label not in names:
-        raise InvalidInputError(f"{path} has no column {label!r}; it has {_listing(names)}.")
-    if schema.feature_names is None:
+        raise InvalidInputError(f"{path} has no column {label!r}; it has {listing(names)}.")
+    if expected is None:
         order = [j for j, name in enumerate(names) if name != label]
-        if len(order) != schema.n_features:
+        if n_features is not None and len(order) != n_features:
             raise InvalidInputError(
-                f"The model has no feature names and {schema.n_features} features, {path} has "
+                f"The model has no feature names and {n_features} features, {path} has "
                 f"{len(order)} columns. Leave only the features, in the model's order (name the "
                 "label column with --label)."
             )
         return order, ()
-    stored = traits_of(schema.library).column_name
     found = {stored(name): j for j, name in enumerate(names)}
-    absent = [name for name in schema.feature_names if name not in found]
+    absent = [name for name in expected if name not in found]
     if absent:
         raise InvalidInputError(
-            f"{path} lacks the model's column(s) {_listing(absent)}; it has {_listing(names)}."
+            f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}."
         )
-    order = [found[name] for name in schema.feature_names]
+    order = [found[name] for name in expected]
     used = {names[j] for j in order} | {label}
     return order, tuple(name for name in names if name not in used)
 
@@ -290,8 +331,3 @@ def _is_header(cells: list[Any]) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _listing(names: Any, limit: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:limit])
-    return shown + (f", ... ({len(names)} in all)" if len(names) > limit else "")

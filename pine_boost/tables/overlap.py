@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import HoldoutWarning, InvalidInputError
 from pine_boost.model.forest import FloatArray
+from pine_boost.tables.rows import Rows
 
 _LOGGER = logging.getLogger("pine_boost")
 Hashes = npt.NDArray[np.uint64]
@@ -70,6 +71,11 @@ def row_hashes(matrix: FloatArray) -> Hashes:
         column[np.isnan(column)] = np.nan  # one bit pattern
         mixed = _mix(mixed ^ _mix(column.view(np.uint64) + np.uint64(feature + 1)))
     return mixed
+
+
+def hashes_of(rows: Rows) -> Hashes:
+    """`row_hashes` of all rows, chunk by chunk."""
+    return np.concatenate([np.zeros(0, dtype=np.uint64), *rows.map_values(row_hashes)])
 
 
 def _mix(bits: Hashes) -> Hashes:

@@ -42,6 +42,9 @@ class Rows(Protocol):
     def take(self, rows: IntArray) -> FloatArray:
         """The matrix of some rows, given in ascending order."""
 
+    def chunks(self) -> Iterator[FloatArray]:
+        """The matrix itself, one chunk at a time."""
+
 
 class MemoryRows:
     """A matrix at hand; its states are computed once."""
@@ -68,6 +71,10 @@ class MemoryRows:
     def take(self, rows: IntArray) -> FloatArray:
         """The matrix of some rows, given in ascending order."""
         return self.matrix if len(rows) == self.n_rows else self.matrix[rows]
+
+    def chunks(self) -> Iterator[FloatArray]:
+        """The matrix itself, one chunk at a time."""
+        return self.map_values(np.asarray)
 
     def states(self, space: StateSpace) -> States:
         """The states of all rows."""
@@ -125,6 +132,10 @@ class BatchRows:
             start += len(chunk)
         return np.concatenate(parts)
 
+    def chunks(self) -> Iterator[FloatArray]:
+        """The matrix itself, one chunk at a time."""
+        return self.map_values(np.asarray)
+
 
 class DaskRows:
     """A Dask DataFrame: what is counted is counted on the workers, partition by partition."""
@@ -165,6 +176,19 @@ class DaskRows:
         ]
         return np.concatenate(dask.compute(*tasks))
 
+    def chunks(self) -> Iterator[FloatArray]:
+        """The matrix itself, one partition after another: never all of them at once."""
+        import dask
+
+        task = dask.delayed(_of_partition)
+        for part in self.frame.to_delayed():
+            self._budget.check()
+            (found,) = dask.compute(task(part, self._schema, self._name, np.asarray))
+            yield from found
+
+
+AnyRows = MemoryRows | BatchRows | DaskRows
+
 
 def _some_rows(part: Any, rows: IntArray, schema: InputSchema, name: str) -> FloatArray:
     return to_matrix(part.iloc[rows], schema, name)
@@ -185,7 +209,7 @@ def _of_partition(
 
 def open_rows(
     X: Any, schema: InputSchema, name: str = "X", budget: Budget | None = None
-) -> MemoryRows | BatchRows | DaskRows:
+) -> AnyRows:
     """The rows of a table of any kind.
 
     A path of a Parquet file or of a folder of them, a pyarrow Dataset and a Dask DataFrame are

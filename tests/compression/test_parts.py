@@ -14,7 +14,7 @@ from pine_boost.compression.path import slices, step_sizes, walk
 from pine_boost.compression.pulls import Points, build_pulls
 from pine_boost.compression.refit import RIDGE, Intervals, refit
 from pine_boost.compression.rounding import to_pruned
-from pine_boost.compression.rows import draw_rows
+from pine_boost.compression.rows import FitRows, draw_rows
 from pine_boost.compression.shape import (
     GONE,
     leaf_ranges,
@@ -28,6 +28,7 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
+from pine_boost.tables.rows import MemoryRows
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -71,10 +72,8 @@ def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
 def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
     model, X, space, trees, ranges = case
     goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
-    states = space.states(X)
-    rows = draw_rows(
-        goal, trees, original, space, X.astype(np.float64), 0, Budget.of(), n_points=1000
-    )
+    states, fit = space.states(X), FitRows(MemoryRows(X.astype(np.float64)), space)
+    rows = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000)
     pulls = build_pulls(goal, rows.fitted)
     leaves, sizes = trees.leaves(states), []
     for number, shape in enumerate(walk(goal, ranges, original, pulls, False)):

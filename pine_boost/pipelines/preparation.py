@@ -1,0 +1,109 @@
+"""Rows through the first steps of a Pipeline, and whether what comes out is still one row each.
+
+In come the steps and a user's table; out goes the table of the ensemble. Refuses tables that are
+read in chunks, steps that change the number of rows, and steps that answer otherwise when asked
+again: then no row has a class that could be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.tables.native import take_rows
+from pine_boost.tables.rows import is_large
+
+_ASKED_AGAIN = 50
+# products of matrices round otherwise for other numbers of rows; noise and statistics of the
+# batch are far above that
+_ROUNDING = 1e-4
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Several steps one after another (a class, because a folder holds it as a pickle)."""
+
+    steps: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, X: Any) -> Any:
+        """Rows after all steps."""
+        for step in self.steps:
+            X = step(X)
+        return X
+
+
+def prepare_rows(prepare: Callable[[Any], Any], X: Any) -> Any:
+    """Rows of the ensemble.
+
+    Raises
+    ------
+    InvalidInputError
+        The steps cannot take these rows, or they are a table that is read in chunks.
+    UnsupportedModelError
+        The steps add or drop rows, or give another answer for the same rows.
+    """
+    if is_large(X):
+        raise InvalidInputError(
+            "This table is read in chunks, and the first steps of a Pipeline take a table as a "
+            "whole. Pass it in memory; or pass the last step of the Pipeline, and chunks that "
+            "pipeline[:-1].transform prepared, written as Parquet."
+        )
+    rows = _ask(prepare, X)
+    n_given, n_made = _length(X), _length(rows)
+    if n_given is None or n_made is None:
+        return rows
+    if n_given != n_made:
+        raise UnsupportedModelError(
+            f"The first steps of the Pipeline make {n_made} rows of {n_given}; accepted are steps "
+            "that keep every row, so that it has a class."
+        )
+    if hasattr(X, "shape") and n_given:
+        some = np.arange(min(n_given, _ASKED_AGAIN))
+        if not _alike(_ask(prepare, take_rows(X, some)), take_rows(rows, some)):
+            raise UnsupportedModelError(
+                f"The first steps of the Pipeline were asked about the first {len(some)} rows "
+                "again, without the others, and gave other numbers: they are random, or look at "
+                "the whole table. Such a model has no class of one row that could be kept."
+            )
+    return rows
+
+
+def _ask(prepare: Callable[[Any], Any], X: Any) -> Any:
+    try:
+        return prepare(X)
+    except PineBoostError:
+        raise
+    except Exception as error:  # a user's own steps may raise anything
+        raise InvalidInputError(
+            f"The first steps of the Pipeline cannot prepare these rows "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:300]}); pass what its "
+            "predict takes, and a Pipeline that is fitted."
+        ) from error
+
+
+def _length(table: Any) -> int | None:
+    shape = getattr(table, "shape", None)
+    if shape:
+        return int(shape[0])
+    return len(table) if hasattr(table, "__len__") else None
+
+
+def _alike(one: Any, other: Any) -> bool:
+    first, second = (_dense(table) for table in (one, other))
+    if first.shape != second.shape:
+        return False
+    try:
+        numbers = [np.asarray(table, dtype=np.float64) for table in (first, second)]
+    except (TypeError, ValueError):  # categories of text
+        same = (first == second) | ((first != first) & (second != second))
+        return bool(np.all(same))
+    return bool(np.allclose(*numbers, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True))
+
+
+def _dense(table: Any) -> npt.NDArray[Any]:
+    return np.asarray(table.toarray() if hasattr(table, "toarray") else table)

@@ -1,0 +1,261 @@
+"""Pipelines, thresholds and calibration from the command line: raw tables in, same kind out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.command_line import run
+
+xgboost = pytest.importorskip("xgboost")
+pd = pytest.importorskip("pandas")
+joblib = pytest.importorskip("joblib")
+pytest.importorskip("sklearn")
+
+from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
+from sklearn.compose import make_column_transformer  # noqa: E402
+from sklearn.frozen import FrozenEstimator  # noqa: E402
+from sklearn.impute import SimpleImputer  # noqa: E402
+from sklearn.model_selection import (  # noqa: E402
+    FixedThresholdClassifier,
+    TunedThresholdClassifierCV,
+)
+from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
+from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
+
+
+def trees() -> Any:
+    return xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, random_state=0)
+
+
+def table(n_rows: int = 1500) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "size": np.where(rng.random(n_rows) < 0.1, np.nan, rng.normal(size=n_rows)),
+        "weight": rng.normal(size=n_rows),
+        "colour": rng.choice(["red", "green", "blue"], n_rows),
+    })  # fmt: skip
+    y = ((frame["size"].fillna(0) + frame["weight"] > 0) ^ (frame["colour"] == "red")).astype(int)
+    return frame, y.to_numpy()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: Any) -> Path:
+    """A Pipeline over text and numbers with a threshold at its end, and raw tables."""
+    folder: Path = tmp_path_factory.mktemp("wrapped")
+    frame, y = table()
+    columns = make_column_transformer(
+        (SimpleImputer(), ["size", "weight"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])
+    )
+    last = FixedThresholdClassifier(trees(), threshold=0.4)
+    pipeline = Pipeline([("columns", columns), ("trees", last)]).fit(frame[:400], y[:400])
+    joblib.dump(pipeline, folder / "pipeline.joblib")
+    other = Pipeline(
+        [("columns", columns), ("trees", FixedThresholdClassifier(trees(), threshold=0.6))]
+    )
+    joblib.dump(other.fit(frame[:400], y[:400]), folder / "other.joblib")
+    shuffled = frame.iloc[:, ::-1].assign(target=y)
+    shuffled[:400].to_csv(folder / "fit.csv", index=False)
+    shuffled[400:700].to_parquet(folder / "cal.parquet")
+    shuffled[700:1200].to_csv(folder / "val.csv", index=False)
+    shuffled[1200:].to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pruned(place: Path) -> Path:
+    from pine_boost.cli import main
+
+    arguments = ["prune", place / "pipeline.joblib", "--trust-pickle", "--fit", place / "fit.csv",
+                 "--cal", place / "cal.parquet", "--alpha", "0.3", "--test", place / "new.csv",
+                 "--label", "target", "-o", place / "pruned"]  # fmt: skip
+    assert main([str(argument) for argument in arguments]) == 0
+    return place / "pruned"
+
+
+def test_the_same_kind_comes_out_with_the_same_classes(place, pruned):
+    names = {"model.json", "region.json", "certificate.json", "report.html", "whole_model.pkl"}
+    assert {path.name for path in pruned.iterdir()} == names
+    before, after = joblib.load(place / "pipeline.joblib"), pickle.loads(
+        (pruned / "whole_model.pkl").read_bytes()
+    )  # fmt: skip
+    assert type(after) is Pipeline
+    assert isinstance(after[-1], FixedThresholdClassifier)
+    frame, _ = table()
+    from pine_boost.region import Region
+
+    inside = Region.load(pruned / "region.json").contains(before[:-1].transform(frame))
+    assert inside.mean() > 0.5
+    assert (before.predict(frame) == after.predict(frame))[inside].all()
+
+
+def test_a_pickle_needs_trust_in_the_same_words(place, capsys):
+    fit = ["--fit", place / "fit.csv"]
+    for command in (
+        ["prune", place / "pipeline.joblib", *fit],
+        ["compress", place / "pipeline.joblib", *fit, "--val", place / "val.csv"],
+        ["sweep", place / "pipeline.joblib", *fit],
+        ["simplify", place / "pipeline.joblib", "-o", place / "simple.pkl"],
+        ["inspect", place / "pipeline.joblib"],
+    ):  # fmt: skip
+        code, _, err = run(capsys, *command)
+        assert code == 1
+        assert "is a pickle, and loading it would run code from the file" in err
+        assert "--trust-pickle" in err
+
+
+def test_verify_proves_the_ensembles_inside_and_says_so(place, pruned, capsys):
+    asked = ["verify", place / "pipeline.joblib", pruned, "--trust-pickle"]
+    code, out, _ = run(capsys, *asked, "--fit", place / "fit.csv", "--cal", place / "cal.parquet")
+    assert code == 0
+    assert "AGREES" in out
+    assert "This is about the XGBClassifier inside (Pipeline around a FixedThreshold" in out
+    code, _, err = run(capsys, "verify", place / "other.joblib", pruned, "--trust-pickle")
+    assert code == 1
+    assert "its threshold or calibrator was changed" in err
+
+
+def test_a_whole_model_that_was_exchanged_is_refused(place, pruned, tmp_path, capsys):
+    import shutil
+
+    copied = shutil.copytree(pruned, tmp_path / "copied")
+    (copied / "whole_model.pkl").write_bytes((place / "other.joblib").read_bytes())
+    code, _, err = run(capsys, "verify", place / "pipeline.joblib", copied, "--trust-pickle")
+    assert code == 1
+    assert "whole_model.pkl was changed after it was written" in err
+
+
+def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
+    asked = ["guard", pruned, "--original", place / "pipeline.joblib", "--trust-pickle"]
+    code, out, err = run(capsys, *asked, "-o", tmp_path / "guarded")
+    assert code == 0, err
+    assert "On every input, the guarded model" in out
+    code, _, err = run(capsys, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle",
+                       "-o", tmp_path / "classes.csv")  # fmt: skip
+    assert code == 0, err
+    with (tmp_path / "classes.csv").open(newline="") as file:
+        classes = [int(row["class"]) for row in csv.DictReader(file)]
+    expected = joblib.load(place / "pipeline.joblib").predict(table()[0][1200:])
+    assert classes == expected.tolist()
+    code, _, err = run(capsys, "guard", pruned, "--original", place / "other.joblib",
+                       "--trust-pickle", "-o", tmp_path / "wrong")  # fmt: skip
+    assert code == 1
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, capsys):
+    asked = ["--model", place / "pipeline.joblib", "--trust-pickle", "--json"]
+    code, out, err = run(capsys, "monitor", pruned, place / "new.csv", place / "val.csv",
+                         "--state", tmp_path / "state.json", *asked)  # fmt: skip
+    assert code == 0, err
+    assert json.loads(out)["coverage"]["n_rows"] == 800
+    code, out, err = run(capsys, "check-inputs", pruned, place / "new.csv", *asked)
+    assert code == 0, err
+    assert json.loads(out)["n_rows"] == 300
+    code, _, err = run(capsys, "monitor", pruned, place / "new.csv", "--state", tmp_path / "s")
+    assert code == 1  # raw rows without the steps that prepare them
+
+
+def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
+    code, out, err = run(
+        capsys, "compress", place / "pipeline.joblib", "--trust-pickle", "--fit",
+        place / "fit.csv", "--val", place / "val.csv", "--fidelity", 0.9, "--segments", "colour",
+        "-o", tmp_path / "small", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    document = json.loads(out)
+    assert {s["name"] for s in document["segments"]} == {"red", "green", "blue"}
+    names = {path.name for path in (tmp_path / "small").iterdir()}
+    assert names == {"model.json", "compression.json", "report.html", "whole_model.pkl"}
+    code, out, err = run(capsys, "verify", place / "pipeline.joblib", tmp_path / "small",
+                         "--val", place / "val.csv", "--trust-pickle")  # fmt: skip
+    assert code == 0, err
+    assert "This is about the XGBClassifier inside" in out
+    asked = ["guard", tmp_path / "small", "--original", place / "pipeline.joblib", "--trust-pickle"]
+    code, _, err = run(capsys, *asked, "--val", place / "new.csv", "--fidelity", 0.95,
+                       "-o", tmp_path / "guarded")  # fmt: skip
+    assert code == 0, err
+
+
+def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsys):
+    rows = ["--trust-pickle", "--fit", place / "fit.csv"]
+    code, _, err = run(capsys, "sweep", place / "pipeline.joblib", *rows, "--cal",
+                       place / "cal.parquet", "--alphas", "0.2,0.4", "--no-report", "-o",
+                       tmp_path / "swept")  # fmt: skip
+    assert code == 0, err
+    assert (tmp_path / "swept" / "alpha-0.4" / "whole_model.pkl").is_file()
+    code, out, err = run(capsys, "survey", place / "pipeline.joblib", *rows, "--look",
+                         place / "val.csv", "--time-limit", 3)  # fmt: skip
+    assert code == 0, err
+    assert "the original" in out
+    code, _, err = run(capsys, "simplify", place / "pipeline.joblib", "--trust-pickle", "-o",
+                       tmp_path / "simple.pkl")  # fmt: skip
+    assert code == 0, err
+    frame, _ = table()
+    simple = pickle.loads((tmp_path / "simple.pkl").read_bytes())
+    assert isinstance(simple, Pipeline)
+    before = joblib.load(place / "pipeline.joblib")
+    assert (simple.predict_proba(frame) == before.predict_proba(frame)).all()
+    code, out, _ = run(capsys, "inspect", place / "pipeline.joblib", "--trust-pickle", "--json")
+    assert json.loads(out)["layers"] == ["Pipeline", "FixedThresholdClassifier"]
+    code, _, err = run(capsys, "report", pruned, "--original", place / "pipeline.joblib",
+                       "--trust-pickle", "--data", place / "new.csv")  # fmt: skip
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("kind", ["tuned", "calibrated", "frozen", "array-pipeline"])
+def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
+    frame, y = table()
+    frame = frame[["size", "weight"]]
+    fit = frame[:400], y[:400]
+    made = {
+        "tuned": lambda: TunedThresholdClassifierCV(trees(), cv=3, random_state=0).fit(*fit),
+        "calibrated": lambda: CalibratedClassifierCV(
+            FrozenEstimator(trees().fit(*fit)), ensemble=False, cv=3
+        ).fit(frame[700:], y[700:]),
+        "frozen": lambda: FrozenEstimator(trees().fit(*fit)),
+        "array-pipeline": lambda: make_pipeline(StandardScaler(), trees()).fit(
+            frame[:400].to_numpy(), y[:400]
+        ),
+    }[kind]()
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
+    frame[:400].to_csv(tmp_path / "fit.csv", index=False)
+    frame[400:700].to_csv(tmp_path / "cal.csv", index=False)
+    code, _, err = run(
+        capsys, "prune", tmp_path / "model.pkl", "--trust-pickle", "--fit", tmp_path / "fit.csv",
+        "--cal", tmp_path / "cal.csv", "--alpha", 0.4, "--no-report", "-o", tmp_path / "out",
+    )  # fmt: skip
+    assert code == 0, err
+    after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
+    assert type(after) is type(made)
+    code, out, err = run(
+        capsys, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle"
+    )
+    assert code == 0, err
+    assert "AGREES" in out
+
+
+def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
+    raw = pd.read_csv(place / "fit.csv", dtype=str)
+    raw["weight"] = "0" + raw.index.astype(str)
+    raw.to_csv(tmp_path / "codes.csv", index=False)
+    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
+                       tmp_path / "codes.csv", "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "column 'weight' holds '00', which may be a text or a number" in err
+    raw.drop(columns="colour").to_csv(tmp_path / "lacks.csv", index=False)
+    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
+                       tmp_path / "lacks.csv", "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "lacks the model's column(s) 'colour'" in err
+    (tmp_path / "folder").mkdir()
+    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
+                       tmp_path / "folder", "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "the first steps of a Pipeline take a table as a whole" in err

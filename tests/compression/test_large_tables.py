@@ -1,0 +1,195 @@
+"""compress_booster and select_alpha over Parquet, Datasets and Dask: the answers of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import (
+    InvalidInputError,
+    UnsupportedModelError,
+    compress_booster,
+    select_alpha,
+    verify_compression,
+)
+from pine_boost.tables import rows
+
+pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+dataset = pytest.importorskip("pyarrow.dataset")
+xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+NAMES = ["a", "b", "c", "colour"]
+
+
+def _frame(n_rows: int = 2400) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(n_rows, 3)), columns=NAMES[:3])
+    frame.loc[rng.random(n_rows) < 0.1, "b"] = np.nan
+    frame["colour"] = pandas.Categorical(rng.choice(["red", "green", "blue"], n_rows))
+    y = (frame["a"] + frame["b"].fillna(0) * (frame["colour"] == "red") > 0).astype(int)
+    return frame, y.to_numpy()
+
+
+def _model(kind: str, frame: Any, y: Any) -> Any:
+    model = {
+        "xgboost": lambda: xgboost.XGBClassifier(
+            n_estimators=15, max_depth=3, n_jobs=1, enable_categorical=True, tree_method="hist"
+        ),
+        "lightgbm": lambda: lightgbm.LGBMClassifier(
+            n_estimators=15, num_leaves=7, n_jobs=1, verbose=-1
+        ),
+        "histogram": lambda: ensemble.HistGradientBoostingClassifier(
+            max_iter=12, max_leaf_nodes=7, categorical_features="from_dtype"
+        ),
+    }[kind]()
+    return model.fit(frame[:600], y[:600])
+
+
+def _write(frame: Any, folder: Path, n_files: int) -> Path:
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
+        frame.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
+    return folder
+
+
+def _same_record(found: Any, expected: Any) -> None:
+    timeless = {"date": "", "seconds": 0.0}
+    assert replace(found.record, **timeless) == replace(expected.record, **timeless)
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram"])
+def test_compression_is_that_of_the_rows_in_memory(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, y = _frame()
+    model = _model(kind, frame, y)
+    X_fit, X_val = frame[:600], frame[600:].reset_index(drop=True)
+    options = {"fidelity": 0.9, "tolerance": 0.4, "segments": "colour"}
+    expected = compress_booster(model, X_fit, X_val, **options)
+    assert expected.status == "VALIDATED"
+    assert expected.leaves_after < expected.leaves_before
+    monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
+    fit, val = _write(X_fit, tmp_path / "fit", 2), _write(X_val, tmp_path / "val", 3)
+    dask_frame = pytest.importorskip("dask.dataframe")
+    given = {
+        "folders": (fit, val),
+        "dataset": (X_fit, dataset.dataset(val)),
+        "dask": (fit, dask_frame.from_pandas(X_val, npartitions=3)),
+    }
+    for name, (first, second) in given.items():
+        found = compress_booster(model, first, second, **options)
+        _same_record(found, expected)
+        assert (found.changed == expected.changed).all(), name
+    again = verify_compression(model, found.model, found.record, val)
+    assert again.agrees
+    with pytest.raises(InvalidInputError, match="also occur in X_fit"):
+        compress_booster(model, fit, fit, **options)
+
+
+def test_selection_is_that_of_the_rows_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, y = _frame()
+    model = _model("xgboost", frame, y)
+    X_fit, X_cal, X_sel = frame[:600], frame[600:1200], frame[1200:].reset_index(drop=True)
+    options = {"rule": "empirical", "alphas": [0.2, 0.5], "time_limit": 20}
+    expected = select_alpha(model, X_fit, X_cal, X_sel, 0.9, **options)
+    monkeypatch.setattr(rows, "CHUNK_ROWS", 150)
+    sel = _write(X_sel, tmp_path / "sel", 3)
+    dask_frame = pytest.importorskip("dask.dataframe")
+    for large in (sel, dataset.dataset(sel), dask_frame.from_pandas(X_sel, npartitions=2)):
+        found = select_alpha(model, X_fit, X_cal, large, 0.9, **options)
+        assert found.candidates == expected.candidates
+        assert (found.alpha, found.n_sel) == (expected.alpha, len(X_sel))
+
+
+def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
+    """More rows than are looked at: the sample does not depend on where they lie."""
+    from pine_boost.compression.rows import FitRows
+    from pine_boost.model.states import build_space
+    from pine_boost.parsers import read_model
+    from pine_boost.tables.schema import schema_of
+
+    frame, y = _frame()
+    forest = read_model(_model("xgboost", frame, y)).forest
+    space, schema = build_space(forest), schema_of(forest)
+    drawn = [
+        FitRows(rows.open_rows(table, schema), space).sample(100, np.random.default_rng(5))
+        for table in (frame, _write(frame, tmp_path / "all", 4))
+    ]
+    assert len(drawn[0]) == 100
+    assert (drawn[0] == drawn[1]).all()
+
+
+def test_a_pipeline_takes_no_table_in_chunks(tmp_path: Path) -> None:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    frame, y = _frame(1200)
+    frame = frame[["a", "c"]]
+    pipeline = make_pipeline(StandardScaler(), xgboost.XGBClassifier(n_estimators=5, n_jobs=1))
+    pipeline.fit(frame[:400], y[:400])
+    folder = _write(frame[400:], tmp_path / "val", 2)
+    with pytest.raises(InvalidInputError, match="read in chunks, and the first steps"):
+        compress_booster(pipeline, frame[:400], folder)
+
+
+def test_selection_hands_prepared_rows_to_the_ensembles() -> None:
+    """Raw rows went to the trees behind a scaler, which saw them all on one side."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    frame, y = _frame(1800)
+    frame = 1000 + 50 * frame[["a", "c"]]
+    pipeline = make_pipeline(StandardScaler(), xgboost.XGBClassifier(n_estimators=8, n_jobs=1))
+    pipeline.fit(frame[:600], y[:600])
+    options = {"rule": "empirical", "alphas": [0.6], "time_limit": 20}
+    X_fit, X_cal, X_sel = frame[:600], frame[600:1200], frame[1200:]
+    found = select_alpha(pipeline, X_fit, X_cal, X_sel, 0.5, **options)
+    (result,) = found.sweep
+    differs = int((result.model.predict(X_sel) != pipeline.predict(X_sel)).sum())
+    assert differs > 0
+    assert found.candidates[0].mismatches == differs
+    kept = select_alpha(pipeline, X_fit, X_cal, X_sel, 0.9999, **options)
+    assert kept.model is pipeline  # nothing reached the target: the whole original comes back
+
+
+class _Noise:
+    def fit(self, X: Any, y: Any = None) -> _Noise:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) + np.random.default_rng().normal(size=np.shape(X))
+
+
+class _Centred(_Noise):
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X) - np.mean(X, axis=0)
+
+
+class _Fewer(_Noise):
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X)[::2] if len(X) % 2 == 0 and len(X) == 300 else np.asarray(X)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [(_Noise, "they are random"), (_Centred, "whole table"), (_Fewer, "make 150 rows of 300")],
+)
+def test_steps_that_give_no_row_a_class_are_refused(step: Any, message: str) -> None:
+    from sklearn.pipeline import Pipeline
+
+    from pine_boost import prune_booster
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 3)) + 1
+    trees = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1)
+    pipeline = Pipeline([("step", step()), ("trees", trees)])
+    pipeline.fit(X[:350], X[:350, 0] > 1)
+    with pytest.raises(UnsupportedModelError, match=message):
+        prune_booster(pipeline, X[:300], X[300:])
