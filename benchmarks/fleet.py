@@ -1,13 +1,15 @@
-"""A fleet with one process and with two (python -m benchmarks.fleet).
+"""A fleet with one process and with two, turn by turn in one run (python -m benchmarks.fleet).
 
 In come a number of jobs and of workers; out go seconds and speed-up, with joblib's processes and
-on a Dask cluster of this machine, and the seconds of a second run that finds all jobs done.
+on a Dask cluster of this machine, the seconds of a second run that finds all jobs done, and how
+many cores were busy meanwhile: with one worker 1.0 on a quiet machine, more where others work too.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -19,7 +21,11 @@ from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.runner import append_rows
 
-COLUMNS = ("backend", "workers", "jobs", "seconds", "speed_up", "seconds_again", "failed")
+COLUMNS = (
+    "backend", "turn", "workers", "jobs", "seconds", "speed_up", "seconds_again", "busy_cores",
+    "failed",
+)  # fmt: skip
+QUIET = 1.3  # cores busy while one worker works; beyond, a ratio says little
 
 
 def make_jobs(folder: Path, n_jobs: int) -> Path:
@@ -42,21 +48,30 @@ def make_jobs(folder: Path, n_jobs: int) -> Path:
     return folder / "jobs.csv"
 
 
-def timed(jobs: Path, out: Path, **options: Any) -> tuple[float, int]:
-    """Seconds of a run and how many jobs failed."""
+def timed(jobs: Path, out: Path, **options: Any) -> tuple[float, int, float]:
+    """Seconds of a run, how many jobs failed, and how many cores were busy on average."""
     from pine_boost.fleet import run_fleet
 
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), busy_seconds()
     found = run_fleet(jobs, out, options={"alpha": 0.1, "time_limit": 20}, **options)
-    return time.perf_counter() - started, len(found.failed)
+    seconds = time.perf_counter() - started
+    return seconds, len(found.failed), (busy_seconds() - busy) / seconds
 
 
-def run(jobs: Path, folder: Path, backend: str, workers: int) -> tuple[float, float, int]:
-    """Seconds of a first and of a second run."""
-    out = folder / f"{backend}-{workers}"
+def busy_seconds() -> float:
+    """Processor seconds of everything on this machine since it started; NaN without /proc."""
+    path = Path("/proc/stat")
+    if not path.exists():
+        return float("nan")
+    user, nice, system, _, _, irq, softirq, steal = map(int, path.read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def run(jobs: Path, out: Path, backend: str, workers: int) -> tuple[float, float, float, int]:
+    """Seconds of a first and of a second run, cores that were busy, jobs that failed."""
     if backend == "joblib":
-        first, failed = timed(jobs, out, n_jobs=workers)
-        return first, timed(jobs, out, n_jobs=workers)[0], failed
+        first, failed, busy = timed(jobs, out, n_jobs=workers)
+        return first, timed(jobs, out, n_jobs=workers)[0], busy, failed
     from distributed import LocalCluster
 
     with LocalCluster(
@@ -64,43 +79,61 @@ def run(jobs: Path, folder: Path, backend: str, workers: int) -> tuple[float, fl
         host="127.0.0.1",
     ) as cluster:  # fmt: skip
         address = cluster.scheduler_address
-        first, failed = timed(jobs, out, dask=address)
-        return first, timed(jobs, out, dask=address)[0], failed
+        first, failed, busy = timed(jobs, out, dask=address)
+        return first, timed(jobs, out, dask=address)[0], busy, failed
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=24)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--backends", nargs="+", default=["joblib", "dask"])
-    parser.add_argument("--out", type=Path, default=RESULTS / "fleet.csv")
-    options = parser.parse_args(arguments)
-    if arguments is None:
-        record_run(options.out)
-    print("| backend | workers | jobs | seconds | speed-up | again | failed |")
-    print("|---|---:|---:|---:|---:|---:|---:|", flush=True)
+def measure(jobs: Path, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """One worker and several, turn by turn, so that both meet the same neighbours."""
     rows = []
-    with tempfile.TemporaryDirectory() as name:
-        jobs = make_jobs(Path(name), options.jobs)
-        for backend in options.backends:
+    for backend in options.backends:
+        for turn in range(options.turns):
             alone = None
             for workers in sorted({1, options.workers}):
-                first, again, failed = run(jobs, Path(name), backend, workers)
+                out = folder / f"{backend}-{turn}-{workers}"
+                first, again, busy, failed = run(jobs, out, backend, workers)
                 alone = alone or first
-                row = {
+                rows.append({
                     "backend": backend,
+                    "turn": turn,
                     "workers": workers,
                     "jobs": options.jobs,
                     "seconds": f"{first:.1f}",
                     "speed_up": f"{alone / first:.2f}",
                     "seconds_again": f"{again:.1f}",
+                    "busy_cores": f"{busy:.1f}",
                     "failed": failed,
-                }
-                print("| " + " | ".join(str(value) for value in row.values()) + " |", flush=True)
-                rows.append(row)
+                })  # fmt: skip
+                print("| " + " | ".join(map(str, rows[-1].values())) + " |", flush=True)
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--backends", nargs="+", default=["joblib", "dask"])
+    parser.add_argument("--out", type=Path, default=RESULTS / "fleet.csv")
+    options = parser.parse_args(arguments)
+    if arguments is None:
+        record_run(options.out)
+    # one thread each: else the libraries of a single worker would use the second core, too
+    os.environ["OMP_NUM_THREADS"] = "1"
+    print("| " + " | ".join(COLUMNS) + " |")
+    print("|---|" + "---:|" * (len(COLUMNS) - 1), flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        rows = measure(make_jobs(Path(name), options.jobs), Path(name), options)
+    for backend in options.backends:
+        ratios = [float(row["speed_up"]) for row in rows
+                  if row["backend"] == backend and row["workers"] == options.workers]  # fmt: skip
+        print(f"{backend}: {np.median(ratios):.2f} times as fast with {options.workers} workers "
+              f"(median of {len(ratios)} turns)")  # fmt: skip
+    if any(float(row["busy_cores"]) > QUIET for row in rows if row["workers"] == 1):
+        print("Other work ran beside this; measure again on a quiet machine.")
     options.out.unlink(missing_ok=True)
     append_rows(options.out, COLUMNS, rows)
-    return 0
+    return int(any(row["failed"] for row in rows))
 
 
 if __name__ == "__main__":

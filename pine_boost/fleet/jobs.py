@@ -11,7 +11,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pine_boost.errors import InvalidInputError
@@ -79,8 +79,11 @@ def read_jobs(path: str | os.PathLike[str]) -> tuple[Job, ...]:
 
 
 def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Refuse a list that could not be run as it stands; all problems are found before any work."""
-    jobs = tuple(jobs)
+    """Refuse a list that could not be run as it stands; all problems are found before any work.
+
+    Paths come back absolute: a worker need not have been started in the same folder.
+    """
+    jobs = tuple(_absolute(job) for job in jobs)
     if not jobs:
         raise InvalidInputError("There are no jobs in the list.")
     seen: dict[str, str] = {}
@@ -100,6 +103,12 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
             if not Path(path).exists():
                 raise InvalidInputError(f"Job {job.name!r}: {what} {path} does not exist.")
     return jobs
+
+
+def _absolute(job: Job) -> Job:
+    if not isinstance(job, Job):
+        raise InvalidInputError(f"{job!r:.60} is no Job; accepted are a path, and Jobs.")
+    return replace(job, **{what: os.path.abspath(path) for what, path in job.inputs.items()})
 
 
 def _from_csv(path: Path) -> list[Job]:
