@@ -18,6 +18,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.files import read_limited
 
 COLUMNS = ("name", "model", "fit", "cal", "val", "threshold")
+SUMMARIES = SUMMARY_CSV, SUMMARY_HTML = "summary.csv", "summary.html"
 _LIST_LIMIT = 2**26
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MODEL_SUFFIXES = (".json", ".ubj", ".txt", ".pkl", ".pickle", ".joblib")
@@ -92,6 +93,10 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
             raise InvalidInputError(
                 f"Job {job.name!r}: a name becomes a folder; letters, digits, '.', '_' and '-' are "
                 "accepted, up to 100, the first a letter or digit."
+            )
+        if job.name.lower() in SUMMARIES:
+            raise InvalidInputError(
+                f"Job {job.name!r}: the fleet's own summary has this name; choose another."
             )
         if job.name.lower() in seen:
             raise InvalidInputError(

@@ -17,6 +17,10 @@ from pine_boost.fleet.work import FAILED, Policy, Row
 from pine_boost.report.style import STYLE
 
 _GOOD = ("CERTIFIED", "VALIDATED")
+# how both files begin, by which a later run knows its own
+CSV_START = ",".join(entry.name for entry in fields(Row)).encode()
+PAGE_START = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Fleet: """
 
 
 def summary_csv(rows: Sequence[Row]) -> bytes:
@@ -38,8 +42,7 @@ def summary_page(rows: Sequence[Row], policy: Policy) -> str:
     options = ", ".join(f"{name}={value}" for name, value in sorted(policy.options.items()))
     badge = "warn" if failed else "good"
     words = f"{len(failed)} failed" if failed else "none failed"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Fleet: {len(rows)} models</title>
+    return f"""{PAGE_START.decode()}{len(rows)} models</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style></head>
 <body><main>
 <span class="badge {badge}">{words}</span>

@@ -15,11 +15,10 @@ from typing import Any
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.files import clear_errors, require_writable, write_file
-from pine_boost.fleet.jobs import Job, check_jobs, read_jobs
-from pine_boost.fleet.page import summary_csv, summary_page
+from pine_boost.fleet.jobs import SUMMARY_CSV, SUMMARY_HTML, Job, check_jobs, read_jobs
+from pine_boost.fleet.page import CSV_START, PAGE_START, summary_csv, summary_page
 from pine_boost.fleet.work import FAILED, Policy, Row, failed_row, run_job
 
-SUMMARY_CSV, SUMMARY_HTML = "summary.csv", "summary.html"
 NOT_RUN = "NOT_RUN"
 CONNECT_SECONDS = 20
 METHODS = ("prune", "compress")
@@ -120,6 +119,7 @@ def run_fleet(
     _check_policy(policy)
     folder = Path(folder)
     require_writable(folder)
+    _require_own_summaries(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}
     try:
@@ -137,8 +137,30 @@ def run_fleet(
     return found
 
 
+def _require_own_summaries(folder: Path) -> None:
+    """Refuse to replace a summary that no fleet wrote; asked before any work."""
+    for name, start in ((SUMMARY_CSV, CSV_START), (SUMMARY_HTML, PAGE_START)):
+        path = folder / name
+        if not os.path.lexists(path):
+            continue
+        if not path.is_file() or not path.read_bytes()[: len(start)] == start:
+            raise InvalidInputError(
+                f"{path} is not the summary of a fleet and would be replaced; name another folder."
+            )
+
+
 def _check_policy(policy: Policy) -> None:
+    import inspect
     import json
+
+    from pine_boost.compress import compress_booster
+    from pine_boost.prune import prune_booster
+
+    takes = inspect.signature(prune_booster if policy.method == "prune" else compress_booster)
+    known = [name for name, p in takes.parameters.items() if p.kind is p.KEYWORD_ONLY]
+    odd = sorted(set(policy.options) - set(known))
+    if odd:
+        raise InvalidInputError(f"options={odd!r}: {policy.method} takes {', '.join(known)}.")
 
     try:
         json.dumps(policy.describe(), allow_nan=False)

@@ -122,6 +122,8 @@ def _read_record(target: Path) -> dict[str, Any] | None:
         if record["format"] != FORMAT or not isinstance(record["files"], dict):
             return None
         Row(**record["row"])
+        if any(Path(name).name != name for name in record["files"]):
+            return None  # not ours: a record names files of its own folder
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(record)
@@ -194,7 +196,13 @@ def _sweep_up(target: Path) -> None:
     """Remove what a process that was killed while writing this job left behind."""
     for left in target.parent.glob(f".{target.name}.*"):
         # mkdtemp adds eight characters: another job may be called "name.more"
-        if left.is_dir() and len(left.name) == len(target.name) + 10:
+        is_new = len(left.name) == len(target.name) + 10
+        # an old result that was moved aside says whose it is
+        record = None if is_new or not left.name.startswith(f".{target.name}.old.") else (
+            _read_record(left)
+        )  # fmt: skip
+        is_old = record is not None and record["row"]["name"] == target.name
+        if left.is_dir() and (is_new or is_old):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -70,10 +70,22 @@ def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> Regi
         monitor.costs = {key: f.number(costs, key) for key in costs}
         monitor.batches = [_batch(f.as_mapping(entry)) for entry in f.sequence(data, "batches")]
         kept = sum(batch.n_rows for batch in monitor.batches)
+        inside = sum(batch.n_inside for batch in monitor.batches)
+        is_whole = monitor.n_dropped == 0
         require(
-            kept <= monitor.n_rows and (monitor.n_dropped > 0 or kept == monitor.n_rows),
+            kept <= monitor.n_rows and (kept == monitor.n_rows or not is_whole),
             "'batches' and 'n_rows' do not agree",
         )
+        require(
+            inside <= monitor.n_inside and (inside == monitor.n_inside or not is_whole),
+            "'batches' and 'n_inside' do not agree",
+        )
+        highest = max((batch.evidence for batch in monitor.batches), default=1.0)
+        require(
+            monitor.largest_evidence >= max(highest, 1.0),
+            "'largest_evidence' is below that of a batch",
+        )
+        require(monitor.n_measured >= 0, "'n_measured' is negative")
     return monitor
 
 
@@ -124,6 +136,8 @@ def _locked(path: Path) -> Iterator[None]:
     import fcntl
 
     lock = path.with_name(path.name + ".lock")
-    with clear_errors(lock), lock.open("a") as file:
+    with clear_errors(lock):  # not around what is done under the lock: its errors are its own
+        file = lock.open("a")
         fcntl.flock(file, fcntl.LOCK_EX)
+    with file:
         yield

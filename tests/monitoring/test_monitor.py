@@ -88,12 +88,36 @@ def test_a_state_of_another_region_and_a_broken_one_are_refused(
     with pytest.raises(InvalidInputError, match="another region"):
         watch(region.with_alpha(0.2), _rows(3, 50), state)
     document = json.loads(state.read_text())
-    for change in ({"n_rows": 7}, {"format_version": 9}, {"level": 2.0}, {"more": 1}):
+    for change in (
+        {"n_rows": 7}, {"format_version": 9}, {"level": 2.0}, {"more": 1}, {"n_inside": 3},
+        {"n_measured": -1.0}, {"largest_evidence": 0.1},
+    ):  # fmt: skip
         state.write_text(json.dumps({**document, **change}))
         with pytest.raises(MalformedModelError, match="monitor state"):
             watch(region, _rows(3, 50), state)
     with pytest.raises(InvalidInputError, match="no rows"):
         RegionMonitor(region).update(_rows(3, 0))
+    half = json.dumps(document)[:200]
+    state.write_text(half)
+    with pytest.raises(MalformedModelError, match="not even JSON"):
+        watch(region, _rows(3, 50), state)
+    assert state.read_text() == half
+
+
+def test_an_error_under_the_lock_is_its_own(region: Region, tmp_path: Path) -> None:
+    """It was said to be one of the lock file, which had been written without trouble."""
+
+    def margins() -> None:
+        raise ValueError("my own")
+
+    class Table:
+        def __array__(self, *_: Any, **__: Any) -> None:
+            margins()
+
+    with pytest.raises(Exception, match="my own|no table") as raised:
+        watch(region, Table(), tmp_path / "state.json")
+    assert "lock" not in str(raised.value)
+    assert not (tmp_path / "state.json").exists()
 
 
 def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""What does not belong to a fleet is never replaced or removed, and is found before the work."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pine_boost import InvalidInputError
+from pine_boost.fleet import Job, run_fleet
+from pine_boost.fleet.work import Policy, run_job
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+pytest.importorskip("joblib")
+
+POLICY = Policy("prune", {"alpha": 0.3}, trust_pickle=True)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Job:
+    folder: Path = tmp_path_factory.mktemp("job")
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
+    (folder / "m.pkl").write_bytes(pickle.dumps(model.fit(X[:300], X[:300, 0] > 0)))
+    np.save(folder / "fit.npy", X[:300])
+    np.save(folder / "cal.npy", X[300:])
+    return Job("a", *(str(folder / name) for name in ("m.pkl", "fit.npy", "cal.npy")))
+
+
+def test_a_record_that_names_files_elsewhere_removes_none(job, tmp_path):
+    out = tmp_path / "out"
+    assert run_job(job, str(out), POLICY).status == "CERTIFIED"
+    mine = tmp_path / "mine.txt"
+    mine.write_text("my own")
+    record = json.loads((out / "a" / "job.json").read_text())
+    record["files"]["../../mine.txt"] = hashlib.sha256(mine.read_bytes()).hexdigest()
+    (out / "a" / "job.json").write_text(json.dumps(record))
+    row = run_job(job, str(out), Policy("prune", {"alpha": 0.4}, trust_pickle=True))
+    assert row.status == "FAILED"  # the folder is no longer one of ours
+    assert "already holds" in row.error
+    assert mine.read_text() == "my own"
+
+
+@pytest.mark.parametrize("name", ["summary.csv", "summary.html"])
+def test_a_summary_of_somebody_else_is_found_before_any_work(job, name, tmp_path):
+    (tmp_path / name).write_text("my own")
+    with pytest.raises(InvalidInputError, match="is not the summary of a fleet"):
+        run_fleet([job], tmp_path, options={"alpha": 0.3}, n_jobs=1, trust_pickle=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_names_and_options_that_cannot_end_well_are_refused(job, tmp_path):
+    taken = Job("Summary.csv", job.model, job.fit, job.cal)
+    with pytest.raises(InvalidInputError, match="own summary has this name"):
+        run_fleet([taken], tmp_path / "out")
+    with pytest.raises(InvalidInputError, match=r"options=\['alhpa'\]: prune takes alpha, "):
+        run_fleet([job], tmp_path / "out", options={"alhpa": 0.1})
+    with pytest.raises(InvalidInputError, match="is no Job"):
+        run_fleet([("a", "m.pkl")], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_old_result_that_was_left_aside_is_swept_up(job, tmp_path):
+    """Killed between moving the old result aside and the new one into its place."""
+    out = tmp_path / "out"
+    run_job(job, str(out), POLICY)
+    (out / "a").rename(out / ".a.old.abcd1234")
+    other = out / ".a.old.efgh5678"  # a job called a.old, perhaps being written right now
+    other.mkdir()
+    (other / "model.pkl").write_text("half written")
+    row = run_job(job, str(out), POLICY)
+    assert row.status == "CERTIFIED"
+    assert not row.done_before
+    assert {path.name for path in out.iterdir()} == {"a", ".a.old.efgh5678"}
+
+
+def test_relative_paths_become_absolute(job, tmp_path, monkeypatch):
+    """A worker of a cluster was started in another folder."""
+    from pine_boost.fleet.jobs import check_jobs
+
+    folder = Path(job.model).parent
+    monkeypatch.chdir(folder)
+    (checked,) = check_jobs([Job("a", "m.pkl", "fit.npy", "cal.npy")])
+    assert checked.inputs == job.inputs
+    assert checked.val == ""
