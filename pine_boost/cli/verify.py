@@ -92,18 +92,18 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
         )
     compressed = model_path(given) if given.is_dir() else given
     record = read_record(compressed.parent / RECORD)
-    given = read_named_model(
+    original = read_named_model(
         arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle,
         decision="value",
     )  # fmt: skip
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
-    X_val = options.read_rows(arguments.val, given)
+    X_val = options.read_rows(arguments.val, original)
     verdict = verify_compression(
-        given.wrapper.inner, compressed, record, given.wrapper.rows(X_val),
+        original.wrapper.inner, compressed, record, original.wrapper.rows(X_val),
         trust_pickle=arguments.trust_pickle,
     )  # fmt: skip
-    if given.is_wrapped:
-        verdict = replace(verdict, remarks=(*verdict.remarks, given.remark))
+    if original.is_wrapped:
+        verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
     if arguments.json:
         options.print_json(asdict(verdict))
     else:

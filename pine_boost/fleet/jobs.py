@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import read_limited
@@ -113,7 +114,8 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
 def _absolute(job: Job) -> Job:
     if not isinstance(job, Job):
         raise InvalidInputError(f"{job!r:.60} is no Job; accepted are a path, and Jobs.")
-    return replace(job, **{what: os.path.abspath(path) for what, path in job.inputs.items()})
+    paths: dict[str, Any] = {what: os.path.abspath(path) for what, path in job.inputs.items()}
+    return replace(job, **paths)
 
 
 def _from_csv(path: Path) -> list[Job]:

@@ -98,11 +98,11 @@ def _alike(one: Any, other: Any) -> bool:
     if first.shape != second.shape:
         return False
     try:
-        numbers = [np.asarray(table, dtype=np.float64) for table in (first, second)]
+        one, other = (np.asarray(table, dtype=np.float64) for table in (first, second))
     except (TypeError, ValueError):  # categories of text
         same = (first == second) | ((first != first) & (second != second))
         return bool(np.all(same))
-    return bool(np.allclose(*numbers, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True))
+    return bool(np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True))
 
 
 def _dense(table: Any) -> npt.NDArray[Any]:
