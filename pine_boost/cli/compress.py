@@ -61,6 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     require_seconds(arguments.time_limit)
     given = options.read_given_model(arguments, decision="value")
     names = [*output.model_names(given, report=not arguments.no_report), RECORD]
+    given.require_writable()
     output.require_place(arguments, names, owned_files)
     X_fit, X_val = (options.read_rows(path, given) for path in (arguments.fit, arguments.val))
     test = options.read_data(arguments.test, given)

@@ -42,6 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.report.report import render_report
 
     given = options.read_given_model(arguments)
+    given.require_writable()
     output.require_place(arguments, output.result_names(given, report=not arguments.no_report))
     report_seconds = output.seconds_for_report(arguments)
     keywords = options.search_arguments(arguments, report_seconds)

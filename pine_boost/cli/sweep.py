@@ -38,6 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.sweeping import ALPHAS, sweep
 
     given = options.read_given_model(arguments)
+    given.require_writable()
     report_seconds = output.seconds_for_report(arguments)
     keywords = options.search_arguments(arguments, report_seconds)
     alphas = _read_grid(arguments.alphas)

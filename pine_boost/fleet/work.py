@@ -140,6 +140,7 @@ def _make_smaller(job: Job, policy: Policy) -> Any:
     given = read_given(
         job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision
     )
+    given.require_writable()
     X_fit = given.read_rows(job.fit)
     if policy.method == "compress":
         from pine_boost.compress import compress_booster

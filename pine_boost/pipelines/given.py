@@ -18,6 +18,7 @@ from pine_boost.model.forest import Model
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.layers import kind_of
 from pine_boost.pipelines.preparation import Prepared
+from pine_boost.pipelines.result import pickled
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.tables.files import TableFile, read_table
 from pine_boost.tables.raw_files import read_raw_table
@@ -58,6 +59,11 @@ class GivenModel:
         """What a proof about the ensemble says of the whole; empty without layers."""
         kinds = [layer.kind for layer in self.wrapper.layers]
         return layers_remark(kinds, type(self.wrapper.inner).__name__) if kinds else ""
+
+    def require_writable(self) -> None:
+        """Refuse layers that could not be written back, before anything is searched for them."""
+        if self.is_wrapped:
+            pickled(self.source)
 
     def read_table(self, path: str | Path, label: str | None = None) -> TableFile:
         """A table file as the whole model takes it: raw columns where a Pipeline prepares them."""

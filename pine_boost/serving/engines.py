@@ -7,6 +7,7 @@ that compiled code misreads, the native library is asked. Refuses what Treelite 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -65,7 +66,7 @@ def make_engine(model: Model, backend: str) -> Engine:
     MissingDependencyError
         The library of the model, Treelite or tl2cgen is not installed.
     UnsupportedModelError
-        Treelite cannot hold the model, or no C compiler was found.
+        Treelite cannot hold the model, or it could not be compiled.
     """
     if backend not in BACKENDS:
         raise InvalidInputError(f"backend={backend!r}: accepted are {', '.join(BACKENDS)}.")
@@ -198,6 +199,11 @@ def _compiled(twin: Any) -> Callable[[FloatArray], FloatArray]:
         raise MissingDependencyError(
             "backend='tl2cgen' needs tl2cgen; install it with: pip install tl2cgen"
         ) from error
+    if shutil.which("gcc") is None:
+        raise MissingDependencyError(
+            "backend='tl2cgen' compiles C code and no gcc was found on the PATH; install gcc, or "
+            "use backend='gtil'."
+        )
     # the library stays mapped after its file is gone
     with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tl2cgen remarks on checkpoints of a newer Treelite

@@ -26,6 +26,7 @@ from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
+from pine_boost.pipelines.result import pickled
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.result import model_file
@@ -49,7 +50,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str]) -> Path:
     if parts.certificate is not None:
         files["certificate.json"] = parts.certificate.to_json().encode()
     if parts.prepare is not None or parts.finish is not None:
-        files["layers.pkl"] = pickle.dumps((parts.prepare, parts.finish))
+        files["layers.pkl"] = pickled((parts.prepare, parts.finish))
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -241,6 +241,29 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     assert "AGREES" in out
 
 
+def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, tmp_path, capsys):
+    """cloudpickle wrote a lambda, which plain pickle reads and cannot write."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    from sklearn.preprocessing import FunctionTransformer
+
+    frame, y = table()
+    numbers = frame[["weight"]]
+    made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(
+        numbers[:400], y[:400]
+    )
+    (tmp_path / "model.pkl").write_bytes(cloudpickle.dumps(made))
+    code, _, err = run(capsys, "prune", tmp_path / "model.pkl", "--trust-pickle", "--fit",
+                       tmp_path / "nowhere.csv", "-o", tmp_path / "out")  # fmt: skip
+    assert code == 1
+    assert "The Pipeline cannot be pickled" in err
+    from pine_boost import OutputError, prune_booster
+
+    result = prune_booster(made, numbers[:400], numbers[400:700], alpha=0.4)
+    with pytest.raises(OutputError, match=r"result\.inner\.save"):
+        result.save(tmp_path / "saved")
+    assert not (tmp_path / "saved").exists()
+
+
 def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
     raw = pd.read_csv(place / "fit.csv", dtype=str)
     raw["weight"] = "0" + raw.index.astype(str)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pine_boost.parsers
-from pine_boost import GuardedModel, InvalidInputError, prune_booster
+from pine_boost import GuardedModel, InvalidInputError, MissingDependencyError, prune_booster
 from pine_boost.native.predict import predict_classes
 from pine_boost.serving.engines import BACKENDS
 
@@ -286,6 +286,14 @@ def test_what_cannot_be_guarded_is_refused_with_the_reason():
         GuardedModel(model)
     with pytest.raises(InvalidInputError, match="accepted are native, gtil, tl2cgen"):
         GuardedModel(prune_booster(model, X, X_cal, alpha=0.9), backend="onnx")
+
+
+def test_without_a_compiler_it_says_what_is_missing(results, monkeypatch, tmp_path):
+    _, result = results["xgboost", 2]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingDependencyError, match="no gcc was found on the PATH"):
+        GuardedModel(result, backend="tl2cgen")
+    assert GuardedModel(result, backend="gtil").backend == "gtil"
 
 
 def test_unequal_sums_are_asked_natively(results):
