@@ -11,6 +11,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.verdict import Verification
@@ -20,6 +22,7 @@ from pine_boost.native.child_process import predict_in_child
 from pine_boost.options import require_seconds, worker_count
 from pine_boost.pipelines.given import read_named_model
 from pine_boost.region.region import Region
+from pine_boost.tables.rows import is_large, open_rows
 
 
 def verify(
@@ -52,7 +55,8 @@ def verify(
     X_fit, X_cal : tables, optional
         Those that the region is said to be fitted and calibrated on: score, tau and coverage are
         computed anew. Without them they rest on the certificate's word (``certificate.rests_on``).
-        Raw rows where ``original`` is a Pipeline.
+        Raw rows where ``original`` is a Pipeline; what is larger than memory elsewhere is read
+        into memory here.
 
     Returns
     -------
@@ -80,8 +84,16 @@ def verify(
         if model is original:
             remark = given.remark
             X_fit, X_cal = given.wrapper.rows(X_fit), given.wrapper.rows(X_cal)
+    X_fit, X_cal = (_in_memory(X, region) for X in (X_fit, X_cal))
     verdict = prove_anew(
         (models[0], models[1]), region, certificate, budget, n_workers=n_workers,
         tables=(X_fit, X_cal), replay=predict_in_child,
     )  # fmt: skip
     return replace(verdict, remarks=(*verdict.remarks, remark)) if remark else verdict
+
+
+def _in_memory(X: Any, region: Region) -> Any:
+    """A table that is otherwise read in chunks, as a matrix: everything is computed anew from it."""
+    if not is_large(X):
+        return X
+    return np.concatenate(list(open_rows(X, region.schema).chunks()))
