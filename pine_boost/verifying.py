@@ -93,7 +93,7 @@ def verify(
 
 
 def _in_memory(X: Any, region: Region) -> Any:
-    """A table that is otherwise read in chunks, as a matrix: everything is computed anew from it."""
+    """A table that is otherwise read in chunks, as a matrix: all is computed anew from it."""
     if not is_large(X):
         return X
     return np.concatenate(list(open_rows(X, region.schema).chunks()))
