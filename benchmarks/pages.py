@@ -99,9 +99,11 @@ def guarded(results: Path) -> str:
 
 
 def fleet(results: Path) -> str:
-    """One process and two."""
+    """One process and two; the first results have no turns and no cores."""
     rows = read_rows(results / "fleet.csv")
-    header = ("backend", "workers", "jobs", "s", "speed-up", "s of a second run", "failed")
+    words = {"seconds": "s", "speed_up": "speed-up", "seconds_again": "s of a second run",
+             "busy_cores": "cores busy"}  # fmt: skip
+    header = tuple(words.get(name, name) for name in rows[0]) if rows else ()
     table = markdown(header, [tuple(row.values()) for row in rows]) if rows else ""
     return _sourced(table, results, "fleet", "fleet.csv")
 

@@ -76,7 +76,7 @@ PLAN = (
         "guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2,
         measures_alone=True,
     ),
-    Run("fleet", "fleet", "fleet.csv", ("--jobs", "24"), 4, measures_alone=True),
+    Run("fleet", "fleet", "fleet.csv", (), 3, measures_alone=True),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
     Run(
