@@ -131,19 +131,22 @@ def _dropping_the_unreached(
 
 
 def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
-    """Shapes that keep every row known, until one is proved; then with other costs again."""
+    """Shapes that keep every row known, until one is proved; then smaller ones, and other costs.
+
+    The first shapes keep some splits that could go: they are found and proved sooner.
+    """
     everything = np.ones(len(collapser.splits.node), dtype=bool)
-    n_answers = 0
+    n_answers, descends = 0, False
     for _ in range(_REFUTATIONS):
         game.tell("leaves")
         seed = game.options.seed + n_answers if n_answers else None
-        kept = collapser.shrink(game, everything, seed)
+        kept = collapser.shrink(game, everything, seed, descends=descends)
         if kept is None or n_answers >= _ANSWERS:
             return
-        if collapser.splits.size(kept) >= game.best.smallest.n_kept:
-            n_answers += 1
-            continue
+        is_smaller = collapser.splits.size(kept) < game.best.smallest.n_kept
         proposal = Proposal(kept)
-        yield proposal
-        if proposal.outcome is not Outcome.EXCLUDED:
-            n_answers += 1
+        if is_smaller:
+            yield proposal
+        if not is_smaller or proposal.outcome is not Outcome.EXCLUDED:
+            n_answers += descends
+            descends = True

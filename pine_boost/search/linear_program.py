@@ -107,6 +107,10 @@ class LinearProgram:
         self.strict = np.concatenate([self.strict, np.broadcast_to(strict, len(rows))])
         self._is_active = np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)])
 
+    def begin_with(self, indices: IntArray) -> None:
+        """Rows that are likely to matter join at once."""
+        self._activate(indices[~self._is_active[indices]])
+
     def solve(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """Best weights on the units in ``support``, or what excludes it."""
         budget.check()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from pine_boost.model.forest import FloatArray, PrunedForest
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support
 from pine_boost.search.game import ExcludedError, Game
 from pine_boost.search.leaf_rounding import leaves_to_grid
@@ -48,14 +48,19 @@ class Shape:
     program: LinearProgram
     _merge: csr_matrix
 
-    def solve(self, game: Game) -> Weights | None:
-        """Values with the widest margin on every row of the game; None where there are none."""
+    def solve(self, game: Game, active: IntArray) -> Weights | None:
+        """Values with the widest margin on every row of the game; None where there are none.
+
+        ``active`` are rows that mattered when the shape was found.
+        """
         rows = game.rows.program
         fresh = slice(len(self.program.rows), len(rows.rows))
         merged = np.asarray(rows.rows[fresh] @ self._merge)
         self.program.add_rows(
             merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh]
         )
+        if fresh.start == 0:
+            self.program.begin_with(active)
         found = self.program.solve(self.support, game.budget)
         if not isinstance(found, Weights):
             return None
@@ -97,7 +102,7 @@ class Collapser:
         Raises `ExcludedError` where no leaf values keep all rows.
         """
         shape = self._shape_of(game, kept)
-        weights = shape.solve(game)
+        weights = shape.solve(game, self._program.active)
         if weights is None:
             raise ExcludedError
         reference = game.rows.fit.reference
@@ -107,7 +112,7 @@ class Collapser:
     def write_near(self, game: Game, kept: Kept) -> PrunedForest | None:
         """The same with values near the original's; None where there are none."""
         shape = self._shape_of(game, kept)
-        weights = shape.solve(game)
+        weights = shape.solve(game, self._program.active)
         if weights is None:
             return None
         pruned = nearest_leaves(
@@ -128,11 +133,14 @@ class Collapser:
             self._shape = build_shape(game.columns, self.splits, kept)
         return self._shape
 
-    def shrink(self, game: Game, kept: Kept, seed: int | None = None) -> Kept | None:
+    def shrink(
+        self, game: Game, kept: Kept, seed: int | None = None, *, descends: bool = True
+    ) -> Kept | None:
         """Fewer splits with which every row can be kept; None where there are none.
 
         The sum of all ranges is made small, then again with small ranges dearer, until they
-        vanish or stay. ``seed``: other costs, and so another answer.
+        vanish or stay; where it ``descends``, what can go besides goes. ``seed``: other costs,
+        and so another answer.
         """
         splits, program = self.splits, self._program
         program.permit(kept)
@@ -148,7 +156,9 @@ class Collapser:
             small = _SMALL * float(np.median(ranges[differ])) if differ.any() else 1.0
             cost = base * small / (ranges + small)
         kept = kept & differ
-        return self._descend(game, kept) if kept.any() else self._one_split()
+        if not kept.any():
+            return self._one_split()
+        return self._descend(game, kept) if descends else kept
 
     def _one_split(self) -> Kept:
         """The least there is: the first split of one tree."""
