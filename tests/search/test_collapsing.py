@@ -125,7 +125,7 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
 
 
 def test_ctrl_c_keeps_the_certified_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*arguments: object) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
