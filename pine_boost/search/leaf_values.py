@@ -35,7 +35,7 @@ from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
 _PERTURBATIONS = 24  # other sets of units that are tried
-_FOR_BOUND = 0.5  # of the time that is left then
+_FOR_BOUND = 0.25  # of the time that is left then
 _BOUND_ROUNDS = 40  # sets of fewer units that are excluded
 _FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
 _BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewer leaves
@@ -80,10 +80,11 @@ def search_leaves(
     game.best.adopt(start.best, found.undecided)
     explored = Explored(game)
     play(explored, _dropping(game, start.points))
-    play(explored, _swapping(game))
+    play(explored, _bounding(game))
+    if game.best.lower_bound < game.best.smallest.n_kept:
+        play(explored, _swapping(game))
     if game.best.smallest.n_kept < start.n_kept:
         play(explored, nearer(game, lambda: _write_near(game)))
-        play(explored, _bounding(game))
     result = finish(explored, budget)
     seconds = found.seconds + time.monotonic() - started
     counted: dict[str, Any] = {
