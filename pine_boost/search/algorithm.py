@@ -119,8 +119,11 @@ def explore(
 def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
     """Pruner and Oracle in turns, as in algorithm 1 of the paper, for one proposal after another.
 
-    A search that takes long asks for second proofs by itself.
+    A search that takes long asks for second proofs by itself; one that was interrupted does not
+    go on with other proposals.
     """
+    if explored.stopped is StopReason.INTERRUPTED:
+        return
     game = explored.game
     with _keeping_the_best(explored, game.budget):
         for proposal in proposed:
