@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.data import ROOT
-from benchmarks.frames import markdown, values
+from benchmarks.frames import markdown, texts, values
+from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.growth_tables import growth, limits
 from benchmarks.ledger import commits_of
 from benchmarks.more_tables import lossless
@@ -70,6 +71,19 @@ def _sourced(table: str, results: Path, command: str, file: str) -> str:
         return ""
     commits = ", ".join(commits_of(results, file)) or "an unknown commit"
     return f"{table}\n\n`python -m benchmarks.{command}`, pine_boost of {commits}."
+
+
+def at_a_glance(results: Path, picture: str = "glance.svg") -> str:
+    """The figure of benchmarks.glance and what it shows."""
+    rows = read_rows(results / "glance.csv")
+    if {row["model"] for row in rows} != {SMALL, DEFAULT}:
+        return ""
+    return (
+        "![Size against kept classes: pine_boost proved and validated, slicing, retraining, the "
+        f"best rule of PyPruning]({picture})\n\n"
+        f"Test rows that keep the original's class, mean of {len(texts(rows, 'dataset'))} data "
+        "sets; every way has as many leaves."
+    )
 
 
 def compressed(results: Path) -> str:
@@ -141,6 +155,8 @@ def slow_tests(results: Path) -> str:
 
 SLOW_TESTS = Block("docs/robustness.md", "slow tests", slow_tests)
 DOCS = (
+    Block("docs/index.md", "size against kept classes", at_a_glance),
+    Block("docs/promises.md", "size against kept classes", at_a_glance),
     Block("docs/compress.md", "compressed models", compressed),
     Block("docs/guarded.md", "guarded models", guarded),
     Block("docs/fleet.md", "fleets", fleet),

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from benchmarks.data import ROOT
 from benchmarks.frames import main_cells, texts
-from benchmarks.glance import DEFAULT, SMALL
 from benchmarks.ledger import commits_of
 from benchmarks.more_tables import lossless
-from benchmarks.pages import Block, update_docs
+from benchmarks.pages import Block, at_a_glance, update_docs
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import default_sizes
 from benchmarks.tables import summary
@@ -30,23 +29,12 @@ def table_text(results: Path) -> str:
     parts = [
         part
         for part in (
-            _figure(results), _certified(results), _default_sizes(results), _same_margins(results)
+            at_a_glance(results, "docs/glance.svg"), _certified(results),
+            _default_sizes(results), _same_margins(results),
         )
         if part
     ]  # fmt: skip
     return "\n\n".join([*parts, _sources(results)]) if parts else ""
-
-
-def _figure(results: Path) -> str:
-    rows = read_rows(results / FILES["figure"])
-    if {row["model"] for row in rows} != {SMALL, DEFAULT}:
-        return ""
-    return (
-        "![Size against kept classes: pine_boost proved and validated, slicing, retraining, the "
-        "best rule of PyPruning](docs/glance.svg)\n\n"
-        f"Test rows that keep the original's class, mean of {len(texts(rows, 'dataset'))} data "
-        "sets; every way has as many leaves."
-    )
 
 
 def _certified(results: Path) -> str:

@@ -46,7 +46,10 @@ def test_a_page_is_written_between_its_markers_only(results, tmp_path):
         readme.main(arguments)
 
 
-@pytest.mark.parametrize("block", [readme.README, *pages.DOCS], ids=lambda block: block.name)
+BLOCKS = [readme.README, *pages.DOCS]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}, {block.name}")
 def test_committed_pages_agree_with_the_committed_results(block):
     text = (data.ROOT / block.page).read_text(encoding="utf-8")
     inside = pages.between_markers(text, *block.markers)[1]
