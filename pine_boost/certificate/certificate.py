@@ -12,6 +12,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -254,8 +255,14 @@ def library_versions(library: str) -> dict[str, str]:
     """Versions of everything that took part."""
     versions = {"pine_boost": __version__, "python": platform.python_version()}
     for name in ("numpy", "scipy", "ortools", *traits_of(library).packages):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+        if (installed := _installed_version(name)) is not None:
+            versions[name] = installed
     return versions
+
+
+@cache  # looking it up reads the file system, and it does not change while this process runs
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

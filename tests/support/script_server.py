@@ -13,6 +13,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 LIBRARIES = (
@@ -55,11 +56,18 @@ def _serve() -> None:
         importlib.import_module(library)
     for line in sys.stdin:
         script, folder = line.rstrip("\n").split("\t")
-        child = os.fork()
+        child = _fork()
         if child == 0:
             _become(script, folder)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads, which no library starts by being imported with one thread
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _become(script: str, folder: str) -> None:
