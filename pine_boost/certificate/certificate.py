@@ -12,8 +12,8 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from enum import Enum
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
