@@ -1,8 +1,8 @@
 """Every run of the plan in one go, resumable (python -m benchmarks.all, or make benchmarks).
 
 In come the plan, a number of cores and of minutes; out go the files of benchmarks/results, a line
-per run in commands.txt, TABLES.md, figures and README. A run that was stopped is not published;
-the same command goes on where it stopped, as long as pine_boost is the same.
+per run in commands.txt, TABLES.md, figures and README. A run that the clock stopped is published
+only with --partial; the same command goes on where it stopped, while pine_boost is the same.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class _Started:
 class Driver:
     """Starts runs in order, two serial ones side by side, until all are done or time is up."""
 
-    def __init__(self, work: Path, results: Path, cores: int, deadline: float) -> None:
+    def __init__(
+        self, work: Path, results: Path, cores: int, deadline: float, partial: bool = False
+    ) -> None:
         self.work, self.results = work, results
-        self.cores, self.deadline = cores, deadline
+        self.cores, self.deadline, self.partial = cores, deadline, partial
         self.commit = work.name
         self._started: list[_Started] = []
 
@@ -103,11 +105,15 @@ class Driver:
                 print(f"{_clock()} {run.name}: wrote nothing (exit {code}), see {started.log}")
                 continue
             write_finished(self.work, run.name)
-            entry = Entry(run.file, self.commit, _date(), f"{seconds:.0f}",
-                          words_of(run, self.cores))  # fmt: skip
-            publish(self.work, self.results, entry)
+            self._publish(started)
             failed = f" (exit {code}: some cells failed, see {started.log})" if code else ""
             print(f"{_clock()} {run.name}: {run.file} after {seconds:.0f} s{failed}", flush=True)
+
+    def _publish(self, started: _Started, remark: str = "") -> None:
+        run, seconds = started.run, time.monotonic() - started.since
+        words = words_of(run, self.cores) + remark
+        entry = Entry(run.file, self.commit, _date(), f"{seconds:.0f}", words)
+        publish(self.work, self.results, entry)
 
     def _stop(self) -> None:
         """Ctrl-C for what still runs; its cells stay in the working folder."""
@@ -119,6 +125,8 @@ class Driver:
             except subprocess.TimeoutExpired:
                 started.process.kill()
                 started.process.wait()
+            if self.partial and (self.work / started.run.file).exists():
+                self._publish(started, " (stopped by the clock)")
 
 
 def _clock() -> str:
@@ -144,6 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=listed, default=[run.name for run in PLAN], metavar="A,B")
     parser.add_argument("--jobs", type=int, default=2, help="cores to use")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop then")
+    parser.add_argument("--partial", action="store_true", help="publish stopped runs too")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--running", type=Path, default=RUNNING, metavar="FOLDER")
     parser.add_argument("--list", action="store_true", help="print the plan, run nothing")
@@ -158,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     work.mkdir(parents=True, exist_ok=True)
     (options.results / "machine.txt").write_text(describe_machine() + "\n", encoding="utf-8")
     deadline = time.monotonic() + 60 * options.minutes
-    left = Driver(work, options.results, options.jobs, deadline).go(runs)
+    left = Driver(work, options.results, options.jobs, deadline, options.partial).go(runs)
     for words in AFTERWARDS if options.results == RESULTS else ():
         subprocess.run([sys.executable, "-m", f"benchmarks.{words[0]}", *words[1:]], cwd=ROOT)
     if left:

@@ -70,7 +70,6 @@ PLAN = (
         "defaults-libraries", "defaults", "defaults.csv",
         _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 12,
     ),
-    Run("rules", "rules", "rules.csv", ("--results", f"{WORK}/paper_l0.csv"), 5),
     Run("lossless", "lossless", "lossless.csv", (), 2),
     Run(
         "guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2,

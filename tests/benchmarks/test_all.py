@@ -34,6 +34,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return [driver.sys.executable, "-c", run.module, str(folder / run.file)]
 
     monkeypatch.setattr(driver, "command_of", command)
+    monkeypatch.setattr(driver, "words_of", lambda run, cores: f"a program called {run.name}")
     (tmp_path / "results").mkdir()
     folder = tmp_path / "abc1234"
     folder.mkdir()
@@ -67,6 +68,13 @@ def test_a_run_that_is_stopped_is_not_published_and_goes_on_later(work: Path) ->
     assert _drive(work, runs, seconds=0.5) == ["slow"]
     assert not (work.parent / "results" / "slow.csv").exists()
     assert ledger.finished_runs(work) == set()
+    (work / "slow.csv").write_text("a part\n")
+    results = work.parent / "results"
+    stopped = driver.Driver(work, results, 2, time.monotonic() + 0.5, partial=True)
+    assert stopped.go(runs) == ["slow"]
+    assert (results / "slow.csv").read_text() == "a part\n"
+    assert ledger.read_entries(results)[0].command.endswith(" (stopped by the clock)")
+    (work / "slow.csv").unlink()
     assert _drive(work, [replace(SLOW, module=_script(0, "in time"))]) == []
     assert (work.parent / "results" / "slow.csv").read_text() == "in time"
 
