@@ -59,13 +59,13 @@ def default_sizes(folder: Path) -> str:
         n_models = f"{len(ours)} on {len(texts(ours, 'dataset'))} data sets" if ours else "-"
         lines.append(
             (
-                name, *cells, n_models, number(mean(ours, "leaves_gone")),
+                name, *cells, number(mean(ours, "leaves_gone")), n_models,
                 number(mean(ours, "fidelity"), 2), number(mean(ours, "sliced_gone")),
             )
         )  # fmt: skip
     header = (
         "100 trees", *(_heading(*question) for question in questions),
-        "validated: models", "leaves removed %", "test fidelity %",
+        "validated", "models", "test fidelity %",
         "slicing by the same test",
     )  # fmt: skip
     return markdown(header, lines) if lines else ""
