@@ -27,7 +27,7 @@ from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.rows import Rows, States, distinct_fit_rows
-from pine_boost.search.shapes import Collapser
+from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
 from pine_boost.search.strategies import Outcome, Proposal
 
@@ -136,11 +136,11 @@ def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
     The first shapes keep some splits that could go: they are found and proved sooner.
     """
     everything = np.ones(len(collapser.splits.node), dtype=bool)
-    n_answers, descends = 0, False
+    n_answers, level = 0, 0
     for _ in range(_REFUTATIONS):
         game.tell("leaves")
         seed = game.options.seed + n_answers if n_answers else None
-        kept = collapser.shrink(game, everything, seed, descends=descends)
+        kept = collapser.shrink(game, everything, seed, level=level)
         if kept is None or n_answers >= _ANSWERS:
             return
         is_smaller = collapser.splits.size(kept) < game.best.smallest.n_kept
@@ -148,5 +148,5 @@ def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
         if is_smaller:
             yield proposal
         if not is_smaller or proposal.outcome is not Outcome.EXCLUDED:
-            n_answers += descends
-            descends = True
+            n_answers += level == len(LEVELS) - 1
+            level = min(level + 1, len(LEVELS) - 1)

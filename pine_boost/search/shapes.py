@@ -21,7 +21,9 @@ from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.range_program import RangeProgram
 from pine_boost.search.splits import Kept, Splits
 
-_REWEIGHTINGS = 6  # ranges that are small get dearer, until they vanish or stay
+# how often small ranges are made dearer, so that more vanish, and whether what can go besides goes;
+# the first levels keep more: they are found and proved sooner
+LEVELS = ((1, False), (6, False), (6, True))
 _SMALL = 0.02  # of the median range: what is smaller counts as about to vanish
 _NOISE = 1e-7  # of the largest range: below it leaves agree
 _AT_ONCE = 8  # an eighth of the splits is let go at first
@@ -105,9 +107,16 @@ class Collapser:
         weights = shape.solve(game, self._program.active)
         if weights is None:
             raise ExcludedError
+        pruned = self._on_grid(game, shape, weights)
+        if pruned is None:
+            widest = shape.program.widest(shape.support, game.budget)
+            pruned = None if widest is None else self._on_grid(game, shape, widest)
+        return pruned
+
+    def _on_grid(self, game: Game, shape: Shape, weights: Weights) -> PrunedForest | None:
         reference = game.rows.fit.reference
         pruned = leaves_to_grid(game.problem, shape.columns, weights, reference)
-        return self._collapsed(game, pruned, kept)
+        return self._collapsed(game, pruned, shape.kept)
 
     def write_near(self, game: Game, kept: Kept) -> PrunedForest | None:
         """The same with values near the original's; None where there are none."""
@@ -134,21 +143,21 @@ class Collapser:
         return self._shape
 
     def shrink(
-        self, game: Game, kept: Kept, seed: int | None = None, *, descends: bool = True
+        self, game: Game, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1
     ) -> Kept | None:
         """Fewer splits with which every row can be kept; None where there are none.
 
         The sum of all ranges is made small, then again with small ranges dearer, until they
-        vanish or stay; where it ``descends``, what can go besides goes. ``seed``: other costs,
-        and so another answer.
+        vanish or stay, as far as the ``level`` goes. ``seed``: other costs, and so another answer.
         """
+        n_solved, descends = LEVELS[level]
         splits, program = self.splits, self._program
         program.permit(kept)
         base: FloatArray = 1.0 + splits.is_root  # a tree that goes saves one leaf more
         if seed is not None:
             base = base * np.random.default_rng(seed).uniform(0.3, 1.7, len(base))
         cost, differ = base, kept
-        for _ in range(_REWEIGHTINGS):
+        for _ in range(n_solved):
             program.ask(cost)
             if not program.solve(game.budget, is_certain=bool(kept.all())):
                 return None
