@@ -121,6 +121,7 @@ class LinearProgram:
             milliseconds = 1000 * budget.remaining
             self._solver.SetTimeLimit(int(min(max(milliseconds, 100), 1e9)))
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+                budget.check()  # it may have ended for want of time
                 if is_fresh:
                     return self._solve_once_more(support, budget)
                 # GLOP can end ABNORMAL from an old basis; without one it seldom does

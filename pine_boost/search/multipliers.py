@@ -3,7 +3,7 @@
 In come rows on which no weights of a set of units win; out go positive integers for `proof.bound`,
 which decides exactly what they prove. Floats propose: a linear program that leaves every excluded
 column some slack, so that rounding to integers does not matter; where a column can have none, the
-multipliers of a few rows are computed from the others as exact fractions.
+multipliers of a few rows are computed from the others exactly. Raises `OutOfTime` at the deadline.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def exclude(rows: Rows, support: Support, first: IntArray, budget: Budget) -> Ex
             return best
         dual, missing = solution
         chosen = np.flatnonzero(dual > 0)
-        found = _exact_cut(rows, support, active[chosen], dual[chosen]) if len(chosen) else None
+        found = _exact_cut(rows, support, active[chosen], dual[chosen], budget)
         if found is not None and (best is None or len(found.units) < len(best.units)):
             best = found
         if best is not None and not any(support[unit] for unit in best.units):
@@ -119,8 +119,12 @@ def _solve(
     return np.abs(np.array([row.dual_value() for row in constraints])), worst
 
 
-def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray) -> ExactCut | None:
+def _exact_cut(
+    rows: Rows, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget
+) -> ExactCut | None:
     """What multipliers prove once they are whole numbers."""
+    if len(chosen) == 0:
+        return None
     points, questions = rows.point_of[chosen], rows.question_of[chosen]
     whole = exact_rows(
         rows.problem, rows.columns.tree_unit, rows.leaves[points], questions,
@@ -129,7 +133,7 @@ def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray)
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
     best: ExactCut | None = None
     for vanishing in _nearly_zero(whole, scaled, support):
-        multipliers = _cancel(whole, [int(p) for p in scaled], vanishing)
+        multipliers = _cancel(whole, [int(p) for p in scaled], vanishing, budget)
         units = None if multipliers is None else whole.units(multipliers)
         if multipliers is None or units is None:
             continue
@@ -156,7 +160,9 @@ def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list
     return [near, [m for m in near if gain[m] > 0], []]
 
 
-def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int]) -> list[int] | None:
+def _cancel(
+    whole: ExactRows, rounded: list[int], vanishing: list[int], budget: Budget
+) -> list[int] | None:
     """Multipliers near the rounded ones whose sum is exactly zero where it must vanish.
 
     That are the free constants and some units. The multipliers of as many rows are computed from
@@ -169,7 +175,7 @@ def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int]) -> list[
     basis, independent = _basis(columns, weight)
     rest = [k for k in range(len(weight)) if k not in set(basis)]
     missing = -(weight[rest] @ columns[np.ix_(rest, independent)])
-    solved = _solve_exactly(columns[np.ix_(basis, independent)].T, missing)
+    solved = _solve_exactly(columns[np.ix_(basis, independent)].T, missing, budget)
     if solved is None or any(p < 0 for p in solved):
         return None
     common = math.lcm(*(p.denominator for p in solved))
@@ -195,21 +201,25 @@ def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[in
     return basis, [int(column) for column in order[:rank]]
 
 
-def _solve_exactly(matrix: npt.NDArray[Any], right: npt.NDArray[Any]) -> list[Fraction] | None:
-    """Gaussian elimination on fractions; None where the matrix is singular."""
-    n = len(right)
-    table = [[Fraction(int(x)) for x in row] + [Fraction(int(y))]
-             for row, y in zip(matrix, right, strict=True)]  # fmt: skip
+def _solve_exactly(
+    matrix: npt.NDArray[Any], right: npt.NDArray[Any], budget: Budget
+) -> list[Fraction] | None:
+    """Fraction-free elimination (Bareiss) on integers; None where the matrix is singular.
+
+    Every division below has no remainder, so no fraction has to be shortened on the way.
+    """
+    n, before = len(right), 1
+    table = np.array([[*map(int, row), int(y)] for row, y in zip(matrix, right, strict=True)],
+                     dtype=object).reshape(n, n + 1)  # fmt: skip
     for column in range(n):
-        pivot = next((k for k in range(column, n) if table[k][column]), None)
+        pivot = next((k for k in range(column, n) if table[k, column]), None)
         if pivot is None:
             return None
-        table[column], table[pivot] = table[pivot], table[column]
-        inverse = 1 / table[column][column]
-        table[column] = [x * inverse for x in table[column]]
+        table[[column, pivot]] = table[[pivot, column]]
+        own, diagonal = table[column].copy(), table[column, column]
         for row in range(n):
-            factor = table[row][column]
-            if row != column and factor:
-                pairs = zip(table[row], table[column], strict=True)
-                table[row] = [x - factor * y for x, y in pairs]
-    return [row[-1] for row in table]
+            budget.check()
+            if row != column:
+                table[row] = (table[row] * diagonal - own * table[row, column]) // before
+        before = diagonal
+    return [Fraction(int(table[row, n]), int(before)) for row in range(n)]

@@ -16,6 +16,7 @@ from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer
 from pine_boost.search import rows as search_rows
 from pine_boost.search.algorithm import search
+from pine_boost.search.multipliers import _solve_exactly
 from tests.support.bruteforce import small_problem
 from tests.support.forests import XGBOOST
 from tests.support.grids import grid_forest
@@ -72,6 +73,21 @@ def test_what_is_built_stops_when_the_time_is_over() -> None:
     found = search(problem, small.fit_states, OVER)
     assert found.pruned is None
     assert found.stopped is StopReason.TIME
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_exact_multipliers_solve_their_equations_and_stop_in_time(size: int) -> None:
+    rng = np.random.default_rng(size)
+    matrix = rng.integers(-(2**40), 2**40, (size, size)).astype(object)
+    matrix[0, 0] = 0 if size > 1 else 3  # a pivot that has to be looked for
+    right = rng.integers(-(2**40), 2**40, size).astype(object)
+    solved = _solve_exactly(matrix, right, Budget())
+    assert solved is not None
+    assert all(a == b for a, b in zip(matrix @ np.array(solved), right, strict=True))
+    matrix[-1] = matrix[0] * 7 if size > 1 else 0
+    assert _solve_exactly(matrix, right, Budget()) is None
+    with pytest.raises(OutOfTime):
+        _solve_exactly(np.eye(size, dtype=object), right, OVER)
 
 
 def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
