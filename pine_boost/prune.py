@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
-from pine_boost.budget import Budget, Step
-from pine_boost.certificate.issue import conclude, named, native_rows, replay
+from pine_boost.budget import Budget, OutOfTime, Step
+from pine_boost.certificate.issue import conclude, named, native_rows, out_of_time, replay
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
@@ -89,7 +89,8 @@ def prune_booster(
     domain : Domain, optional
         What you know of every input that can occur.
     time_limit : float, optional
-        Seconds. The best certified model so far is returned, at worst the original.
+        Seconds. The best certified model so far is returned, at worst the original; where they
+        end before the region is fitted, NOT_CERTIFIED with the region of every input.
     n_jobs : int
         Threads for the proofs, -1 for all cores; the result does not depend on it.
     random_state : int
@@ -141,7 +142,11 @@ def prune_booster(
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
-    fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
+    try:
+        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
+    except OutOfTime:
+        original = named(out_of_time(parsed, options, alpha), outer.inner, options)
+        return cast(PruneResult, outer.rewrap(original, X_fit))
     region = fitted.region
     problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
@@ -151,5 +156,4 @@ def prune_booster(
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
             replay(result, problem, native_rows(parsed, region, problem, X_fit))
-    whole: PruneResult = outer.rewrap(named(result, outer.inner, options), X_fit)
-    return whole
+    return cast(PruneResult, outer.rewrap(named(result, outer.inner, options), X_fit))

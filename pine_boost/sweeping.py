@@ -12,8 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pine_boost.budget import Budget, Step
-from pine_boost.certificate.issue import NativeRows, conclude, named, native_rows, replay
+from pine_boost.budget import Budget, OutOfTime, Step
+from pine_boost.certificate.issue import (
+    NativeRows,
+    conclude,
+    named,
+    native_rows,
+    out_of_time,
+    replay,
+)
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
@@ -224,11 +231,15 @@ domain, n_jobs, random_state, verbose, allow_overlap
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
-    fitted = fit_with_states(parsed.forest, X_fit, X_cal, **options.of_region())
+    try:
+        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
+    except OutOfTime:
+        results = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
+        return SweepResult(tuple(outer.rewrap(r, X_fit) for r in results), budget.elapsed)
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
-    results: list[PruneResult] = []
+    results = []
     before: Found | None = None
     rows: NativeRows | None = None
     with shown(verbose, time_limit, callback) as tell:

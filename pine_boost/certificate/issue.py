@@ -36,6 +36,7 @@ from pine_boost.native.replay import replay_points
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import Problem
+from pine_boost.region.fitting import every_input
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
@@ -49,7 +50,7 @@ _REPLAYED_ROWS = 20_000
 def conclude(
     parsed: Model,
     region: Region,
-    problem: Problem,
+    problem: Problem | None,
     found: Found,
     *,
     objective: str,
@@ -58,7 +59,8 @@ def conclude(
 ) -> PruneResult:
     """Export the best certified model, read it back, and write down what was proved.
 
-    ``same`` is a result that has exported this very model already.
+    ``same`` is a result that has exported this very model already; where nothing was found there
+    need be no problem.
     """
     native, pruned_model, refusal = parsed.native, parsed, ""
     if same is not None and same.search.pruned is not None:
@@ -86,8 +88,30 @@ def conclude(
         original=parsed,
         pruned=pruned_model,
         search=replace(found, points=None),
-        points=np.zeros((0, 0), np.int32) if found.points is None else found.points,
+        points=_points(parsed, found),
     )
+
+
+def _points(parsed: Model, found: Found) -> npt.NDArray[np.int32]:
+    none = np.zeros((0, parsed.forest.n_features), np.int32)
+    return none if found.points is None else found.points
+
+
+def out_of_time(parsed: Model, options: Options, alpha: float) -> PruneResult:
+    """The original, where the time was over before there was a region to search in.
+
+    Its region is every input that the domain permits: nothing was fitted, no probability is known.
+    """
+    region = every_input(parsed.forest, options.domain, alpha)
+    n_units = count_units(parsed.forest, options.unit)
+    found = Found(None, (), n_units, 1, 0, 0, StopReason.TIME)
+    objective, unit = options.objective, options.unit
+    result = conclude(parsed, region, None, found, objective=objective, unit=unit)
+    reason = (
+        "The time limit ran out while the region was being fitted, so nothing was searched for and "
+        "no probability is known."
+    )
+    return replace(result, certificate=replace(result.certificate, reason=reason))
 
 
 def _without_model(found: Found, parsed: Model, unit: str) -> Found:
@@ -106,7 +130,7 @@ def _certificate(
     parsed: Model,
     pruned_model: Model,
     region: Region,
-    problem: Problem,
+    problem: Problem | None,
     found: Found,
     objective: str,
     unit: str,
@@ -119,10 +143,12 @@ def _certificate(
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
     shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
-    if found.pruned is not None and found.reference is not None:
-        shift = asdict(probability_shift(problem, found.pruned, found.reference))
-    undecided = problem.undecided if is_pruned else 0.0
-    bound = write_bound(problem, found.bound)
+    undecided = native_band = 0.0
+    if problem is not None and found.pruned is not None:
+        undecided, native_band = problem.undecided, problem.native_band
+        if found.reference is not None:
+            shift = asdict(probability_shift(problem, found.pruned, found.reference))
+    bound = None if problem is None else write_bound(problem, found.bound)
     is_proved = found.lower_bound <= 1 or bound is not None
     if not is_proved:
         _LOGGER.warning("The proof of the lower bound is too large to be written down.")
@@ -135,7 +161,7 @@ def _certificate(
         pruned_digest=forest_digest(pruned_model.forest),
         **region_fields(region),
         undecided=undecided,
-        native_band=problem.native_band if is_pruned else 0.0,
+        native_band=native_band,
         undecided_exists=exists,
         grid=found.pruned.grid if found.pruned is not None else -1,
         trees_before=forest.n_trees,

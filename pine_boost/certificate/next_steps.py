@@ -29,6 +29,9 @@ def next_steps(certificate: Certificate) -> tuple[str, ...]:
     else:
         reason = f"nothing smaller was found; {c.lower_bound} of {c.units_before} {c.unit}s are "
         reason += "proved to be needed"
+    if c.status != "CERTIFIED" and c.alpha > 0 and c.n_cal == 0:  # there was no search
+        steps = ["a larger time_limit, or a sample of the rows of X_fit", _COMPRESS]
+        return (f"Little was removed: {reason}. To try:", *steps)
     steps = []
     if c.status != "CERTIFIED" and "time limit" in c.reason:
         steps.append("a larger time_limit, or objective='l1', which is faster")

@@ -43,11 +43,12 @@ def _trim_gradient(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     values = trimming.shifted(_own_values(model, trimming), shift / native.learning_rate)
     members = native.estimators_.ravel()
     trimmed = np.empty(len(trimming.kept), dtype=object)
+    copied: dict[int, Any] = {}
     for i, tree in enumerate(trimming.kept):
         part = trimming.part(i)
-        trimmed[i] = trim_estimator(members[tree], forest, trimming, i, values[part])
+        trimmed[i] = trim_estimator(members[tree], forest, trimming, i, values[part], copied)
     is_whole = len(trimming.kept) == forest.n_trees
-    estimator = copy_without(native, "estimators_", keep_scores=is_whole)
+    estimator = copy_without(native, "estimators_", keep_scores=is_whole, copied=copied)
     estimator.estimators_ = trimmed.reshape(-1, forest.n_outputs)
     estimator.n_estimators_ = len(estimator.estimators_)
     if not is_whole:

@@ -159,6 +159,7 @@ def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
     rounds, constants = _rounds_and_constants(pruned)
     index = {int(tree): i for i, tree in enumerate(pruned.kept)}
     estimators = np.empty((len(rounds), pruned.forest.n_outputs), dtype=object)
+    copied: dict[int, Any] = {}
     for row, trees in enumerate(rounds):
         for output, tree in enumerate(trees):
             if tree < 0:
@@ -172,8 +173,9 @@ def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
                     trimming,
                     index[tree],
                     leaves[trimming.part(index[tree])],
+                    copied,
                 )
-    estimator = copy_without(native, "estimators_", "init_")
+    estimator = copy_without(native, "estimators_", "init_", copied=copied)
     estimator.estimators_ = estimators
     estimator.n_estimators = estimator.n_estimators_ = len(rounds)
     # predict_stages multiplies every leaf by the learning rate: only 1.0 keeps the grid

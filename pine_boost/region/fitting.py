@@ -139,7 +139,7 @@ def fit_with_states(
 ) -> FittedRegion:
     """`fit_region`, and the states of X_fit that it computed on the way.
 
-    Raises `OutOfTime` between two chunks once the deadline of ``budget`` has passed.
+    Raises `OutOfTime` between two chunks, or pairs of features, once the deadline has passed.
     """
     forest = forest.forest if isinstance(forest, Model) else forest
     chosen, budget = RegionOptions(**options), budget or Budget()
@@ -150,8 +150,9 @@ def fit_with_states(
     overlap = count_overlap(_hashes(fit), _hashes(cal))
     check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
     fitted = fit_score(
-        chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state
-    )
+        chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state,
+        budget=budget,
+    )  # fmt: skip
     tables = compile_domain(chosen.domain, fitted.space, schema)
     delta, calibration = _calibration(forest, fit, cal, fitted, tables, chosen)
     region = Region(
@@ -258,16 +259,23 @@ def _whole_space(
     forest: Forest, X_fit: Any, domain: Domain | None, schema: InputSchema, budget: Budget
 ) -> FittedRegion:
     """Every possible input: nothing is fitted, nothing calibrated; X_fit only helps the search."""
-    space = build_space(forest)
-    tables = compile_domain(domain, space, schema)
-    region = Region(
-        space, schema, tables, None, "none", 0.0, 0, 0, np.zeros(0, dtype=np.int64), 0.0, None,
-        forest.decision.cuts, forest.n_outputs, forest.decision.thresholds,
-        model_digest=forest_digest(forest),
-    )  # fmt: skip
+    region = every_input(forest, domain)
     if X_fit is None:
-        return FittedRegion(region, _some_states(tables))
-    return FittedRegion(region, *_states_of(_open(X_fit, schema, "X_fit", budget), space))
+        return FittedRegion(region, _some_states(region.tables))
+    return FittedRegion(region, *_states_of(_open(X_fit, schema, "X_fit", budget), region.space))
+
+
+def every_input(forest: Forest, domain: Domain | None, alpha: float = 0.0) -> Region:
+    """Every input that the domain permits; nothing is fitted and nothing calibrated.
+
+    ``alpha`` is what was asked for: of a region that was not fitted in time, it says no more.
+    """
+    space, schema = build_space(forest), schema_of(forest)
+    return Region(
+        space, schema, compile_domain(domain, space, schema), None, "none", float(alpha), 0, 0,
+        np.zeros(0, dtype=np.int64), 0.0, None, forest.decision.cuts, forest.n_outputs,
+        forest.decision.thresholds, model_digest=forest_digest(forest),
+    )  # fmt: skip
 
 
 def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:

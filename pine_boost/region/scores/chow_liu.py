@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import FloatArray, IntArray
@@ -62,12 +63,20 @@ def fit_chow_liu(
 
 
 def chow_liu_of_states(
-    bins: tuple[IntArray, ...], states: npt.NDArray[Any], beta: float = 1.0
+    bins: tuple[IntArray, ...],
+    states: npt.NDArray[Any],
+    beta: float = 1.0,
+    budget: Budget | None = None,
 ) -> ScoreTables:
-    """The tables of rows at hand: a pair is counted when it is asked about."""
+    """The tables of rows at hand: a pair is counted when it is asked about.
+
+    With many rows and features that takes long: raises `OutOfTime` where the budget ends before.
+    """
+    budget = budget or Budget()
     binned = [small(table)[states[:, feature]] for feature, table in enumerate(bins)]
 
     def joint(first: int, second: int) -> IntArray:
+        budget.check()
         return _joint_counts(binned[first], binned[second], *_sizes(bins, first, second))
 
     return chow_liu_tables(bins, joint, beta)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
@@ -48,7 +49,13 @@ class FittedScore:
 
 
 def fit_score(
-    score: Any, forest: Forest, X: FloatArray | Rows, *, n_bins: int = 4, random_state: int = 0
+    score: Any,
+    forest: Forest,
+    X: FloatArray | Rows,
+    *,
+    n_bins: int = 4,
+    random_state: int = 0,
+    budget: Budget | None = None,
 ) -> FittedScore:
     """Fit a score by name, or take a user's own tables.
 
@@ -62,10 +69,13 @@ def fit_score(
         Of Chow-Liu.
     random_state : int
         Of the isolation forest.
+    budget : Budget, optional
+        `OutOfTime` is raised once its deadline has passed.
     """
+    budget = budget or Budget()
     rows = X if isinstance(X, Rows) else MemoryRows(X)
     if isinstance(score, str) and score in SCORE_NAMES:
-        return _fit_named(score, forest, rows, n_bins, random_state)
+        return _fit_named(score, forest, rows, n_bins, random_state, budget)
     space = build_space(forest)
     if not isinstance(score, ScoreTables):
         if not hasattr(score, "tables"):
@@ -84,9 +94,10 @@ def fit_score(
 
 
 def _fit_named(
-    score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int
+    score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int, budget: Budget
 ) -> FittedScore:
     """Count over the rows, then make the tables."""
+    budget.check()
     if score == "isolation-forest":
         n_sampled = min(rows.n_rows, SAMPLED_ROWS)
         sampled = np.random.default_rng(random_state).choice(rows.n_rows, n_sampled, replace=False)
@@ -105,7 +116,7 @@ def _fit_named(
     bins = bins_of(space, add_nearest(rows.map_values(partial(count_nearest, space))), n_bins)
     if isinstance(rows, MemoryRows):
         states = rows.states(space)
-        tables = chow_liu_of_states(bins, states)
+        tables = chow_liu_of_states(bins, states, budget=budget)
         return FittedScore(score, price_unseen_missing(tables, space, states), space)
     if n_pair_cells(bins) > PAIR_CELLS:
         raise InvalidInputError(
