@@ -19,6 +19,8 @@ from pine_boost.errors import (
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import band_of
 from pine_boost.parsers.traits import traits_of
+from pine_boost.tables.columns import model_columns
+from pine_boost.tables.schema import schema_of
 
 Answer = TypeVar("Answer")
 
@@ -73,6 +75,7 @@ def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
 def _ask(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
     """Ask the native model about a table; what it raises is an error of ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
+    X = model_columns(X, schema_of(model.forest))
     try:
         return question(model, native, traits.accepted(X))
     except (PineBoostError, ImportError, MemoryError):

@@ -15,12 +15,15 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers.traits import traits_of
+from pine_boost.tables.columns import model_columns
+from pine_boost.tables.schema import schema_of
 
 
 def predict_probabilities(model: Model, X: Any) -> FloatArray:
     """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
     if hasattr(model.native, "predict_proba"):
-        accepted = traits_of(model.forest.library).accepted(X)
+        own = model_columns(X, schema_of(model.forest))
+        accepted = traits_of(model.forest.library).accepted(own)
         return np.asarray(model.native.predict_proba(accepted))
     return linked_probabilities(model, predict_margins(model, X)[0])
 

@@ -1,8 +1,8 @@
 """Tables from files for the command line: CSV, Parquet, Arrow/Feather, NumPy.
 
 In come a path and what the model knows of its columns; out goes a table with the model's columns in
-the model's order, numbers read exactly, and the label column if one was named. Extra columns are
-left out by name only; a table that cannot be matched is refused, never guessed.
+the model's order, numbers read exactly, and the label column if one was named. Columns are found
+as in Python (`columns`); a table that cannot be matched is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.parsers.traits import traits_of
+from pine_boost.tables.columns import find_names
 from pine_boost.tables.schema import InputSchema, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -310,13 +311,7 @@ def match_names(
                 "label column with --label)."
             )
         return order, ()
-    found = {stored(name): j for j, name in enumerate(names)}
-    absent = [name for name in expected if name not in found]
-    if absent:
-        raise InvalidInputError(
-            f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}."
-        )
-    order = [found[name] for name in expected]
+    order = find_names([stored(name) for name in names], expected, str(path))
     used = {names[j] for j in order} | {label}
     return order, tuple(name for name in names if name not in used)
 

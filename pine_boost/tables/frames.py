@@ -16,8 +16,9 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, FloatArray
 from pine_boost.parsers.traits import Reader
 from pine_boost.tables.categories import code_of, recode, refuse_unencoded, refuse_unstored
+from pine_boost.tables.columns import model_columns
 from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
-from pine_boost.tables.schema import InputSchema, check_names, check_shape
+from pine_boost.tables.schema import InputSchema, check_shape
 
 
 def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
@@ -26,8 +27,8 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
         raise InvalidInputError(
             f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]])."
         )
+    X = model_columns(X, schema, name)
     check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
-    check_names(X.columns, schema, name)
     plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     early = any(dtype.kind == "b" for dtype in plain) or any(
         not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype)
@@ -87,8 +88,8 @@ def read_polars(X: Any, schema: InputSchema, name: str) -> FloatArray:
     """The matrix of a polars DataFrame."""
     if type(X).__name__ != "DataFrame":
         raise _no_table(X, name)
+    X = model_columns(X, schema, name)
     check_shape(X.shape, schema, name, columns=list(X.columns))
-    check_names(X.columns, schema, name)
     return _read_columns([X.to_series(j) for j in range(X.width)], TableKind.POLARS, schema, name)
 
 
@@ -96,8 +97,8 @@ def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
     """The matrix of a pyarrow Table or RecordBatch."""
     if type(X).__name__ not in ("Table", "RecordBatch"):
         raise _no_table(X, name)
+    X = model_columns(X, schema, name)
     check_shape((X.num_rows, X.num_columns), schema, name, columns=list(X.schema.names))
-    check_names(X.schema.names, schema, name)
     columns = [X.column(j) for j in range(X.num_columns)]
     return _read_columns(columns, TableKind.ARROW, schema, name)
 

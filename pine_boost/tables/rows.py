@@ -19,8 +19,9 @@ from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.states import StateSpace
+from pine_boost.tables.columns import find_columns
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.schema import InputSchema, listing
+from pine_boost.tables.schema import InputSchema
 
 CHUNK_ROWS = 2**16
 States = npt.NDArray[np.int32]
@@ -273,13 +274,4 @@ def _columns_of(found: list[str], schema: InputSchema, name: str) -> list[str]:
                 "no names to choose them by. Leave only the features, in the model's order."
             )
         return found
-    from pine_boost.parsers.traits import traits_of
-
-    stored = traits_of(schema.library).column_name
-    by_name = {stored(column): column for column in found}
-    absent = [column for column in schema.feature_names if column not in by_name]
-    if absent:
-        raise InvalidInputError(
-            f"{name} lacks the model's column(s) {listing(absent)}; it has {listing(found)}."
-        )
-    return [by_name[column] for column in schema.feature_names]
+    return [found[position] for position in find_columns(found, schema, name)]

@@ -1,7 +1,7 @@
 """What a model knows of its input table: columns, names, categories, what counts as missing.
 
-In comes a Forest; out goes an InputSchema and the checks of a table's columns against it. Refuses
-other columns, other names and another order, and says which.
+In comes a Forest; out goes an InputSchema and the check of a table's shape against it. Refuses
+another number of columns, and says which differ.
 """
 
 from __future__ import annotations
@@ -110,37 +110,15 @@ def check_shape(
     if shape[1] != schema.n_features:
         differs = ""
         if columns is not None and schema.feature_names is not None:
-            differs = _difference(columns, schema.feature_names)
+            differs = difference(columns, schema.feature_names)
         raise InvalidInputError(
             f"{name} has {shape[1]} columns, the model has {schema.n_features} features. {differs}"
             "Pass exactly the model's columns, in its order."
         )
 
 
-def check_names(columns: Any, schema: InputSchema, name: str) -> None:
-    """Refuse a frame whose columns have other names than the model's, or another order."""
-    # a frame made from a bare array counts its columns 0, 1, ...: these are no names
-    unnamed = all(column == j for j, column in enumerate(columns))
-    if schema.feature_names is None or unnamed:
-        return
-    stored = traits_of(schema.library).column_name
-    found = [stored(str(column)) for column in columns]
-    if found == list(schema.feature_names):
-        return
-    differs = _difference(found, schema.feature_names)
-    if not differs:
-        first = next(j for j, column in enumerate(found) if column != schema.feature_names[j])
-        differs = (
-            f"The names are the same in another order (column {first} is {found[first]!r}, the "
-            f"model has {schema.feature_names[first]!r} there). "
-        )
-    raise InvalidInputError(
-        f"The columns of {name} are not the model's. {differs}Select them in the model's order: "
-        "X[list(region.schema.feature_names)]."
-    )
-
-
-def _difference(found: Sequence[str], expected: Sequence[str]) -> str:
+def difference(found: Sequence[str], expected: Sequence[str]) -> str:
+    """What lacks and what is too many among column names, for a message."""
     missing = [column for column in expected if column not in set(found)]
     extra = [column for column in found if column not in set(expected)]
     text = f"Missing: {listing(missing)}. " if missing else ""

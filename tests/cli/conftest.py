@@ -12,7 +12,7 @@ from pine_boost.cli import main
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: Any) -> Path:
-    """A model and its tables in several formats, the columns shuffled and with a label."""
+    """A model and its tables in several formats, with a label and a column of others."""
     datasets = pytest.importorskip("sklearn.datasets")
     xgboost = pytest.importorskip("xgboost")
     pytest.importorskip("pandas")
@@ -23,12 +23,13 @@ def files(tmp_path_factory: Any) -> Path:
     model.fit(X[:250], y[:250])
     model.save_model(folder / "model.json")
     model.save_model(folder / "model.ubj")
-    shuffled = X.iloc[:, ::-1].assign(target=y, comment="text")
-    shuffled[:250].to_csv(folder / "fit.csv", index=False)
-    shuffled[250:450].to_csv(folder / "cal.csv", index=False)
-    shuffled[450:].to_csv(folder / "test.csv.gz", index=False)
-    shuffled[250:450].to_parquet(folder / "cal.parquet")
-    shuffled[450:].reset_index().to_feather(folder / "test.feather")
+    mixed = X.assign(target=y)
+    mixed.insert(0, "comment", "text")
+    mixed[:250].to_csv(folder / "fit.csv", index=False)
+    mixed[250:450].to_csv(folder / "cal.csv", index=False)
+    mixed[450:].to_csv(folder / "test.csv.gz", index=False)
+    mixed[250:450].to_parquet(folder / "cal.parquet")
+    mixed[450:].reset_index().to_feather(folder / "test.feather")
     return folder
 
 

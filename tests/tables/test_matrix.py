@@ -102,7 +102,7 @@ def test_names_are_checked() -> None:
         "same in another order.*column 0 is 'rate'": frame[["rate", "income", "age"]],
         "Missing: 'rate'. Not in the model: 'speed'": frame.rename(columns={"rate": "speed"}),
         "2 columns, the model has 3.*Missing: 'income'": frame[["age", "rate"]],
-        "4 columns.*Not in the model: 'extra'": frame.assign(extra=1),
+        "'rate' more than once": frame[["age", "income", "rate", "rate"]],
     }
     for message, wrong in cases.items():
         with pytest.raises(InvalidInputError, match=message):

@@ -1,0 +1,75 @@
+"""Which columns of a table are the model's: found by name, in the model's order, others left out.
+
+In come the names of a frame, a file or a dataset; out go positions, or the frame with the model's
+columns only. No library finds columns by name: all refuse further columns, so leaving those out
+changes no prediction, but LightGBM always, and XGBoost in polars and pyarrow tables, read another
+order by position whatever the names say. Another order is refused, here and on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.parsers.traits import traits_of
+from pine_boost.tables.schema import InputSchema, difference, listing
+
+
+def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list[int]:
+    """Positions of the model's columns among these; refuses absent, double and reordered ones."""
+    assert schema.feature_names is not None
+    stored = traits_of(schema.library).column_name
+    return find_names([stored(str(column)) for column in columns], schema.feature_names, name)
+
+
+def find_names(found: Sequence[str], expected: Sequence[str], name: str) -> list[int]:
+    """`find_columns` of names as the model writes them, for models around a model too."""
+    missing = [column for column in expected if column not in set(found)]
+    if missing:
+        raise InvalidInputError(
+            f"{name} has {len(found)} columns, the model has {len(expected)} features, and "
+            f"{name} lacks the model's column(s) {listing(missing)}. {difference(found, expected)}"
+            "Pass the model's columns, in its order."
+        )
+    wanted = set(expected)
+    order = [position for position, column in enumerate(found) if column in wanted]
+    own = [found[position] for position in order]
+    if len(own) > len(expected):
+        twice = next(column for column in own if own.count(column) > 1)
+        raise InvalidInputError(f"{name} has the column {twice!r} more than once.")
+    if own != list(expected):
+        first = next(j for j, column in enumerate(own) if column != expected[j])
+        raise InvalidInputError(
+            f"The columns of {name} are not the model's. The names are the same in another order "
+            f"(column {first} is {own[first]!r}, the model has {expected[first]!r} there), and "
+            f"libraries read columns by position. Put them in the model's order: "
+            f"{listing(expected)} (in Python X[list(region.schema.feature_names)])."
+        )
+    return order
+
+
+def model_columns(X: Any, schema: InputSchema, name: str = "X") -> Any:
+    """A frame with the model's columns only; what has no names is returned as it is."""
+    columns = _names_of(X)
+    if schema.feature_names is None or columns is None:
+        return X
+    # a frame made from a bare array counts its columns 0, 1, ...: these are no names
+    if all(column == j for j, column in enumerate(columns)):
+        return X
+    order = find_columns(columns, schema, name)
+    if len(order) == len(columns):
+        return X
+    if hasattr(X, "iloc"):
+        return X.iloc[:, order]
+    return X.select([columns[position] for position in order])
+
+
+def _names_of(X: Any) -> list[Any] | None:
+    """Column names of a pandas or polars DataFrame or a pyarrow Table; None for anything else."""
+    module = type(X).__module__.partition(".")[0]
+    if module in ("pandas", "polars") and getattr(X, "ndim", 2) == 2 and hasattr(X, "columns"):
+        return list(X.columns)
+    if module == "pyarrow" and hasattr(X, "num_columns"):
+        return list(X.schema.names)
+    return None
