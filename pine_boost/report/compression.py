@@ -88,19 +88,20 @@ def _path(record: CompressionRecord) -> str:
     """The tested sizes as a curve, the target as a line, the returned one marked."""
     if not record.path:
         return section("The path", "<p>No smaller size was found to be tested.</p>")
-    kept = [1 - size.n_changed / record.n_val for size in record.path]
-    lowest = min(min(size.bound for size in record.path), record.fidelity)
+    kept = [100 * (1 - size.n_changed / record.n_val) for size in record.path]
+    target, most = 100 * record.fidelity, float(record.leaves_before)
+    lowest = min(target, *(100 * size.bound for size in record.path))
     frame = Frame(
-        "Share of validation rows kept by number of leaves", (0.0, float(record.leaves_before)),
-        (lowest - 0.1 * (1 - lowest), 1.0), "leaves", "kept on X_val",
+        "Share of validation rows kept by number of leaves", (0.0, most),
+        (lowest - 0.1 * (100 - lowest), 100.0), "leaves", "kept on X_val (%)",
     )  # fmt: skip
-    frame.grid(round_ticks(lowest, 1.0), "{:.2%}")
-    frame.ticks(round_ticks(0.0, float(record.leaves_before)), "{:,.0f}")
-    frame.line(0.0, record.fidelity, float(record.leaves_before), record.fidelity, "limit")
+    frame.grid(round_ticks(lowest, 100.0))
+    frame.ticks(round_ticks(0.0, most), "{:,.0f}")
+    frame.line(0.0, target, most, target, "mark")
     n_accepted = sum(size.accepted for size in record.path)
     for number, (size, share) in enumerate(zip(record.path, kept, strict=True), start=1):
         title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {size.bound:.4f}"
-        frame.line(size.leaves, size.bound, size.leaves, share, "grid")
+        frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")
         frame.dot(size.leaves, share, "dot chosen" if number == n_accepted else "dot", title)
     rows = [
         (f"{size.trees:,}", f"{size.leaves:,}", str(size.n_changed), f"{size.bound:.4f}",

@@ -61,7 +61,7 @@ def _promise(facts: Facts) -> str:
     return (
         f'<header><p class="kind">Pruning report · {escape(facts.model_kind)}</p>'
         f"<h1>{escape(headline_of(c))}</h1><p>{badge}{why}</p>"
-        f"<details><summary>The exact claim</summary><p>{escape(c.claim or c.reason)}</p>"
+        f"<details open><summary>The exact claim</summary><p>{escape(c.claim or c.reason)}</p>"
         f"{reason}</details></header>"
     )
 

@@ -34,7 +34,7 @@ section { background:var(--card); border:1px solid var(--line); border-radius:12
 table { border-collapse:collapse; width:100%; font-size:14px; font-variant-numeric:tabular-nums }
 th { text-align:left; color:var(--soft); font-weight:550 }
 th,td { padding:6px 14px 6px 0; border-bottom:1px solid var(--line); vertical-align:top }
-details td { overflow-wrap:anywhere }
+td { overflow-wrap:anywhere }
 tbody tr:last-child td { border-bottom:0 }
 details { margin-top:10px } summary { cursor:pointer; color:var(--soft); font-size:14px }
 details p { margin-top:8px; font-size:15px }
@@ -44,12 +44,13 @@ svg { width:100%; height:auto; display:block }
 svg .grid { stroke:var(--line) } svg .curve { fill:none; stroke:var(--accent); stroke-width:2 }
 svg .dot { fill:var(--accent); stroke:var(--card); stroke-width:2 }
 svg .open { fill:var(--card); stroke:var(--warn); stroke-width:2 }
-svg .chosen { stroke:var(--ink); stroke-width:3 }
+svg .reach { stroke:var(--soft) } svg .chosen { stroke:var(--ink); stroke-width:3 }
 svg .mark { stroke:var(--warn); stroke-width:1.5; stroke-dasharray:5 4 }
 svg .bar-in { fill:var(--accent) } svg .bar-out { fill:var(--warn); opacity:.75 }
 svg .changed { fill:var(--warn); stroke:var(--warn) }
 svg text { fill:var(--soft); font-size:12px } svg .value { fill:var(--ink); font-weight:600 }
 @media print { :root { --ground:#fff; --card:#fff; --ink:#000; --soft:#444; --line:#bbb;
   --accent:#1f6f4a; --pale:#d5e8dc; --warn:#8a5a00; --warn-pale:#f6e7c6 }
-  body { background:#fff; print-color-adjust:exact } section { break-inside:avoid } }
+  body { background:#fff; print-color-adjust:exact } section,.outside { break-inside:avoid }
+  .scroll { overflow:visible } }
 """

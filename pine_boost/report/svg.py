@@ -116,7 +116,8 @@ def round_ticks(low: float, high: float, count: int = 6) -> list[float]:
     power = 10.0 ** np.floor(np.log10(raw))
     step = float(min((m * power for m in (1, 2, 5, 10)), key=lambda s: abs(s - raw)))
     first = np.ceil(low / step - 1e-9) * step
-    return [float(value) for value in np.arange(first, high + step * 1e-9, step)]
+    # adding 0 makes 0 of -0, which would be shown with its sign
+    return [float(value) + 0.0 for value in np.arange(first, high + step * 1e-9, step)]
 
 
 def _share(value: float, bounds: tuple[float, float]) -> float:

@@ -133,6 +133,18 @@ def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResu
     assert set(full.spent) > {"speed", "inputs outside the region"}
 
 
+def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(
+    result: tuple[PruneResult, Any],
+) -> None:
+    page = render_report(*result, (), Clock(1e-9))
+    drawn = set(
+        " ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split()
+    )
+    assert {"bar-in", "mark"} <= drawn
+    assert all(f"svg .{kind} " in page for kind in drawn)
+    assert "<details open><summary>The exact claim" in page  # closed ones are not printed
+
+
 def test_a_model_that_stayed_says_why_its_speed_was_not_measured(
     result: tuple[PruneResult, Any],
 ) -> None:
@@ -158,5 +170,6 @@ def test_without_an_original_only_what_the_folder_knows_is_shown(
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (0, 1e-6), (5, 5)])
 def test_ticks_are_round_and_within(low: float, high: float) -> None:
     ticks = round_ticks(low, high)
+    assert "-0" not in [f"{tick:g}" for tick in ticks]
     assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
     assert len(ticks) <= 12
