@@ -23,6 +23,7 @@ REGION_LIMIT = 2**28
 CERTIFICATE_LIMIT = 2**26
 DOMAIN_LIMIT = 2**24
 _PIECE = 2**22
+UNFINISHED = ".pine_boost"  # how the name of a folder ends that is being written
 
 
 def read_limited(
@@ -134,7 +135,7 @@ def write_folder(
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         # everything that can fail for want of space happens before the old files are touched
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        temporary = Path(tempfile.mkdtemp(UNFINISHED, dir=folder.parent, prefix=f".{folder.name}."))
         try:
             is_new = not folder.exists()
             temporary.chmod(0o755 if is_new else folder.stat().st_mode & 0o7777)
@@ -180,6 +181,31 @@ def require_free(
             "digest: replacing might destroy what is not a result of pine_boost. Name another "
             "folder, or say overwrite=True (--force on the command line)."
         )
+
+
+def require_free_file(
+    path: str | os.PathLike[str],
+    *,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    beginning: bytes | None = None,
+    overwrite: bool = False,
+    remedy: str = "name another file, or say --force",
+) -> None:
+    """Refuse to replace a file that is read, or unasked one that is not ours.
+
+    ``beginning`` is how files that are written here begin: an earlier one may be replaced.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder; name a file to write to.")
+    for source in inputs:
+        if _is_same(path, Path(source)):
+            raise InvalidInputError(f"{source} is read here; name another file to write to.")
+    if overwrite or not os.path.lexists(path):
+        return
+    if beginning is None or not _begins(path, beginning):
+        which = "exists" if beginning is None else "exists and is no earlier output"
+        raise InvalidInputError(f"{path} {which}; {remedy}.")
 
 
 def require_writable(folder: str | os.PathLike[str]) -> None:
@@ -248,6 +274,14 @@ def folder_path(folder: str | os.PathLike[str]) -> Path:
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
         raise InvalidInputError(f"{folder!r} names no folder to write to.")
     return Path(folder)
+
+
+def _begins(path: Path, beginning: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and file.read(len(beginning)) == beginning
+    except OSError:
+        return False
 
 
 def _is_same(one: Path, other: Path) -> bool:

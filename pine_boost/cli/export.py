@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import options
-from pine_boost.cli.simplify import require_free_file
 
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
@@ -41,12 +40,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
-    from pine_boost.files import clear_errors, write_file, write_folder
+    from pine_boost.files import clear_errors, require_free_file, write_file, write_folder
     from pine_boost.parsers import read_model
 
     target = Path(arguments.output)
     if arguments.target != "c":
-        require_free_file(Path(arguments.model), target, arguments.force)
+        inputs = [path for path in (arguments.model, arguments.data) if path is not None]
+        require_free_file(target, inputs=inputs, overwrite=arguments.force)
     model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
     if arguments.target == "c":
         from pine_boost.exporters.c_code import to_c

@@ -25,6 +25,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", metavar="RESULT", help="folder that prune or compress wrote")
     parser.add_argument("--original", metavar="MODEL", required=True, help="what it was made from")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
+    parser.add_argument("--force", action="store_true",
+                        help="replace files of the same names in DIR (never an input)")  # fmt: skip
     parser.add_argument("--val", metavar="FILE", help="unseen rows, to guard by the margin")
     parser.add_argument("--fidelity", type=float, default=0.999, help="with --val (0.999)")
     parser.add_argument("--confidence", type=float, default=0.95, help="with --val (0.95)")
@@ -33,6 +35,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Read, guard, write, say what is promised."""
+    from pine_boost.files import require_free
+    from pine_boost.serving.folder import guarded_files
     from pine_boost.serving.guarded import GuardedModel
 
     given, result = _read_result(arguments)
@@ -40,12 +44,14 @@ def main(arguments: argparse.Namespace) -> int:
     guarded = GuardedModel(
         result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence
     )
-    folder = guarded.save(arguments.output)
+    names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
+    require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
+    folder = guarded.save(arguments.output, overwrite=arguments.force)
     print(guarded)
     print(guarded.claim)
     if guarded.margin is not None:
         print(f"The smaller model answers {guarded.margin.share_guarded:.1%} of these rows alone.")
-    print(f"Written to {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    print(f"Written to {folder}: {', '.join(sorted(guarded_files(folder)))}")
     return 0
 
 

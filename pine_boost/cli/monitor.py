@@ -32,6 +32,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the original; needed where indifference was used, and "
                         "for a Pipeline, whose first steps prepare the tables")  # fmt: skip
     parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
+    parser.add_argument("--force", action="store_true",
+                        help="replace the file of the page, whatever it is")  # fmt: skip
     options.add_reading_options(parser)
     options.add_json(parser)
 
@@ -39,12 +41,17 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Count the tables, say what is known, raise the alarm."""
     from pine_boost.certificate.saved import REGION, read_saved
-    from pine_boost.files import clear_errors, write_file
-    from pine_boost.monitoring.page import write_page
+    from pine_boost.files import clear_errors, require_free_file, write_file
+    from pine_boost.monitoring.page import BEGINNING, write_page
     from pine_boost.monitoring.state import load_state, watch
     from pine_boost.pipelines.given import read_named_model
     from pine_boost.region.region import Region
 
+    if arguments.page is not None:
+        inputs = [arguments.state, arguments.region, *arguments.data]
+        require_free_file(
+            arguments.page, inputs=inputs, beginning=BEGINNING.encode(), overwrite=arguments.force
+        )
     path = Path(arguments.region)
     region = Region.load(read_saved(path).folder / REGION if path.is_dir() else path)
     given = None

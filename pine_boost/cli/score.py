@@ -25,6 +25,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="folder that guard wrote")
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
     parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write")
+    parser.add_argument("--force", action="store_true",
+                        help="replace FILE, whatever it is")  # fmt: skip
     parser.add_argument("--backend", default="native", choices=("native", "gtil", "tl2cgen"))
     options.add_reading_options(parser)
     options.add_json(parser)
@@ -32,11 +34,16 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Score, write, count."""
-    from pine_boost.files import clear_errors, write_file
+    from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.pipelines.given import read_raw_rows
     from pine_boost.serving.folder import load_guarded
     from pine_boost.tables.schema import schema_of
 
+    if arguments.output is not None:
+        require_free_file(
+            arguments.output, inputs=[arguments.data], beginning=_table([], []),
+            overwrite=arguments.force,
+        )  # fmt: skip
     guarded = load_guarded(
         arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle
     )
@@ -49,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         target = Path(arguments.output)
         with clear_errors(target):
-            write_file(target, _table(classes, inside))
+            write_file(target, _table(classes.tolist(), inside.tolist()))
     counts = guarded.counts
     if arguments.json:
         options.print_json({
@@ -65,10 +72,11 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _table(classes: Any, inside: Any) -> bytes:
+def _table(classes: list[Any], inside: list[bool]) -> bytes:
+    """The file; without rows what every such file begins with."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["class", "answered_by"])
     who = ("original", "pruned")
-    writer.writerows((c, who[i]) for c, i in zip(classes.tolist(), inside.tolist(), strict=True))
+    writer.writerows((c, who[i]) for c, i in zip(classes, inside, strict=True))
     return text.getvalue().encode()

@@ -7,7 +7,6 @@ it is told to, and the file that it reads always.
 from __future__ import annotations
 
 import argparse
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -37,12 +36,12 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
-    from pine_boost.files import clear_errors, write_file
+    from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import open_pickle
     from pine_boost.simplification.simplify import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
-    require_free_file(source, target, arguments.force)
+    require_free_file(target, inputs=[source], overwrite=arguments.force)
     _require_same_format(source, target)
     model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
     result = simplify(model, fold_constants=arguments.fold_constants)
@@ -66,16 +65,6 @@ def _require_same_format(source: Path, target: Path) -> None:
             f"The model is written in the format it has ({source.suffix}), and {target.suffix} "
             "would be read as another; choose the suffix of the original."
         )
-
-
-def require_free_file(source: Path, target: Path, force: bool) -> None:
-    """Refuse to write to a folder, to the file that is read, or unasked to one that exists."""
-    if target.is_dir():
-        raise InvalidInputError(f"{target} is a folder; name a file to write to.")
-    if source.exists() and target.exists() and source.samefile(target):
-        raise InvalidInputError(f"{source} is read here; name another file to write to.")
-    if os.path.lexists(target) and not force:
-        raise InvalidInputError(f"{target} exists; name another file, or say --force.")
 
 
 def _facts(result: Any, source: Path, target: Path) -> dict[str, Any]:

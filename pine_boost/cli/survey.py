@@ -35,14 +35,13 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Look, print the table, perhaps write it."""
-    from pathlib import Path
-
-    from pine_boost.errors import InvalidInputError
+    from pine_boost.files import require_free_file
     from pine_boost.progress import Progress
     from pine_boost.surveying import survey
 
-    if arguments.output is not None and Path(arguments.output).exists() and not arguments.force:
-        raise InvalidInputError(f"{arguments.output} exists; name another file, or say --force.")
+    if arguments.output is not None:
+        inputs = (arguments.model, arguments.fit, arguments.look)
+        require_free_file(arguments.output, inputs=inputs, overwrite=arguments.force)
     given = options.read_given_model(arguments, decision="value")
     fit, look = (options.read_data(path, given) for path in (arguments.fit, arguments.look))
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, PineBoostError
-from pine_boost.files import write_folder
+from pine_boost.files import UNFINISHED, write_folder
 from pine_boost.fleet.jobs import Job
+from pine_boost.json_fields import FieldError, parse
 
 RECORD = "job.json"
 FORMAT = "pine_boost fleet job"
@@ -118,13 +119,13 @@ def read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
 
 def _read_record(target: Path) -> dict[str, Any] | None:
     try:
-        record = json.loads((target / RECORD).read_bytes())
+        record = parse((target / RECORD).read_bytes())
         if record["format"] != FORMAT or not isinstance(record["files"], dict):
             return None
-        Row(**record["row"])
         if any(Path(name).name != name for name in record["files"]):
-            return None  # not ours: a record names files of its own folder
-    except (OSError, ValueError, KeyError, TypeError):
+            return None  # a file of another folder is none of this job
+        Row(**record["row"])
+    except (OSError, FieldError, KeyError, TypeError):
         return None
     return dict(record)
 
@@ -197,7 +198,9 @@ def _sweep_up(target: Path) -> None:
     """Remove what a process that was killed while writing this job left behind."""
     for left in target.parent.glob(f".{target.name}.*"):
         # mkdtemp adds eight characters: another job may be called "name.more"
-        is_new = len(left.name) == len(target.name) + 10
+        is_new = left.name.endswith(UNFINISHED) and (
+            len(left.name) == len(target.name) + 10 + len(UNFINISHED)
+        )
         # an old result that was moved aside says whose it is
         record = None if is_new or not left.name.startswith(f".{target.name}.old.") else (
             _read_record(left)

@@ -17,6 +17,12 @@ from pine_boost.report.svg import Frame
 _MOST_POINTS = 400
 
 
+# An earlier page is known by it, so that no other file is replaced.
+BEGINNING = (
+    "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Region monitor</title>"
+)
+
+
 def write_page(monitor: RegionMonitor) -> str:
     """The page as text."""
     status = monitor.status()
@@ -38,8 +44,7 @@ def write_page(monitor: RegionMonitor) -> str:
         else ""
     )
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Region monitor</title>"
-        f"<style>{STYLE}</style></head><body><main>"
+        f"{BEGINNING}<style>{STYLE}</style></head><body><main>"
         f"<p><span class='badge {kind}'>{verdict}</span></p><h1>{head}</h1>"
         f"<p>{all_.n_inside} of {all_.n_rows} inputs in {monitor.n_dropped + len(monitor.batches)} "
         f"batches lie in the region ({all_.share:.2%}; true share {all_.low:.2%} to "

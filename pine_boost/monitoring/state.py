@@ -116,6 +116,8 @@ def watch(
     digest was counted before is not counted again. ``level`` is that of a new state.
     """
     path = Path(state)
+    if path.exists():
+        load_state(path, region)  # what is no state of this region is not even locked
     with _locked(path):
         monitor = load_state(path, region) if path.exists() else RegionMonitor(region, level)
         if not monitor.has_counted(digest):

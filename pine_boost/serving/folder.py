@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import pickle
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pine_boost._version import __version__
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, read_limited, write_folder
+from pine_boost.json_fields import parse, reading, record
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
@@ -37,9 +38,17 @@ from pine_boost.serving.margin_guard import MarginGuard
 FORMAT = "pine_boost guarded model"
 FORMAT_VERSION = 1
 MANIFEST = "guarded.json"
+_REMEDY = "Take the folder that GuardedModel.save wrote"
+_KINDS = {
+    "format": "str", "format_version": "int", "pine_boost": "str", "files": "Mapping[str, str]",
+    "original_digest": "str", "pruned_digest": "str", "thresholds": "tuple[float, ...]",
+    "classes": "tuple[str | int | float | bool, ...]", "margin": "MarginGuard | None",
+}  # fmt: skip
 
 
-def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str]) -> Path:
+def save_guarded(
+    parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> Path:
     """Write a folder that `load_guarded` reads; it appears complete or not at all."""
     files: dict[str, bytes] = {}
     for role, model in (("original", parts.original), ("pruned", parts.pruned)):
@@ -64,11 +73,13 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str]) -> Path:
     }
     manifest["digest"] = _sha256(canonical(manifest).encode())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    return write_folder(folder, files, last=[MANIFEST], owned=_owned(Path(folder)))
+    return write_folder(
+        folder, files, last=[MANIFEST], owned=guarded_files(Path(folder)), overwrite=overwrite
+    )
 
 
-def _owned(folder: Path) -> list[str]:
-    """Files of an earlier guarded model in this folder: those that its manifest names by digest."""
+def guarded_files(folder: Path) -> list[str]:
+    """Files of a guarded model in this folder: those that its manifest names by digest."""
     try:
         digests = _read_manifest(folder)["files"]
         for name in digests:
@@ -121,6 +132,7 @@ def load_guarded(
     if manifest["margin"] is not None:
         margin = _read_margin(manifest["margin"])
     _check_guard(manifest, certificate, region, margin)
+    _check_classes(original, manifest["classes"])
     for model in (original, pruned):  # what does not belong together is not even tried
         try_in_child(model)
     prepare = finish = None
@@ -164,11 +176,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     contents = read_limited(
         folder / MANIFEST, CERTIFICATE_LIMIT, "manifest of a guarded model", CertificateMismatch
     )
-    try:
-        manifest = json.loads(contents)
-    except (ValueError, RecursionError) as error:
-        raise CertificateMismatch(f"{folder / MANIFEST} is not JSON: {error}.") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    with reading("manifest of a guarded model", _REMEDY, CertificateMismatch):
+        manifest = dict(parse(contents))
+    if manifest.get("format") != FORMAT:
         raise CertificateMismatch(f"{folder / MANIFEST} is not of a guarded model.")
     if manifest.get("format_version") != FORMAT_VERSION:
         raise CertificateMismatch(
@@ -178,7 +188,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     stated = manifest.pop("digest", None)
     if stated != _sha256(canonical(manifest).encode()):
         raise CertificateMismatch(f"{folder / MANIFEST} was changed after it was written.")
-    return manifest
+    with reading("manifest of a guarded model", _REMEDY, CertificateMismatch):
+        return record(manifest, _KINDS)
 
 
 def _read_file(folder: Path, name: str, digests: Mapping[str, str]) -> bytes:
@@ -214,10 +225,9 @@ def _read_model(
 
 
 def _read_margin(document: Any) -> MarginGuard:
-    try:
-        guard = MarginGuard(**document)
-    except TypeError as error:
-        raise CertificateMismatch(f"The margin guard of {MANIFEST} is damaged: {error}.") from error
+    kinds = {entry.name: str(entry.type) for entry in fields(MarginGuard)}
+    with reading("margin guard", _REMEDY, CertificateMismatch):
+        guard = MarginGuard(**record(document, kinds))
     if not guard.distance >= 0:
         raise CertificateMismatch(f"The margin guard has the distance {guard.distance!r}.")
     return guard
@@ -245,6 +255,13 @@ def _check_guard(
     for what, (found, expected) in pairs.items():
         if found != expected:
             raise CertificateMismatch(f"The {what} is not the one that the certificate speaks of.")
+
+
+def _check_classes(original: Model, stated: Sequence[Any]) -> None:
+    """Labels are the model's own, except where its file knows only 0, 1, ... in their place."""
+    own = [_plain(label) for label in original.forest.classes]
+    if len(own) != len(stated) or own not in (list(stated), list(range(len(own)))):
+        raise CertificateMismatch(f"The classes of {MANIFEST} are not those of the original model.")
 
 
 def _require_trust(trust_pickle: bool, name: str) -> None:

@@ -214,11 +214,18 @@ class GuardedModel:
             return np.zeros((0, len(self.classes_)))
         return answers if self.parts.finish is None else np.asarray(self.parts.finish(answers))
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write both models, the guard and a manifest of digests; `load_guarded` reads them."""
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write both models, the guard and a manifest of digests; `load_guarded` reads them.
+
+        Parameters
+        ----------
+        folder : path
+        overwrite : bool
+            Replace files of these names that are not of an earlier guarded model, too.
+        """
         from pine_boost.serving.folder import save_guarded
 
-        return save_guarded(self.parts, folder)
+        return save_guarded(self.parts, folder, overwrite=overwrite)
 
     def __repr__(self) -> str:
         before, after = (m.forest.n_trees for m in (self.parts.original, self.parts.pruned))

@@ -150,10 +150,13 @@ def test_a_process_that_dies_takes_only_its_own_job(place, tmp_path, monkeypatch
 def test_what_a_killed_process_left_behind_is_swept_up(place, tmp_path):
     (job, *_) = read_jobs(place / "jobs.csv")
     out = tmp_path / "out"
-    (out / ".de.abcd1234").mkdir(parents=True)
-    (out / ".de.x.abcd1234").mkdir()  # of a job called de.x, perhaps being written right now
+    (out / ".de.abcd1234.pine_boost").mkdir(parents=True)
+    # of a job called de.x, perhaps being written right now, and of somebody else
+    others = {".de.x.abcd1234.pine_boost", ".de.abcd1234"}
+    for name in others:
+        (out / name).mkdir()
     assert run_job(job, str(out), PRUNE).status == "CERTIFIED"
-    assert {path.name for path in out.iterdir()} == {"de", ".de.x.abcd1234"}
+    assert {path.name for path in out.iterdir()} == {"de", *others}
 
 
 def test_files_of_somebody_else_are_never_replaced(place, tmp_path):
