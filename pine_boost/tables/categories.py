@@ -82,7 +82,5 @@ def refuse_unstored(label: str) -> InvalidInputError:
 
 
 def _key(value: Any) -> Any:
-    """1, 1.0 and np.int64(1) are one category, "1" is another, True is not 1."""
-    if isinstance(value, (bool, np.bool_)):
-        return ("bool", bool(value))
+    """1, 1.0, np.int64(1) and True are one category, for pandas as for scikit-learn; "1" is not."""
     return value.item() if isinstance(value, np.generic) else value

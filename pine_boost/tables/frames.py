@@ -141,7 +141,8 @@ def _values_of(column: Any, kind: TableKind) -> tuple[npt.NDArray[Any], npt.NDAr
     """Values of a column and where they are present; numbers as numbers, all else as objects."""
     if kind is TableKind.POLARS:
         present = column.is_not_null().to_numpy()
-        if column.dtype.is_numeric() and not column.dtype.is_decimal():
+        is_wide = str(column.dtype).endswith("128")  # numpy has no integers of this size
+        if column.dtype.is_numeric() and not column.dtype.is_decimal() and not is_wide:
             return column.fill_null(0).to_numpy(), present
         if str(column.dtype) == "Boolean":
             return column.fill_null(value=False).to_numpy(), present
