@@ -22,6 +22,7 @@ from pine_boost.certificate.issue import (
     replay,
 )
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
+from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, plural, require_level
@@ -234,29 +235,35 @@ domain, n_jobs, random_state, verbose, allow_overlap
     try:
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
     except OutOfTime:
-        results = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
-        return SweepResult(tuple(outer.rewrap(r, X_fit) for r in results), budget.elapsed)
+        late = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
+        return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
-    results = []
-    before: Found | None = None
-    rows: NativeRows | None = None
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(parsed.forest, fitted.region, fitted.fit_states, grid, how, budget, tell)
-        for region, problem, found in search_alphas(plan):
-            same = results[-1] if before is not None and found.pruned is before.pruned else None
-            before = found
-            with finishing():  # Ctrl-C ends the search, not what makes its result
-                result = conclude(
-                    parsed, region, problem, found, objective=objective, unit=unit, same=same
-                )
-                if same is None and result.search.pruned is not None:
-                    rows = rows or native_rows(parsed, region, problem, X_fit)
-                    replay(result, problem, rows)
-            results.append(named(result, outer.inner, options))
+        results = [named(r, outer.inner, options) for r in _concluded(parsed, plan, X_fit)]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
+
+
+def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any) -> Iterator[PruneResult]:
+    """A result per alpha, replayed natively; a model that serves several is exported once."""
+    before: Found | None = None
+    result: PruneResult | None = None
+    rows: NativeRows | None = None
+    how = plan.options
+    for region, problem, found in search_alphas(plan):
+        same = result if before is not None and found.pruned is before.pruned else None
+        before = found
+        with finishing():  # Ctrl-C ends the search, not what makes its result
+            result = conclude(
+                parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
+            )
+            if same is None and result.search.pruned is not None:
+                rows = rows or native_rows(parsed, region, problem, X_fit)
+                replay(result, problem, rows)
+        yield result
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:

@@ -142,12 +142,9 @@ def _certificate(
     exists = found.undecided if is_pruned else None
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
-    shift = {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
     undecided = native_band = 0.0
-    if problem is not None and found.pruned is not None:
+    if problem is not None and is_pruned:
         undecided, native_band = problem.undecided, problem.native_band
-        if found.reference is not None:
-            shift = asdict(probability_shift(problem, found.pruned, found.reference))
     bound = None if problem is None else write_bound(problem, found.bound)
     is_proved = found.lower_bound <= 1 or bound is not None
     if not is_proved:
@@ -179,7 +176,7 @@ def _certificate(
         kept=tuple(int(tree) for tree in kept),
         weights=tuple(float(weight) for weight in weights),
         thresholds=forest.decision.thresholds,
-        probability_shift=shift,
+        probability_shift=_shift(problem, found),
         proofs=tuple(QuestionProof(p.question.name, p.method, p.answer.name) for p in found.proofs),
         versions=library_versions(forest.library),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -188,6 +185,12 @@ def _certificate(
     if not proved:
         return certificate
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+
+
+def _shift(problem: Problem | None, found: Found) -> dict[str, float]:
+    if problem is None or found.pruned is None or found.reference is None:
+        return {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
+    return asdict(probability_shift(problem, found.pruned, found.reference))
 
 
 def _timings(found: Found) -> dict[str, float]:

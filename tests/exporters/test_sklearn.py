@@ -40,7 +40,6 @@ from tests.support.sklearn_models import (
     probe_rows,
     table,
 )
-from tests.support.verifying import pruned_model
 
 
 def random_weights(model: Model, seed: int) -> np.ndarray:
@@ -345,13 +344,3 @@ def test_random_exports(kind: str, seed: int, n_classes: int, data: st.DataObjec
         raw[is_code, 1] = np.array(known)[codes[is_code, 1].astype(int)]
         raw[~is_code & ~np.isnan(codes[:, 1]), 1] = 1e6
     check_export(model, grid_forest(model.forest, weights), codes, raw)
-
-
-def test_a_smaller_model_is_a_smaller_file() -> None:
-    """Trees of gradient boosting share one generator; a copy for each made the file grow."""
-    model, result = pruned_model("gradient", alpha=0.1, indifference=0.0)
-    members = result.model.estimators_.ravel()
-    assert 1 < len(members) < model.n_estimators
-    assert len({id(member.random_state) for member in members}) == 1
-    assert members[0].random_state is not model.estimators_[0, 0].random_state
-    assert len(pickle.dumps(result.model)) < len(pickle.dumps(model))

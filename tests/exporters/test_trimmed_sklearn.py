@@ -41,6 +41,7 @@ from tests.support.sklearn_models import (
     table,
     to_raw,
 )
+from tests.support.verifying import pruned_model
 
 
 def check(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> Any:
@@ -231,3 +232,13 @@ def test_any_cut_of_any_model(seed: int, share: float, case: tuple[str, int]) ->
     rows = np.random.default_rng(seed).choice(len(codes), 80, replace=False)
     pruned = cut_forest(model.forest, some_weights(model, seed), share=share, seed=seed)
     check(model, pruned, codes[rows], raw[rows])
+
+
+def test_a_smaller_model_is_a_smaller_file() -> None:
+    """Trees of gradient boosting share one generator; a copy for each made the file grow."""
+    model, result = pruned_model("gradient", alpha=0.1, indifference=0.0)
+    members = result.model.estimators_.ravel()
+    assert 1 < len(members) < model.n_estimators
+    assert len({id(member.random_state) for member in members}) == 1
+    assert members[0].random_state is not model.estimators_[0, 0].random_state
+    assert len(pickle.dumps(result.model)) < len(pickle.dumps(model))
