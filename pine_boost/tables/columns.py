@@ -18,13 +18,10 @@ from pine_boost.tables.schema import InputSchema, difference, listing
 
 def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list[int]:
     """Positions of the model's columns among these; refuses absent, double and reordered ones."""
-    assert schema.feature_names is not None
+    expected = schema.feature_names
+    assert expected is not None
     stored = traits_of(schema.library).column_name
-    return find_names([stored(str(column)) for column in columns], schema.feature_names, name)
-
-
-def find_names(found: Sequence[str], expected: Sequence[str], name: str) -> list[int]:
-    """`find_columns` of names as the model writes them, for models around a model too."""
+    found = [stored(str(column)) for column in columns]
     missing = [column for column in expected if column not in set(found)]
     if missing:
         raise InvalidInputError(

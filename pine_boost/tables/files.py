@@ -24,7 +24,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.parsers.traits import traits_of
-from pine_boost.tables.columns import find_names
+from pine_boost.tables.columns import find_columns
 from pine_boost.tables.schema import InputSchema, listing
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -281,6 +281,8 @@ def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) 
 def _match(
     names: list[str], schema: InputSchema, label: str | None, path: Path
 ) -> tuple[list[int], tuple[str, ...]]:
+    if schema.feature_names is not None:
+        find_columns(names, schema, str(path))  # as in Python: another order is refused
     stored = traits_of(schema.library).column_name
     return match_names(names, schema.feature_names, schema.n_features, label, path, stored)
 
@@ -311,7 +313,13 @@ def match_names(
                 "label column with --label)."
             )
         return order, ()
-    order = find_names([stored(name) for name in names], expected, str(path))
+    found = {stored(name): j for j, name in enumerate(names)}
+    absent = [name for name in expected if name not in found]
+    if absent:
+        raise InvalidInputError(
+            f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}."
+        )
+    order = [found[name] for name in expected]
     used = {names[j] for j in order} | {label}
     return order, tuple(name for name in names if name not in used)
 
