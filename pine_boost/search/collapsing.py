@@ -121,7 +121,9 @@ def _dropping_the_unreached(
         game.rows.add(points[game.problem.region.contains(points)], game.budget)
     game.tell("leaves")
     splits, problem = collapser.splits, game.problem
-    value = problem.forest.value if start.pruned is None else start.pruned.value_int
+    value: npt.NDArray[Any] = (
+        problem.forest.value if start.pruned is None else start.pruned.value_int
+    )
     leaf_value = value[problem.leaf_node, 0]
     seen = np.concatenate([game.rows.leaves.ravel(), game.rows.fit.reference.leaves.ravel()])
     spared = splits.spared(problem, seen, leaf_value)

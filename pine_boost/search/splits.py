@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind
 from pine_boost.model.trimming import trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import BoolArray, Problem
@@ -62,7 +62,7 @@ class Splits:
         ends[above] = False
         return ends
 
-    def ranges(self, values: FloatArray) -> FloatArray:
+    def ranges(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Largest minus smallest leaf value below every split."""
         pairs = np.stack([self.first, self.last], axis=1).ravel()
         padded = np.append(values, values[-1:])
@@ -108,7 +108,9 @@ class Splits:
         """Splits that still tell two values apart; the first of a tree stays with it."""
         return kept & ((self.ranges(value) > 0) | self.is_root)
 
-    def spared(self, problem: Problem, seen: npt.NDArray[Any], value: IntArray) -> IntArray:
+    def spared(
+        self, problem: Problem, seen: npt.NDArray[Any], value: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
         """Leaf values of a model where leaves that matter to nobody take their neighbours'.
 
         Such a leaf is one that no input of the region and no row reaches (``seen`` are leaves of
