@@ -16,7 +16,7 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support
 from pine_boost.search.game import ExcludedError, Game
 from pine_boost.search.leaf_rounding import leaves_to_grid
-from pine_boost.search.linear_program import LinearProgram, Weights
+from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError, Weights
 from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.range_program import RangeProgram
 from pine_boost.search.splits import Kept, Splits
@@ -104,7 +104,10 @@ class Collapser:
         Raises `ExcludedError` where no leaf values keep all rows.
         """
         shape = self._shape_of(game, kept)
-        weights = shape.solve(game, self._program.active)
+        try:
+            weights = shape.solve(game, self._program.active)
+        except UnsolvedProgramError:  # other shapes may do
+            return None
         if weights is None:
             raise ExcludedError
         pruned = self._on_grid(game, shape, weights)
