@@ -24,6 +24,7 @@ from pine_boost.proof.band import Band
 from pine_boost.proof.question import Question, questions_of
 from pine_boost.region.score_tables import RegionTables
 
+_AT_ONCE = 10**6  # leaves whose values are held at once
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -183,10 +184,20 @@ class Problem:
 
 
 def leaf_sums(values: npt.NDArray[Any], leaves: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sum leaf values over trees, (n_rows, n_outputs); tree by tree, which bounds the memory."""
+    """Sum leaf values over trees, (n_rows, n_outputs).
+
+    Integers of few rows all at once, everything else tree by tree: that bounds the memory, and
+    floats are added in the order of the trees.
+    """
     total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
-    for tree in range(leaves.shape[1]):
-        total += values[leaves[:, tree]]
+    at_once = leaves.size <= _AT_ONCE and np.issubdtype(values.dtype, np.integer)
+    for output in range(values.shape[1]):
+        column = np.ascontiguousarray(values[:, output])
+        if at_once:
+            total[:, output] = column.take(leaves).sum(axis=1)
+            continue
+        for tree in range(leaves.shape[1]):
+            total[:, output] += column.take(leaves[:, tree])
     return total
 
 

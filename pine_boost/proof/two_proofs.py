@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.boxes.ground import Ground
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
@@ -53,8 +54,11 @@ def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof
     most = budget.effort.box_limit * (_MORE_BOXES if problem.has_score_trees else 1)
     if problem.trees.n_leaves * int(problem.space.n_states.sum()) > _LARGEST_TABLE:
         most = 0
+    if most == 0 or budget.is_over:
+        return []
+    ground = Ground(problem)
     return [
-        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget)
-        for question in (problem.questions if most else ())
+        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget, ground=ground)
+        for question in problem.questions
         if not budget.is_over
     ]

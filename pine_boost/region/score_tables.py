@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,11 @@ class RegionTables:
     score: ScoreTables | None = None
     tau: int | None = None
 
+    @cached_property
+    def _restricted(self) -> tuple[int, ...]:
+        """The features with a state that is not allowed."""
+        return tuple(j for j, allowed in enumerate(self.allowed) if not allowed.all())
+
     def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Domain knowledge alone: whether each row is a possible input."""
         return self.permits_columns(states.T, len(states))
@@ -126,9 +132,8 @@ class RegionTables:
     ) -> npt.NDArray[np.bool_]:
         """`permits` for one array of states per feature."""
         possible = np.ones(n_rows, dtype=bool)
-        for feature, allowed in enumerate(self.allowed):
-            if not allowed.all():
-                possible &= allowed[columns[feature]]
+        for feature in self._restricted:
+            possible &= self.allowed[feature][columns[feature]]
         for pair in self.forbidden:
             possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:

@@ -146,9 +146,10 @@ def _exact_cut(
 
 
 def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list[list[int]]:
-    """Columns of the support whose entry is zero up to rounding: all, those above zero, none.
+    """Columns of the support whose entry is zero up to rounding: none, those above zero, all.
 
-    Of leaves all that the rows reach: every one of them must vanish.
+    Rounding alone is tried first: often no entry of the support comes out above zero. Of leaves
+    all that the rows reach: every one of them must vanish.
     """
     if whole.signed:
         reached = (whole.entries != 0).any(axis=0)
@@ -157,7 +158,7 @@ def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list
     limit = exact.CUT_SLACK / 4 * float(scaled.sum())
     largest = np.abs(whole.entries).max(axis=0)
     near = [int(m) for m in np.flatnonzero(support) if abs(gain[m]) <= limit * largest[m]]
-    return [near, [m for m in near if gain[m] > 0], []]
+    return [[], [m for m in near if gain[m] > 0], near]
 
 
 def _cancel(

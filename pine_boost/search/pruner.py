@@ -15,6 +15,7 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.columns import Support
+from pine_boost.search.known_sets import KnownSets
 from pine_boost.search.linear_program import Exclusion, Weights
 from pine_boost.search.rows import Rows
 
@@ -41,6 +42,10 @@ class Pruner:
         everything = frozenset(range(self.n_units))
         self.cuts: dict[Units, IntArray] = {everything: np.zeros(0, dtype=np.int64)}
         self.cuts.update(cuts or {})
+        self._known = KnownSets(rows.program)
+        for cut in self.cuts:
+            self._known.add_cut(cut)
+        self._last: tuple[bytes, int, Weights | Exclusion] | None = None
 
     def solve(self, support: Support, *, records: bool = True) -> Weights | None:
         """Weights on a support, or None after recording the cut that excludes it."""
@@ -54,7 +59,15 @@ class Pruner:
         return None
 
     def _solve(self, support: Support) -> Weights | Exclusion:
-        return self.rows.program.solve(support, self.budget)
+        program = self.rows.program
+        key = support.tobytes()
+        if self._last is not None and self._last[:2] == (key, len(program.rows)):
+            return self._last[2]
+        result = program.solve(support, self.budget)
+        self._last = key, len(program.rows), result
+        if isinstance(result, Weights) and result.weights.any():
+            self._known.add_winner(self.support_of(result), result)
+        return result
 
     def exclusion(self, support: Support) -> IntArray:
         """The rows that speak against a support; none where it wins."""
@@ -112,7 +125,7 @@ class Pruner:
             unit = self._next_unit(weights, open_units, random)
             trial = support.copy()
             trial[unit] = False
-            result = self.solve(trial, records=records)
+            result = None if self._known.loses(trial) else self.solve(trial, records=records)
             if result is None:
                 needed[unit] = True
             else:
@@ -177,7 +190,8 @@ class Pruner:
             if frozenset([int(unit)]) not in self.cuts:
                 support = np.ones(self.n_units, dtype=bool)
                 support[unit] = False
-                if self.solve(support) is not None and not to_the_end:
+                wins = self._known.wins(support) or self.solve(support) is not None
+                if wins and not to_the_end:
                     return
 
     def strengthen(self, support: Support, seed: int) -> None:
@@ -198,11 +212,13 @@ class Pruner:
                 trial = np.ones(self.n_units, dtype=bool)
                 trial[cut.units] = False
                 trial[unit] = True
-                grown = self._solve(trial)
+                grown = None if self._known.wins(trial) else self._solve(trial)
                 if isinstance(grown, Exclusion):
                     cut = grown
             self._record(cut)
 
     def _record(self, excluded: Exclusion) -> None:
         key = frozenset(int(unit) for unit in excluded.units)
-        self.cuts.setdefault(key, excluded.rows)
+        if key not in self.cuts:
+            self.cuts[key] = excluded.rows
+            self._known.add_cut(key)

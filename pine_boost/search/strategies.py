@@ -18,6 +18,7 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
+from pine_boost.search.covers import small_cover
 from pine_boost.search.game import Game
 from pine_boost.search.linear_program import Weights
 
@@ -134,12 +135,12 @@ def fewest(game: Game) -> Iterator[Proposal]:
         if program.n_solved > last_program or len(passed_over) > effort.passed_over:
             return
         game.tell("exact")
-        support = _smaller_set(game, passed_over)
+        seed = game.options.seed + round_number
+        support = _smaller_set(game, passed_over, seed)
         if support is None:
             return
         proposal = Proposal(support)
         yield proposal
-        seed = game.options.seed + round_number
         if proposal.outcome is Outcome.UNWRITABLE:
             passed_over.append(support)
         elif proposal.outcome is Outcome.EXCLUDED:
@@ -150,10 +151,13 @@ def fewest(game: Game) -> Iterator[Proposal]:
             last_program += program.n_solved - before  # its own, not those of the cuts
 
 
-def _smaller_set(game: Game, passed_over: list[Support]) -> Support | None:
+def _smaller_set(game: Game, passed_over: list[Support], seed: int) -> Support | None:
     """A set that meets all cuts; None at the end, with the bound raised where the cuts say so."""
     most = game.best.smallest.n_kept - 1
     cuts, n_units = list(game.pruner.cuts), game.columns.n_units
+    cover = small_cover(cuts, n_units, most, seed, passed_over)
+    if cover is not None:
+        return cover
     support = hitting_set(cuts, n_units, most, game.budget, passed_over)
     if (
         support is None

@@ -79,6 +79,7 @@ def build_groups(
     guide: int,
     limit: int,
     n_merged: int,
+    compatible: BoolArray | None,
 ) -> Groups:
     """Merge trees and tabulate them.
 
@@ -92,6 +93,8 @@ def build_groups(
         Most combinations of leaves in a group (trees that are larger stay alone).
     n_merged : int
         Trees that may be merged, those of the model; those of a score that follow stay alone.
+    compatible : bool (n_leaves, n_leaves) or None
+        Of the trees that may be merged; None: none are.
     """
     inside: BoolArray = np.ones(len(member), dtype=bool)
     for start, stop in pairwise(position_offset):
@@ -99,9 +102,7 @@ def build_groups(
     trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
     groups = [_Group(leaves[inside[leaves]][:, None]) for leaves in trees]
     groups, alone = groups[:n_merged], groups[n_merged:]
-    n_leaves = int(leaf_offset[n_merged])
-    if n_leaves <= _MERGE_LEAVES:
-        compatible = _compatible(member[:n_leaves], position_offset)
+    if compatible is not None:
         for _ in range(_MERGE_ROUNDS):
             merged = _merge_round(groups, compatible, value[guide], limit)
             if len(merged) == len(groups):
@@ -111,8 +112,13 @@ def build_groups(
     return _tabulate(groups, member, value, position_offset)
 
 
-def _compatible(member: BoolArray, position_offset: IntArray) -> BoolArray:
-    """Whether some input reaches both of two leaves, as far as each feature alone can tell."""
+def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray | None:
+    """Whether some input reaches both of two leaves, as far as each feature alone can tell.
+
+    None where there are too many leaves.
+    """
+    if len(member) > _MERGE_LEAVES:
+        return None
     compatible = np.ones((len(member), len(member)), dtype=bool)
     for start, stop in pairwise(position_offset):
         part = member[:, start:stop]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import IntArray, PrunedForest
+from pine_boost.proof.boxes.ground import Ground
 from pine_boost.proof.boxes.groups import best_value
 from pine_boost.proof.boxes.tables import Boxes, BoxTables, join
 from pine_boost.proof.problem import Problem
@@ -22,12 +23,19 @@ from pine_boost.proof.verdict import Answer, Proof
 
 METHOD = "boxes"
 _BATCH = 512
-_TRIED = 64  # candidate points per batch
+_TRIED = 64  # candidate points of a batch whose points are tried
+_FIRST_TRIALS, _NEXT_TRIAL = 3, 4  # the first batches, then one of so many
 _STEEPNESS = 8.0  # how strongly a lower bound of one child makes up for the other
 
 
 def prove_boxes(
-    problem: Problem, pruned: PrunedForest, question: Question, *, max_boxes: int, budget: Budget
+    problem: Problem,
+    pruned: PrunedForest,
+    question: Question,
+    *,
+    max_boxes: int,
+    budget: Budget,
+    ground: Ground | None = None,
 ) -> Proof:
     """Answer one question by branch and bound, complete by itself.
 
@@ -37,6 +45,8 @@ def prove_boxes(
     max_boxes : int
         Boxes looked at before giving up.
     budget : Budget
+    ground : Ground, optional
+        What all questions of the problem share; built anew without it.
 
     Returns
     -------
@@ -45,7 +55,7 @@ def prove_boxes(
         exactly, UNKNOWN with the share of the region (by number of state rows) that was covered.
     """
     started = time.monotonic()
-    search = BoxSearch(problem, pruned, question)
+    search = BoxSearch(problem, pruned, question, ground)
     answer, states, left = search.run(search.tables.whole(), max_boxes, budget)
     covered = (
         1.0
@@ -59,9 +69,15 @@ def prove_boxes(
 class BoxSearch:
     """One question, ready to be searched; boxes go in and out, so that parts can run elsewhere."""
 
-    def __init__(self, problem: Problem, pruned: PrunedForest, question: Question) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        pruned: PrunedForest,
+        question: Question,
+        ground: Ground | None = None,
+    ) -> None:
         self.problem, self.pruned, self.question = problem, pruned, question
-        self.tables = BoxTables(problem, pruned, question)
+        self.tables = BoxTables(problem, pruned, question, ground or Ground(problem))
         self.n_boxes = 0
 
     def run(
@@ -69,6 +85,7 @@ class BoxSearch:
     ) -> tuple[Answer, npt.NDArray[np.int32] | None, list[Boxes]]:
         """Depth first until nothing is left, something is found or the budget ran out."""
         stack = list(boxes)
+        n_batches = 0
         while stack:
             batch = stack.pop()
             while stack and len(batch) + len(stack[-1]) <= _BATCH:
@@ -80,7 +97,9 @@ class BoxSearch:
                 return Answer.UNKNOWN, None, [*stack, batch]
             self.n_boxes += len(batch)
             batch = self.filter(batch)
-            found = self.try_points(batch)
+            n_tried = _TRIED if n_batches < _FIRST_TRIALS or n_batches % _NEXT_TRIAL == 0 else 0
+            n_batches += 1
+            found = self.try_points(batch, n_tried)
             if found is not None:
                 return Answer.FOUND, found, stack
             batch = batch.take(np.flatnonzero((batch.low < batch.high).any(axis=0)))
@@ -98,10 +117,10 @@ class BoxSearch:
             boxes = boxes.take(np.flatnonzero(~impossible))
         return boxes
 
-    def try_points(self, boxes: Boxes) -> npt.NDArray[np.int32] | None:
+    def try_points(self, boxes: Boxes, n_tried: int) -> npt.NDArray[np.int32] | None:
         """Check one point of some boxes exactly, and every box that is a single point."""
         single = (boxes.low == boxes.high).all(axis=0)
-        single[-_TRIED:] = True
+        single[max(0, len(single) - n_tried) :] = True
         columns = np.flatnonzero(single)
         if len(columns) == 0:
             return None
@@ -165,28 +184,26 @@ class BoxSearch:
         per_unit = _STEEPNESS / np.maximum(slack, 1.0)
         flat = (self.tables.row_base[:, None] + boxes.mask) * self.tables.n_sums + best_sum
         current = best_value(self.tables.flat_table, flat, self.tables.groups.counts)
-        effort = np.full((len(self.tables.order), n_boxes), np.inf)
-        for feature, rows in enumerate(self.tables.groups.rows):
-            columns = np.flatnonzero(boxes.high[feature] > boxes.low[feature])
-            useful = columns[(borders[feature, columns] > 0) | is_point[columns]]
-            effort[feature, columns] = 1e300 / (1 + boxes.high - boxes.low)[feature, columns]
-            if len(useful) == 0 or len(rows) == 0:
-                continue
+        width = boxes.high - boxes.low
+        effort = np.where(width > 0, 1e300 / (1 + width), np.inf)
+        useful_in = (width > 0) & ((borders > 0) | is_point)
+        for feature in np.flatnonzero(useful_in.any(axis=1) & self.tables.has_rows):
+            rows = self.tables.groups.rows[feature]
+            useful = np.flatnonzero(useful_in[feature])
             low, high = boxes.low[feature, useful], boxes.high[feature, useful]
-            middle = self.tables.middle(feature, low, high)
+            middle = self.tables.middle(int(feature), low, high)
             counts, owners = (
                 self.tables.groups.feature_counts[feature],
                 self.tables.groups.groups[feature],
             )
-            own = boxes.mask[rows][:, useful]
-            base = self.tables.row_base[rows][:, None]
             before = current[owners][:, useful].sum(axis=0)
-            total = np.zeros(len(useful))
-            for side_low, side_high in ((low, middle), (middle + 1, high)):
-                half = own & self.tables.range_mask(feature, side_low, side_high)
-                flat = (base + half) * self.tables.n_sums + best_sum[useful]
-                after = best_value(self.tables.flat_table, flat, counts).sum(axis=0)
-                rest = (slack[useful] + (after - before)) * per_unit[useful]
-                total += np.where(rest < 0, 0.0, np.exp2(rest))
-            effort[feature, useful] = total
+            both = np.concatenate([useful, useful])  # lower halves, then upper halves
+            half = boxes.mask[rows][:, both] & self.tables.range_mask(
+                int(feature), np.concatenate([low, middle + 1]), np.concatenate([middle, high])
+            )
+            base = self.tables.row_base[rows][:, None]
+            flat = (base + half) * self.tables.n_sums + best_sum[both]
+            after = best_value(self.tables.flat_table, flat, counts).sum(axis=0)
+            rest = (slack[useful] + (after.reshape(2, -1) - before)) * per_unit[useful]
+            effort[feature, useful] = np.where(rest < 0, 0.0, np.exp2(rest)).sum(axis=0)
         return np.asarray(effort.argmin(axis=0))

@@ -1,0 +1,150 @@
+"""What all questions of a problem share over boxes: orders of states, leaf sets and the region.
+
+In comes a problem; out go the positions that boxes are made of and which leaves each admits.
+Nothing here depends on a pruned model or a question.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import StateTrees, leaf_masks
+from pine_boost.proof.boxes.groups import BoolArray, compatible_leaves, leaf_members
+from pine_boost.proof.boxes.region import BoxRegion
+from pine_boost.proof.problem import Problem
+from pine_boost.region.score_tables import RegionTables
+
+Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
+
+
+class Ground:
+    """Positions of states, and what they leave reachable.
+
+    Attributes
+    ----------
+    order : list of int64 arrays
+        Per feature the states worth looking at, in the order of positions.
+    lengths : int64 (n_features,)
+    is_empty : bool
+        Some feature has no such state: the region holds no point.
+    own : StateTrees or None
+        The score's trees where they are not the model's.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.order = _orders(problem)
+        self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
+        self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.is_empty = bool((self.lengths == 0).any())
+        score = problem.region.score if problem.region.tau is not None else None
+        self.tree_cost = score.trees if score is not None else None
+        self.own: StateTrees | None = None
+        if self.tree_cost is not None and not self.tree_cost.of_model:
+            self.own = self.tree_cost.trees
+
+    @property
+    def whole(self) -> Range:
+        """The range of all positions."""
+        high = (self.lengths - 1).astype(np.int32)[:, None]
+        return np.zeros_like(high), high
+
+    @cached_property
+    def region(self) -> BoxRegion:
+        """The region over boxes of these positions."""
+        return BoxRegion(self._problem.region, self.order)
+
+    @cached_property
+    def base_score(self) -> int:
+        """The cheapest score of all."""
+        return int(self.region.cheapest(*self.whole)[0])
+
+    @cached_property
+    def member(self) -> BoolArray:
+        """Which positions each leaf admits: of the model's leaves, then of the score's own."""
+        problem = self._problem
+        member = leaf_members(problem.trees, problem.masks, self.order)
+        if self.own is None:
+            return member
+        more = leaf_members(self.own, leaf_masks(self.own, problem.space), self.order)
+        return np.concatenate([member, more])
+
+    @cached_property
+    def compatible(self) -> BoolArray | None:
+        """Which leaves of the model some input can reach together; None for too many leaves."""
+        return compatible_leaves(self.member[: self._problem.trees.n_leaves], self.offset)
+
+    @cached_property
+    def borders(self) -> list[IntArray]:
+        """Per feature the positions after which the model's leaves change."""
+        member = self.member[: self._problem.trees.n_leaves]
+        return [_borders(member[:, a:b]) for a, b in pairwise(self.offset)]
+
+    @cached_property
+    def passed(self) -> list[IntArray]:
+        """Per feature how many borders lie before each position."""
+        return [
+            np.searchsorted(borders, np.arange(length))
+            for borders, length in zip(self.borders, self.lengths, strict=True)
+        ]
+
+    @cached_property
+    def all_passed(self) -> IntArray:
+        """`passed` of all features, one after the other."""
+        return np.concatenate(self.passed)
+
+
+def _borders(member: npt.NDArray[np.bool_]) -> IntArray:
+    """Positions after which some leaf of the model becomes reachable or stops being so."""
+    return np.flatnonzero((member[:, 1:] != member[:, :-1]).any(axis=0))
+
+
+def _orders(problem: Problem) -> list[IntArray]:
+    """States worth looking at, per feature; categories in the order of the original's margin."""
+    orders = []
+    for feature, states in enumerate(_affordable(problem.region)):
+        order = np.asarray(states, dtype=np.int64)
+        if problem.space.axes[feature].codes is not None and len(order) > 2:
+            order = order[np.argsort(_mean_margin(problem, feature, order), kind="stable")]
+        orders.append(order)
+    return orders
+
+
+def _affordable(region: RegionTables) -> list[IntArray]:
+    """Allowed states whose cheapest completion is within tau: boxes of one state against all.
+
+    The solver's encoding drops states by another computation; they must not share an error.
+    """
+    allowed = [np.flatnonzero(states) for states in region.allowed]
+    lengths = np.array([len(states) for states in allowed])
+    if region.tau is None or region.score is None or (lengths == 0).any():
+        return allowed
+    owner = np.repeat(np.arange(len(allowed)), lengths)
+    position = np.concatenate([np.arange(length) for length in lengths])
+    column = np.arange(len(owner))
+    low = np.zeros((len(allowed), len(owner)), dtype=np.int64)
+    high = np.tile(lengths[:, None] - 1, (1, len(owner)))
+    low[owner, column] = high[owner, column] = position
+    floor = 0
+    if region.score.trees is not None:
+        starts = region.score.trees.trees.leaf_offset[:-1]
+        floor = int(np.minimum.reduceat(region.score.trees.cost, starts).sum())
+    stays = BoxRegion(region, allowed).cheapest(low, high) + floor <= region.tau
+    return [states[stays[owner == j]] for j, states in enumerate(allowed)]
+
+
+def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
+    """Margin over the leaves that each state of a feature leaves reachable; only for ordering."""
+    words = np.ascontiguousarray(problem.masks.mask[problem.masks.state_offset[feature] + states])
+    flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
+    leaf, tree = np.arange(problem.trees.n_leaves), problem.trees.leaf_tree
+    reachable = flags[:, tree, leaf - problem.trees.leaf_offset[tree]].astype(np.float64)
+    counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)
+    value = reachable * problem.original_int[:, 0]
+    sums = np.add.reduceat(value, problem.trees.leaf_offset[:-1], axis=1)
+    return np.asarray((sums / counts).sum(axis=1))

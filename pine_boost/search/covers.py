@@ -1,0 +1,66 @@
+"""Small sets that meet every cut, without a solver.
+
+In come cuts; out goes a set of units of at most a given size, or None where this simple search has
+none: that says nothing, only `proof.bound` tells that there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from pine_boost.proof.bound import Units
+from pine_boost.search.columns import Support
+
+_ATTEMPTS = 4
+
+
+def small_cover(
+    cuts: Iterable[Units], n_units: int, most: int, seed: int, excluded: Sequence[Support] = ()
+) -> Support | None:
+    """A set of ``most`` units that meets all cuts and is none of ``excluded``, or None.
+
+    Greedy: the unit that meets most of what is left, short cuts counting more; then what the
+    others make superfluous goes, and the places left go to units that meet many cuts.
+    """
+    member = np.zeros((0, n_units))
+    rows = [sorted(cut) for cut in cuts if len(cut) < n_units]
+    if rows:
+        member = np.zeros((len(rows), n_units))
+        lengths = [len(row) for row in rows]
+        member[np.repeat(np.arange(len(rows)), lengths), np.concatenate(rows)] = 1.0
+    random = np.random.default_rng(seed)
+    weight = 1.0 / np.maximum(member.sum(axis=1), 1.0) ** 2
+    for attempt in range(_ATTEMPTS):
+        liking = random.uniform(1.0, 1.0 + 0.3 * attempt, n_units)
+        cover = _greedy(member, weight, liking, most)
+        if cover is None:
+            continue
+        popular = np.argsort(-(weight @ member) * liking, kind="stable")
+        cover[popular[~cover[popular]][: most - np.count_nonzero(cover)]] = True
+        if cover.any() and not any((cover == other).all() for other in excluded):
+            return cover
+    return None
+
+
+def _greedy(
+    member: np.ndarray, weight: np.ndarray, liking: np.ndarray, most: int
+) -> Support | None:
+    cover = np.zeros(member.shape[1], dtype=bool)
+    left = weight.copy()
+    met = np.zeros(len(member))
+    order = []
+    while left.any():
+        if len(order) > most + 2:
+            return None
+        unit = int(np.argmax((left @ member) * liking))
+        order.append(unit)
+        cover[unit] = True
+        met += member[:, unit]
+        left[member[:, unit] > 0] = 0.0
+    for unit in order:  # early choices are often superfluous in the end
+        without = met - member[:, unit]
+        if (without > 0).all():
+            cover[unit], met = False, without
+    return cover if np.count_nonzero(cover) <= most else None
