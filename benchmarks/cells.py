@@ -20,6 +20,7 @@ COLUMNS = (
     "dataset", "model", "trees", "depth", "objective", "score", "seed", "alpha", "pruning_rate",
     "fidelity", "fidelity_in_region", "coverage", "accuracy_before", "accuracy_after", "time_s",
     "rounds", "lower_bound", "status", "leaf_pruning_rate",
+    "once_s", "twice_s", "fewest_s",
 )  # fmt: skip
 KEY_COLUMNS = COLUMNS[:8]
 MODELS = ("xgboost", "random-forest", "lightgbm")
@@ -166,8 +167,25 @@ def row_of(cell: Cell, result: Any, evaluation: Any, seconds: float) -> dict[str
         "lower_bound": result.certificate.lower_bound,
         "status": result.status,
         "leaf_pruning_rate": percent(leaves_removed(result)),
+        **answer_times(result.search),
     }
     return {**labels, **measured}
+
+
+def answer_times(search: Any) -> dict[str, str]:
+    """Seconds until a model of the final size was proved once, twice, and to be the fewest.
+
+    Empty where that never happened. The original itself needs no proof.
+    """
+    final = [moment for moment in search.history if moment.units <= search.n_kept]
+
+    def first(seconds: list[float]) -> str:
+        return f"{min(seconds):.3f}" if seconds else ""
+
+    once = [at.seconds for at in final] if search.pruned is not None else [0.0]
+    twice = [at.seconds for at in final if at.proofs > 1] if search.pruned is not None else [0.0]
+    fewest = [at.seconds for at in final if at.lower_bound >= search.n_kept]
+    return {"once_s": first(once), "twice_s": first(twice), "fewest_s": first(fewest)}
 
 
 def leaves_removed(result: Any) -> float:

@@ -51,12 +51,12 @@ class Progress:
 
     def __call__(self, step: Step) -> None:
         """Tell of one step."""
-        self._units = max(self._units, step.units)
+        self._units = max(self._units, step.units, step.proved_once)
         if not self._patient and step.seconds > _PATIENCE:
             self._patient = True
             self.note(self._how_to_stop(step))
         now = time.monotonic()
-        state = (self._label, step.units, step.lower_bound)
+        state = (self._label, step.units, step.proved_once, step.lower_bound)
         if self.is_terminal:
             if state != self._last or now - self._drawn > 0.1:
                 self._draw(step)
@@ -85,14 +85,27 @@ class Progress:
     def _line(self, step: Step) -> str:
         bound = f", at least {step.lower_bound}" if step.lower_bound else ""
         return (
-            f"{self._label}{self._units} -> {step.units} {plural(step.unit)}{bound}, "
+            f"{self._label}{self._best(step)}{bound}, "
             f"{step.phase}, {step.rows} rows, {step.seconds:.1f} s"
         )
 
+    def _best(self, step: Step) -> str:
+        """The best model so far, and how often it is proved."""
+        smallest = _smallest(step)
+        if smallest == self._units:
+            return f"{self._units} {plural(step.unit)}, nothing smaller proved yet"
+        best = f"{self._units} -> {smallest} {plural(step.unit)}"
+        if smallest == step.units:
+            return best
+        twice = f", {step.units} twice" if step.units < self._units else ""
+        return f"{best} (proved once{twice})"
+
     def _how_to_stop(self, step: Step) -> str:
         certified = "nothing smaller than the original"
-        if step.units < self._units:
-            certified = f"{step.units} of {self._units} {plural(step.unit)}"
+        smallest = _smallest(step)
+        if smallest < self._units:
+            certified = f"{smallest} of {self._units} {plural(step.unit)}"
+            certified += " (proved once)" if smallest < step.units else ""
         bound = f", and at least {step.lower_bound} are needed" if step.lower_bound else ""
         return (
             f"{self._label}after {step.seconds:.0f} s {certified} is reached{bound}; still looking "
@@ -102,12 +115,17 @@ class Progress:
 
     def _draw(self, step: Step) -> None:
         # full when the best model meets the lower bound: then nothing is left to find
-        open_share = (step.units - step.lower_bound) / max(self._units - 1, 1)
+        open_share = (_smallest(step) - step.lower_bound) / max(self._units - 1, 1)
         done = round(_WIDTH * (1 - open_share))
         text = f"[{'#' * done}{'.' * (_WIDTH - done)}] {self._line(step)}"
         padding = " " * max(self._width - len(text), 0)
         self._width = len(text)
         print(f"\r{text}{padding}", end="", file=self.stream, flush=True)
+
+
+def _smallest(step: Step) -> int:
+    """Units of the smallest model that is proved at all; some steps name only one number."""
+    return min(step.units, step.proved_once) if step.proved_once else step.units
 
 
 def is_shown(verbose: bool | None) -> bool:

@@ -133,6 +133,16 @@ class PruneResult:
         """Share of the units (rounds, trees or leaves) that were removed."""
         return 1.0 - self.certificate.units_kept / self.certificate.units_before
 
+    def plot_history(self, ax: Any = None) -> Any:
+        """Draw which size was proved by when, once and twice, with the bound.
+
+        Returns the matplotlib Axes; needs ``pine-boost[plot]``.
+        """
+        from pine_boost.history_plot import plot_history
+
+        c, search = self.certificate, self.search
+        return plot_history(search.history, c.units_before, c.unit, search.seconds, ax)
+
     def summary(self) -> str:
         """A short readable text: what was removed, what is promised, what it rests on."""
         c = self.certificate

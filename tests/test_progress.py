@@ -40,6 +40,34 @@ def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
     assert lines[-1] == "10 -> 4 rounds, at least 4, exact, 80 rows, 0.4 s"
 
 
+def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
+    log = io.StringIO()
+    progress = Progress(log)
+    progress(Step(1, "rows", 30, 50, 0.1, "round", 30, 30, 1))
+    progress(Step(2, "proved", 30, 60, 0.2, "round", 30, 12, 1))
+    progress(Step(3, "certified", 12, 60, 0.3, "round", 12, 12, 1))
+    progress(Step(4, "proved", 12, 60, 0.4, "round", 12, 9, 8))
+    assert log.getvalue().splitlines() == [
+        "30 rounds, nothing smaller proved yet, at least 1, rows, 50 rows, 0.1 s",
+        "30 -> 12 rounds (proved once), at least 1, proved, 60 rows, 0.2 s",
+        "30 -> 12 rounds, at least 1, certified, 60 rows, 0.3 s",
+        "30 -> 9 rounds (proved once, 12 twice), at least 8, proved, 60 rows, 0.4 s",
+    ]
+
+
+def test_a_search_tells_of_a_model_before_it_is_proved_twice() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
+    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    steps: list[Step] = []
+    result = prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append)
+    assert result.certificate.trees_after < 10
+    first = next(step for step in steps if step.proved_once == result.certificate.trees_after)
+    assert first.units == 10
+    assert steps[-1].units == steps[-1].proved_once == result.certificate.trees_after
+
+
 def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
     early = Step(1, "rows", 30, 50, 29.0, "round", 10, 10, 1)
     late = Step(2, "exact", 12, 80, 31.0, "round", 4, 4, 2)

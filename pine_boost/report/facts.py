@@ -60,8 +60,8 @@ class Facts:
         Calibration scores in ``score_unit``, as ``tau``.
     tau : float or None
     score_unit : str
-    history : sequence of (seconds, units)
-        When which size was certified.
+    history, once : sequence of (seconds, units)
+        When which size was certified, and when it was proved for the first time.
     curve : sequence of mapping
         The table of a sweep, empty without one.
     spent : mapping
@@ -82,6 +82,7 @@ class Facts:
     tau: float | None = None
     score_unit: str = ""
     history: Sequence[tuple[float, int]] = ()
+    once: Sequence[tuple[float, int]] = ()
     curve: Sequence[Mapping[str, Any]] = ()
     spent: Mapping[str, float] = field(default_factory=dict)
 
@@ -96,6 +97,7 @@ class Subject:
     original: Model | None
     states: npt.NDArray[Any]
     history: Sequence[tuple[float, int]] = ()
+    once: Sequence[tuple[float, int]] = ()
 
 
 def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], clock: Clock) -> Facts:
@@ -142,6 +144,7 @@ def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
         tau=None if region.tau is None else region.tau / scale,
         score_unit=score_unit(region),
         history=tuple(subject.history),
+        once=tuple(subject.once),
         curve=curve,
     )
 

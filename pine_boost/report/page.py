@@ -79,11 +79,12 @@ def _sizes(facts: Facts) -> str:
     first, *steps = next_steps(c) or ("",)
     listed = "".join(f"<li>{escape(step)}</li>" for step in steps)
     advice = f"<p>{escape(first)}</p><ul>{listed}</ul>" if steps else ""
-    picture = draw_history(facts.history, c.units_before, c.lower_bound, c.unit)
+    picture = draw_history(facts.history, c.units_before, c.lower_bound, c.unit, facts.once)
     if picture:
         picture += (
-            f'<p class="note">{plural(c.unit).capitalize()} of the best model, certified, over '
-            "the time of the search; the line is what is proved to be needed.</p>"
+            f'<p class="note">{plural(c.unit).capitalize()} of the best model over the time of '
+            "the search: open points are proved once, full ones twice; the line is what is proved "
+            "to be needed.</p>"
         )
     return section(
         "Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>{picture}{advice}'

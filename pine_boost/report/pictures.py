@@ -93,11 +93,20 @@ def draw_margins(before: FloatArray, after: FloatArray, inside: Any) -> str:
     return frame.text()
 
 
-def draw_history(history: Sequence[tuple[float, int]], total: int, bound: int, unit: str) -> str:
-    """Units of the best certified model over the seconds of the search."""
-    if len(history) < 2:
+def draw_history(
+    history: Sequence[tuple[float, int]],
+    total: int,
+    bound: int,
+    unit: str,
+    once: Sequence[tuple[float, int]] = (),
+) -> str:
+    """Units of the best certified model over the seconds of the search.
+
+    ``history`` is of models proved twice, ``once`` of those that were proved once by then.
+    """
+    if len(history) + len(once) < 2:
         return ""
-    end = max(history[-1][0], 1e-3)
+    end = max(*(seconds for seconds, _ in (*history, *once)), 1e-3)
     frame = Frame(
         f"{plural(unit).capitalize()} of the best certified model over time", (0.0, end),
         (0.0, 1.05 * total), "seconds of the search", f"{plural(unit)} certified",
@@ -105,7 +114,10 @@ def draw_history(history: Sequence[tuple[float, int]], total: int, bound: int, u
     frame.grid(round_ticks(0, total, 5))
     frame.ticks(round_ticks(0, end))
     frame.line(0, bound, end, bound, "mark")
-    frame.steps([(0.0, total), *history, (end, history[-1][1])])
-    for seconds, units in history:
-        frame.dot(seconds, units, "dot", f"{units} {plural(unit)} after {seconds:.2f} s", 4)
+    for moments, kind, times in ((once, "open", "once"), (history, "dot", "twice")):
+        if moments:
+            frame.steps([(0.0, total), *moments, (end, moments[-1][1])])
+        for seconds, units in moments:
+            words = f"{units} {plural(unit)} proved {times} after {seconds:.2f} s"
+            frame.dot(seconds, units, kind, words, 4)
     return frame.text()

@@ -45,11 +45,13 @@ def render_report(
         One self-contained page.
     """
     history = () if isinstance(result.search, Absent) else result.search.history
-    curve_of_sizes = [(at.seconds, at.units) for at in history if at.proofs > 1]
+    once, twice = (
+        [(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2)
+    )
     subject = Subject(
         result.certificate, result.region, result.pruned,
         None if isinstance(result.original, Absent) else result.original, result.points,
-        curve_of_sizes,
+        twice, once,
     )  # fmt: skip
     return render_page(gather(subject, X, curve, clock or Clock()))
 

@@ -134,6 +134,7 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                     break
                 if verdict.is_proved:
                     game.best.accept(pruned, verdict.proofs)
+                    game.tell("proved")
                     proposal.outcome = Outcome.PROVED
                     break
                 if game.learn(pruned, verdict) == 0:

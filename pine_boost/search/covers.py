@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from pine_boost.model.forest import FloatArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.columns import Support
 
@@ -24,7 +25,7 @@ def small_cover(
     Greedy: the unit that meets most of what is left, short cuts counting more; then what the
     others make superfluous goes, and the places left go to units that meet many cuts.
     """
-    member = np.zeros((0, n_units))
+    member: FloatArray = np.zeros((0, n_units))
     rows = [sorted(cut) for cut in cuts if len(cut) < n_units]
     if rows:
         member = np.zeros((len(rows), n_units))
@@ -45,12 +46,12 @@ def small_cover(
 
 
 def _greedy(
-    member: np.ndarray, weight: np.ndarray, liking: np.ndarray, most: int
+    member: FloatArray, weight: FloatArray, liking: FloatArray, most: int
 ) -> Support | None:
     cover = np.zeros(member.shape[1], dtype=bool)
     left = weight.copy()
     met = np.zeros(len(member))
-    order = []
+    order: list[int] = []
     while left.any():
         if len(order) > most + 2:
             return None

@@ -90,8 +90,15 @@ def test_margins_of_several_classes_are_leads_over_the_best_rival() -> None:
 def test_the_history_is_a_stair_down_to_what_was_found() -> None:
     picture = draw_history([(0.2, 12), (0.5, 9), (2.0, 7)], 20, 6, "round")
     assert picture.count("<circle") == 3
-    assert "7 rounds after 2.00 s" in picture
+    assert "7 rounds proved twice after 2.00 s" in picture
     assert draw_history([(0.2, 12)], 20, 6, "round") == ""
+
+
+def test_what_is_proved_once_is_a_stair_of_its_own() -> None:
+    picture = draw_history([(2.0, 7)], 20, 6, "round", once=[(0.2, 12), (0.5, 7)])
+    assert "12 rounds proved once after 0.20 s" in picture
+    assert "7 rounds proved twice after 2.00 s" in picture
+    assert picture.count("<path") == 2
 
 
 def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.boxes.ground import Range
 from pine_boost.proof.boxes.search import METHOD, BoxSearch
-from pine_boost.proof.boxes.tables import Range
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 from pine_boost.proof.verdict import Answer, Proof

@@ -1,0 +1,44 @@
+"""The anytime curve: how small a model was proved by when, once and twice, and the bound.
+
+In comes what a search found; out goes a matplotlib Axes. Draws only what was proved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pine_boost.errors import MissingDependencyError
+from pine_boost.search.found import Moment
+
+
+def plot_history(
+    history: tuple[Moment, ...], units_before: int, unit: str, seconds: float, ax: Any = None
+) -> Any:
+    """Draw the sizes over the seconds of a search; returns the Axes."""
+    if ax is None:
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise MissingDependencyError(
+                "A plot needs matplotlib; install pine-boost[plot]."
+            ) from error
+        _, ax = pyplot.subplots(figsize=(6, 4))
+    end = max([seconds, *(moment.seconds for moment in history)])
+    for proofs, label, style in ((1, "proved once", ":"), (2, "proved twice", "-")):
+        moments = [moment for moment in history if moment.proofs >= proofs]
+        sizes, smallest = [], units_before
+        for moment in moments:
+            smallest = min(smallest, moment.units)
+            sizes.append(smallest)
+        times = [0.0, *(moment.seconds for moment in moments), end]
+        ax.plot(times, [units_before, *sizes, smallest], drawstyle="steps-post", linestyle=style,
+                marker=".", label=label)  # fmt: skip
+    bounds = [0.0, *(moment.seconds for moment in history), end]
+    needed = [1, *(moment.lower_bound for moment in history)]
+    ax.plot(bounds, [*needed, needed[-1]], drawstyle="steps-post", color="grey", linewidth=1,
+            label="at least")  # fmt: skip
+    ax.set_ylim(0, 1.05 * units_before)
+    ax.set_xlabel("seconds")
+    ax.set_ylabel(f"{unit}s of the best model")
+    ax.legend()
+    return ax
