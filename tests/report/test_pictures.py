@@ -106,7 +106,7 @@ def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(
 ) -> None:
     page = render_report(*result)
     pictures = re.findall(r"<svg.*?</svg>", page, re.S)
-    assert len(pictures) == 2
+    assert len(pictures) == 3
     for picture in pictures:
         assert not re.search(r"#[0-9a-fA-F]{3,6}|rgb\(|style=", picture)
         for names in re.findall(r'class="([^"]+)"', picture):
