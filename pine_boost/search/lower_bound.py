@@ -15,6 +15,7 @@ from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
 from pine_boost.search.columns import Support
+from pine_boost.search.covers import small_cover
 from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.multipliers import ExactCut, exclude
 from pine_boost.search.pruner import Pruner
@@ -47,7 +48,9 @@ def prove_bound(
             proved.prove(cut, pruner.cuts[cut], budget)
         for round_number in itertools.islice(itertools.count(), most_rounds):
             budget.check()
-            smaller = hitting_set(proved.units, n_units, target - 1, budget)
+            smaller = small_cover(proved.units, n_units, target - 1, round_number)
+            if smaller is None:  # only the solver can say that there is none
+                smaller = hitting_set(proved.units, n_units, target - 1, budget)
             if not isinstance(smaller, np.ndarray):
                 break
             if not _exclude(pruner, proved, smaller, round_number, budget):

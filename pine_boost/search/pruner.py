@@ -46,6 +46,7 @@ class Pruner:
         for cut in self.cuts:
             self._known.add_cut(cut)
         self._last: tuple[bytes, int, Weights | Exclusion] | None = None
+        self._eliminated = -1  # rows of the program at the last elimination
 
     def solve(self, support: Support, *, records: bool = True) -> Weights | None:
         """Weights on a support, or None after recording the cut that excludes it."""
@@ -95,9 +96,16 @@ class Pruner:
         A unit whose removal loses the game now is needed by every smaller support too, so one
         pass is enough. ``order_seed`` shuffles the order.
         """
+        if order_seed is None:
+            self._eliminated = len(self.rows.program.rows)
         weights = self.lightest()
         random = np.random.default_rng(order_seed) if order_seed is not None else None
         return None if weights is None else self._descend(weights, random)
+
+    @property
+    def is_eliminated(self) -> bool:
+        """Whether `eliminate` has been asked in its own order about all rows known now."""
+        return self._eliminated == len(self.rows.program.rows)
 
     def perturb(self, support: Support, seed: int) -> Support | None:
         """Another set nearby: a few units join a set, then what can go goes, in random order.

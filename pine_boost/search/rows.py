@@ -26,6 +26,7 @@ States = npt.NDArray[np.int32]
 _MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
 _CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
+_KEY_BITS = 62  # of a whole number that tells rows apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +62,26 @@ class FitRows:
 
 def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any]) -> FitRows:
     """Distinct state rows and the original's margins; only features with states are compared."""
-    used = np.flatnonzero(problem.space.n_states > 1)
-    compact = states[:, used].astype(np.min_scalar_type(int(problem.space.n_states.max())))
-    _, first, counts = np.unique(compact, axis=0, return_index=True, return_counts=True)
+    keys = _keys(problem, states)
+    axis = None if keys.ndim == 1 else 0
+    _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
     distinct = states[first].astype(np.int32)
     reference = build_reference(problem, problem.trees.leaves(distinct), counts)
     n_sides = max(1, problem.forest.n_outputs - 1)
     widest = max(len(problem.questions), n_sides * problem.trees.n_trees)
     return FitRows(distinct, reference, min(_MOST_AT_ONCE, max(200, _CELLS // widest)))
+
+
+def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One number per row where all rows can be numbered, in the order of the rows; else rows."""
+    n_states = problem.space.n_states
+    used = np.flatnonzero(n_states > 1)
+    if sum(np.log2(n_states[used])) < _KEY_BITS:
+        key = np.zeros(len(states), dtype=np.int64)
+        for feature in used:
+            key = key * int(n_states[feature]) + states[:, feature]
+        return key
+    return states[:, used].astype(np.min_scalar_type(int(n_states.max())))
 
 
 class Rows:

@@ -103,6 +103,8 @@ def lightest(game: Game) -> Iterator[Proposal]:
 def eliminations(game: Game) -> Iterator[Proposal]:
     """Backward elimination in several orders, each until its answer is proved."""
     for order in range(game.effort.n_eliminations):
+        if order == 0 and game.pruner.is_eliminated:
+            continue  # with the same rows it would end where it ended before
         yield from _until_settled(game, partial(game.pruner.eliminate, order or None))
 
 
