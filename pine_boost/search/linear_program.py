@@ -224,8 +224,11 @@ class LinearProgram:
         self._activate(active)
 
     def _permit(self, support: Support) -> None:
-        for variable, permitted in zip(self._columns, support[self.column_unit], strict=True):
-            variable.SetBounds(*((self._lowest, 1.0) if permitted else (0.0, 0.0)))
+        permitted = support[self.column_unit]
+        for column in np.flatnonzero(permitted != self._permitted):
+            bounds = (self._lowest, 1.0) if permitted[column] else (0.0, 0.0)
+            self._columns[column].SetBounds(*bounds)
+        self._permitted = permitted
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
@@ -256,6 +259,7 @@ class LinearProgram:
             for column in self._columns:
                 budget.SetCoefficient(column, 1.0)
         self._constraints: list[pywraplp.Constraint] = []
+        self._permitted = np.ones(self.n_columns, dtype=bool)
         self._active = []
         self._is_active[:] = False
 
