@@ -102,13 +102,13 @@ def test_not_forever(most: int, monkeypatch: Any) -> None:
     """Where nothing can be written the exact search ends after a fixed number of tries."""
     small, smallest = _problems(1)[0]
     lengths: list[int] = []
-    hitting_set = strategies.hitting_set
+    smaller_set = strategies._smaller_set
 
-    def count(cuts: Any, n_units: int, most_units: int, budget: Any, excluded: Any = ()) -> Any:
-        lengths.append(len(excluded))
-        return hitting_set(cuts, n_units, most_units, budget, excluded)
+    def count(game: Any, passed_over: Any, seed: int) -> Any:
+        lengths.append(len(passed_over))
+        return smaller_set(game, passed_over, seed)
 
-    monkeypatch.setattr(strategies, "hitting_set", count)
+    monkeypatch.setattr(strategies, "_smaller_set", count)
     monkeypatch.setattr(Game, "on_grid", lambda self, weights: None)
     result = small.search(effort=Effort(passed_over=most))
     assert max(lengths) == most
