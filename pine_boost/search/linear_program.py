@@ -259,7 +259,7 @@ class LinearProgram:
             for column in self._columns:
                 budget.SetCoefficient(column, 1.0)
         self._constraints: list[pywraplp.Constraint] = []
-        self._permitted = np.ones(self.n_columns, dtype=bool)
+        self._permitted: npt.NDArray[np.bool_] = np.ones(self.n_columns, dtype=bool)
         self._active = []
         self._is_active[:] = False
 
