@@ -193,13 +193,13 @@ def _floored(share: float) -> str:
     return f"{int(share * 10_000) / 10_000:.4g}"
 
 
-def layers_remark(kinds: Sequence[str], inner: str) -> str:
-    """What a proof about the ensemble inside says of the model around it."""
+def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
+    """What a statement about the ensemble inside says of the model around it."""
     listed = " around a ".join([*kinds, inner])
+    classes = ", and classes at the threshold that follows from the layers" if decides else ""
     return (
-        f"This is about the {inner} inside ({listed}): about rows as the first steps prepare them, "
-        "and classes at the threshold that follows from the layers. That the first steps of both "
-        "models are the same is not proved."
+        f"This is about the {inner} inside ({listed}): about rows as the first steps prepare them"
+        f"{classes}. That the first steps of both models are the same is not proved."
     )
 
 

@@ -45,6 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     path = Path(arguments.region)
     path = read_saved(path).folder / REGION if path.is_dir() else path
     region = Region.load(path)
+    options.require_layers(path, arguments.model)
     model = None
     if arguments.model is None:
         X = options.read_data(arguments.data, region.schema).X

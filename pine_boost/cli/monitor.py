@@ -53,7 +53,9 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.page, inputs=inputs, beginning=BEGINNING.encode(), overwrite=arguments.force
         )
     path = Path(arguments.region)
-    region = Region.load(read_saved(path).folder / REGION if path.is_dir() else path)
+    path = read_saved(path).folder / REGION if path.is_dir() else path
+    region = Region.load(path)
+    options.require_layers(path, arguments.model)
     given = None
     if arguments.model is not None:
         given = read_named_model(

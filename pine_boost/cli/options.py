@@ -177,6 +177,20 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
     return table
 
 
+def require_layers(region: Any, model: str | None) -> None:
+    """Refuse to take raw rows for those of the ensemble: its result is that of a whole model."""
+    from pathlib import Path
+
+    from pine_boost.pipelines.result import WHOLE_MODEL
+
+    beside = Path(region).parent / WHOLE_MODEL
+    if model is None and beside.is_file():
+        raise InvalidInputError(
+            f"{beside} says that a model with layers was pruned, a Pipeline perhaps, whose first "
+            "steps prepare the rows; name that model with --model."
+        )
+
+
 def read_domain(path: str) -> Any:
     """A Domain from JSON with the same field names; conditions are objects.
 

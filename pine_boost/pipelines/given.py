@@ -58,7 +58,8 @@ class GivenModel:
     def remark(self) -> str:
         """What a proof about the ensemble says of the whole; empty without layers."""
         kinds = [layer.kind for layer in self.wrapper.layers]
-        return layers_remark(kinds, type(self.wrapper.inner).__name__) if kinds else ""
+        decides = any(layer.decides for layer in self.wrapper.layers)
+        return layers_remark(kinds, type(self.wrapper.inner).__name__, decides) if kinds else ""
 
     def require_writable(self) -> None:
         """Refuse layers that could not be written back, before anything is searched for them."""

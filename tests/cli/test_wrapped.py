@@ -158,8 +158,13 @@ def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, caps
     code, out, err = run(capsys, "check-inputs", pruned, place / "new.csv", *asked)
     assert code == 0, err
     assert json.loads(out)["n_rows"] == 300
-    code, _, err = run(capsys, "monitor", pruned, place / "new.csv", "--state", tmp_path / "s")
-    assert code == 1  # raw rows without the steps that prepare them
+    for command in (
+        ["monitor", pruned, place / "new.csv", "--state", tmp_path / "s"],
+        ["check-inputs", pruned / "region.json", place / "new.csv"],
+    ):  # a scaler leaves as many columns: raw rows would be taken for prepared ones
+        code, _, err = run(capsys, *command)
+        assert code == 1
+        assert "name that model with --model" in err
 
 
 def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
