@@ -1,14 +1,14 @@
 """A fleet: many jobs, a few processes or a cluster, one summary.
 
 In come jobs, an output folder and a policy; out go a folder per job, summary.csv and summary.html.
-joblib does the scheduling, here or on Dask; what is done already is not done again.
+joblib does the scheduling here, Dask on a cluster; what is done already is not done again.
 """
 
 from __future__ import annotations
 
 import os
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,21 +177,23 @@ def _rows(
     jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask: str | None
 ) -> Iterator[Row]:
     """Rows as they come. A process that dies takes only its own job with it."""
+    if dask is not None:
+        yield from _on_cluster(dask, jobs, folder, policy)
+        return
     try:
         import joblib
     except ImportError as error:
         raise MissingDependencyError(
             "A fleet needs joblib; install it with: pip install joblib"
         ) from error
-    with _cluster(dask):
-        left = {job.name: job for job in jobs}
-        try:
-            for row in _parallel(joblib, left.values(), folder, policy, n_jobs):
-                del left[row.name]
-                yield row
-        except Exception as error:  # a pool whose process died, or a job that killed its workers
-            for job in list(left.values()):
-                yield _alone(joblib, job, folder, policy, error)
+    left = {job.name: job for job in jobs}
+    try:
+        for row in _parallel(joblib, jobs, folder, policy, n_jobs):
+            del left[row.name]
+            yield row
+    except Exception as error:  # a pool whose process died, or a job that killed its workers
+        for job in list(left.values()):
+            yield _alone(joblib, job, folder, policy, error)
 
 
 def _parallel(
@@ -208,21 +210,19 @@ def _alone(joblib: Any, job: Job, folder: str, policy: Policy, cause: Exception)
         # two workers, because joblib runs a single one in this process
         (row,) = _parallel(joblib, [job], folder, policy, 2)
     except Exception as error:  # it was this one
-        what = type(error).__name__
-        died = RuntimeError(f"its process died ({what}); out of memory, or a crash in a library")
-        return failed_row(job, died, 0.0, f"after {type(cause).__name__}")
+        return failed_row(job, _died(error), 0.0, f"after {type(cause).__name__}")
     return row
 
 
-@contextmanager
-def _cluster(address: str | None) -> Iterator[None]:
-    """Put joblib on a Dask scheduler, where an address was given."""
-    if address is None:
-        yield
-        return
+def _died(error: BaseException) -> RuntimeError:
+    what = type(error).__name__
+    return RuntimeError(f"its process died ({what}); out of memory, or a crash in a library")
+
+
+def _on_cluster(address: str, jobs: tuple[Job, ...], folder: str, policy: Policy) -> Iterator[Row]:
+    """Rows from the workers of a Dask cluster, which itself runs a lost job on another one."""
     try:
-        import joblib
-        from dask.distributed import Client
+        from dask.distributed import Client, as_completed
     except ImportError as error:
         raise MissingDependencyError(
             "A cluster needs dask and distributed; install them with: "
@@ -234,8 +234,16 @@ def _cluster(address: str | None) -> Iterator[None]:
         raise InvalidInputError(
             f"No Dask scheduler answers at {address!r} ({error}); start one with dask scheduler."
         ) from error
-    with client, joblib.parallel_config("dask"):
-        yield
+    with client:
+        # not pure: equal calls are asked for anew, whatever the cluster remembers
+        waiting = {client.submit(run_job, job, folder, policy, pure=False): job for job in jobs}
+        for future in as_completed(list(waiting)):
+            job = waiting.pop(future)
+            try:
+                row: Row = future.result()
+            except (Exception, CancelledError) as error:  # it killed every worker it was given to
+                row = failed_row(job, _died(error), 0.0, "a worker of the cluster")
+            yield row
 
 
 def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:

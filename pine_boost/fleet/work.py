@@ -96,7 +96,13 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         _sweep_up(target)
         result = _make_smaller(job, policy)
         row = _row_of(job, result, time.monotonic() - started, where)
-        _write(target, result, asked, row, policy)
+        try:
+            _write(target, result, asked, row, policy)
+        except PineBoostError:  # a worker that was given up for lost has been here meanwhile
+            done = read_done(target, asked)
+            if done is None:
+                raise
+            return done
     except Exception as error:  # a model that fails, for whatever reason, stops no other
         return failed_row(job, error, time.monotonic() - started, where)
     return row

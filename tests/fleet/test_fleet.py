@@ -128,6 +128,20 @@ def test_a_failing_model_stops_no_other_and_comes_first(place, tmp_path):
     assert "<b>" not in page
 
 
+def test_the_pool_works_through_the_whole_list(place, tmp_path, monkeypatch):
+    """It took the jobs from a dictionary that shrank meanwhile, and the rest ran one by one."""
+
+    def never(*_):
+        raise AssertionError("no process died")
+
+    monkeypatch.setattr("pine_boost.fleet.run._alone", never)
+    jobs = [replace(job, name=f"{job.name}{n}") for n in range(2) for job in read_jobs(place)]
+    for n_jobs in (1, 2):
+        out = tmp_path / f"{n_jobs}"
+        found = run_fleet(jobs, out, options=OPTIONS, trust_pickle=True, n_jobs=n_jobs)
+        assert {row.status for row in found.rows} == {"CERTIFIED"}
+
+
 def die(job, folder, policy):
     """What a crash of a library does to its process."""
     if job.name == "fr":
