@@ -156,7 +156,7 @@ class Collapser:
         n_solved, descends = LEVELS[level]
         splits, program = self.splits, self._program
         program.permit(kept)
-        base: FloatArray = 1.0 + splits.is_root  # a tree that goes saves one leaf more
+        base: FloatArray = np.where(splits.is_root, 2.0, 1.0)  # a tree saves one leaf more
         if seed is not None:
             base = base * np.random.default_rng(seed).uniform(0.3, 1.7, len(base))
         cost, differ = base, kept
@@ -186,7 +186,7 @@ class Collapser:
     def _descend(self, game: Game, kept: Kept) -> Kept:
         """Let the last splits of branches go, many at once, as long as every row can be kept."""
         needed = np.zeros_like(kept)
-        n_tried = max(1, np.count_nonzero(kept) // _AT_ONCE)
+        n_tried = max(1, int(np.count_nonzero(kept)) // _AT_ONCE)
         while True:
             open_ends = np.flatnonzero(self.splits.ends(kept) & ~needed)
             if len(open_ends) == 0:
@@ -198,7 +198,7 @@ class Collapser:
             self._program.permit(trial)
             if trial.any() and self._program.solve(game.budget):
                 kept = trial & self._ranges()[1]
-                n_tried = max(1, min(2 * n_tried, np.count_nonzero(kept) // _AT_ONCE))
+                n_tried = max(1, min(2 * n_tried, int(np.count_nonzero(kept)) // _AT_ONCE))
             elif len(tried) == 1:
                 needed[tried] = True
             else:
