@@ -102,4 +102,5 @@ def _category_goes_left(forest: Forest, node: int, x: FloatArray) -> npt.NDArray
     known = forest.feature_categories[forest.feature[node]] if forest.feature_categories else None
     codes = category_codes(forest.category_rule, x, len(known) if known else None)
     in_set = np.isin(codes, forest.categories_of(node))
-    return np.where(np.isnan(codes), forest.default_left[node], in_set == forest.set_left[node])
+    left = in_set == forest.set_left[node]
+    return np.asarray(np.where(np.isnan(codes), forest.default_left[node], left), dtype=bool)
