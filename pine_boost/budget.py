@@ -168,6 +168,10 @@ class Budget:
         now = time.monotonic()
         return replace(self, deadline=min(self.deadline, now + seconds), started=now)
 
+    def until(self, part: float) -> Budget:
+        """The same work with less time: a part of what is left, counted from the old beginning."""
+        return replace(self, deadline=min(self.deadline, time.monotonic() + part * self.remaining))
+
     def with_effort(self, effort: Effort) -> Budget:
         """The same time, another effort."""
         return replace(self, effort=effort)

@@ -88,7 +88,7 @@ callback, verbose
         alpha: float = 0.1,
         region_score: Any = "chow-liu",
         n_bins: int = 4,
-        indifference: float = 0.0,
+        indifference: float | str = 0.0,
         objective: str = "l0",
         unit: str = "round",
         reweight: str | None = None,

@@ -21,6 +21,7 @@ OBJECTIVES = ("l0", "l1")
 SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 UNITS = ("round", "tree", "leaf")
 REWEIGHTS = ("tree", "leaf")
+AUTO = "auto"  # toss-ups get the share of alpha that is best by X_fit
 MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
 
 
@@ -34,7 +35,7 @@ class Options:
     alpha: float = 0.1
     score: Any = "chow-liu"
     n_bins: int = 4
-    indifference: float = 0.0
+    indifference: float | str = 0.0
     objective: str = "l0"
     unit: str = "round"
     reweight: str | None = None
@@ -49,7 +50,7 @@ class Options:
 
     def __post_init__(self) -> None:
         require_level(self.alpha, "alpha")
-        require_level(self.indifference, "indifference")
+        require_indifference(self.indifference)
         require_whole(self.n_bins, "n_bins", 1, MAX_BINS)
         require_one_of(self.objective, "objective", OBJECTIVES)
         require_one_of(self.unit, "unit", UNITS)
@@ -88,11 +89,19 @@ class Options:
         """``n_jobs`` as a number of threads."""
         return worker_count(self.n_jobs)
 
+    @property
+    def asks_for_everything(self) -> bool:
+        """Whether the region is every input, so that no tables are needed."""
+        return self.alpha == 0 and self.indifference in (0, AUTO)
+
     def of_region(self) -> dict[str, Any]:
-        """The options that `fit_region` takes."""
+        """The options that `fit_with_states` takes."""
         names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state",
                  "allow_overlap")  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        taken = {name: getattr(self, name) for name in names}
+        if self.indifference == AUTO:
+            taken |= {"indifference": 0.0, "with_evidence": self.alpha > 0}
+        return taken
 
 
 def plural(unit: str) -> str:
@@ -114,6 +123,14 @@ def require_level(value: Any, name: str) -> None:
     """Refuse what is no level: a number from 0, below 1."""
     if not is_real(value) or not 0 <= value < 1:
         raise InvalidInputError(f"{name}={value!r}: a number in [0, 1) is accepted.")
+
+
+def require_indifference(value: Any) -> None:
+    """Refuse what is neither a level nor the word for choosing one."""
+    if value != AUTO and (not is_real(value) or not 0 <= value < 1):
+        raise InvalidInputError(
+            f"indifference={value!r}: a number in [0, 1) is accepted, or {AUTO!r}."
+        )
 
 
 def require_share(value: Any, name: str) -> None:

@@ -11,21 +11,30 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.certificate.issue import conclude, named, native_rows, out_of_time, replay
+from pine_boost.certificate.issue import (
+    conclude,
+    named,
+    native_rows,
+    out_of_time,
+    replay,
+    with_serving_margin,
+)
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
-from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.toss_ups import settle_toss_ups
 from pine_boost.tables.splitting import split_tables
+
+_FOR_SEARCH = 0.95  # of the time, where a margin that serving can see is asked for after it
 
 
 def prune_booster(
@@ -36,7 +45,7 @@ def prune_booster(
     alpha: float = 0.1,
     score: Any = "chow-liu",
     n_bins: int = 4,
-    indifference: float = 0.0,
+    indifference: float | str = 0.0,
     objective: str = "l0",
     unit: str = "round",
     reweight: str | None = None,
@@ -72,8 +81,10 @@ def prune_booster(
     score : {"chow-liu", "leaf-support", "isolation-forest"} or a user's own
     n_bins : int
         Bins per numeric feature of the Chow-Liu score.
-    indifference : float
+    indifference : float or "auto"
         Share of inputs nearest to the decision that the region may give up (0 is the paper).
+        ``"auto"`` splits alpha between rare inputs and toss-ups, from X_fit alone, so that the
+        model becomes small, and calibrates both on X_cal together; 0 where it helps nothing.
     objective : {"l0", "l1"}
         Fewest trees, or the smallest sum of weights (faster).
     unit : {"round", "tree", "leaf"}
@@ -138,22 +149,27 @@ def prune_booster(
     require_size(parsed.forest)  # from its shape, before any table is built
     if options.chosen_reweight == "leaf":
         require_free_leaves(parsed)
-    is_whole = alpha == 0 and indifference == 0
     X_fit, X_cal = split_tables(
-        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
-    )
+        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state,
+        options.asks_for_everything,
+    )  # fmt: skip
     try:
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
     except OutOfTime:
         original = named(out_of_time(parsed, options, alpha), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))
-    region = fitted.region
-    problem = build_problem(parsed.forest, region.space, region.tables, delta=region.delta or 0.0)
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
     with shown(verbose, time_limit, callback) as tell:
-        found = search_reweighted(problem, fitted.fit_states, replace(budget, callback=tell), how)
+        chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
+        budget = replace(chosen.left_of(budget), callback=chosen.told(tell))
+        part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
+        found = search_reweighted(chosen.problem, fitted.fit_states, part, how)
+        found = chosen.counted(found)
+    region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
             replay(result, problem, native_rows(parsed, region, problem, X_fit))
-    return cast(PruneResult, outer.rewrap(named(result, outer.inner, options), X_fit))
+            result = with_serving_margin(result, problem, X_cal, budget, options.n_workers)
+    result = named(result, outer.inner, options, chosen.choice)
+    return cast(PruneResult, outer.rewrap(result, X_fit))

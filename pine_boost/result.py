@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import serving_of
 from pine_boost.certificate.next_steps import next_steps
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
@@ -129,6 +130,16 @@ class PruneResult:
         return np.array(self.certificate.kept, dtype=np.int64)
 
     @property
+    def serving_margin(self) -> float | None:
+        """From so far off its own decision on the pruned model alone tells the original's class.
+
+        On plausible inputs, proved (`certificate.serving`). None where the region has no toss-ups,
+        so that no margin is needed, or where none was proved.
+        """
+        serving = self.certificate.serving
+        return None if serving is None else serving.distance
+
+    @property
     def pruning_rate(self) -> float:
         """Share of the units (rounds, trees or leaves) that were removed."""
         return 1.0 - self.certificate.units_kept / self.certificate.units_before
@@ -171,6 +182,10 @@ class PruneResult:
                 f"Proved {n_questions} questions, each by {' and by '.join(methods)}; "
                 f"probabilities moved by {c.probability_shift['mean']:.3f} on average."
             )
+        if c.choice:
+            lines.append(c.choice)
+        if c.delta is not None and serving_of(c):
+            lines.append(serving_of(c))
         if not isinstance(self.search, Absent):
             lines.append(f"{self.search.rounds} oracle rounds, {self.search.seconds:.1f} s.")
         first, *steps = next_steps(c) or ("",)

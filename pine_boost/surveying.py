@@ -22,7 +22,7 @@ from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
-from pine_boost.options import require_seconds
+from pine_boost.options import AUTO, require_seconds
 from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.report.measure import file_contents, measure_speeds
@@ -31,7 +31,6 @@ from pine_boost.tables.overlap import hashes_of
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
-INDIFFERENCE = 0.05
 _CONFIDENCE = 0.95
 _PROOFS = 0.5  # share of the time that goes to proofs
 _NOTHING = "nothing smaller was found"
@@ -145,10 +144,11 @@ def _proved(
     """Proved at a few alphas, and once with the toss-ups given up; each gets its share of time."""
     from pine_boost.prune import prune_booster
 
-    asked = [(alpha, 0.0) for alpha in sorted(ALPHAS, reverse=True)] + [(0.1, INDIFFERENCE)]
+    asked: list[tuple[float, float | str]] = [(a, 0.0) for a in sorted(ALPHAS, reverse=True)]
+    asked.append((0.1, AUTO))
     given = "" if options.threshold is None else f", threshold={options.threshold!r}"
     for position, (alpha, indifference) in enumerate(asked):
-        extra = f", indifference={indifference:g}" if indifference else ""
+        extra = f", indifference={indifference!r}" if indifference else ""
         call = f"pine_boost.prune_booster(model, X_fit, X_cal, alpha={alpha:g}{extra}{given})"
         promise = proved_offer(alpha, indifference)
         part = budget.share(1 / (len(asked) - position))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest
-from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
@@ -99,9 +99,10 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
     problem = plan.problem()
     for alpha in sorted(plan.grid, reverse=True):
         region = plan.largest.with_alpha(alpha)
-        problem = replace(problem, region=region.tables)
+        before, problem = problem.delta, restated(problem, region.tables, region.delta or 0.0)
         budget = plan.budget_of(alpha, len(plan.grid) - len(played), _EFFORT)
-        known = Known(start=start)
+        # with another delta, points that were undecided before speak now: rows begin anew
+        known = Known(start=start if problem.delta == before else None)
         explored = explore(problem, plan.fit_states, budget, plan.options, known)
         played.append((region, explored))
         if explored.stopped is StopReason.INTERRUPTED:
@@ -123,7 +124,7 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
     larger: Found | None = None
     for number, alpha in enumerate(plan.grid):
         region = plan.largest.with_alpha(alpha)
-        problem = replace(problem, region=region.tables)
+        problem = restated(problem, region.tables, region.delta or 0.0)
         budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
         larger = search_inwards(problem, plan.fit_states, budget, plan.options, larger)
         yield region, problem, larger

@@ -36,6 +36,7 @@ from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
 from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
+from pine_boost.search.toss_ups import settle_toss_ups
 from pine_boost.sweep_order import SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
@@ -161,7 +162,7 @@ def sweep(
     alphas: Iterable[float] | None = None,
     score: Any = "chow-liu",
     n_bins: int = 4,
-    indifference: float = 0.0,
+    indifference: float | str = 0.0,
     objective: str = "l0",
     unit: str = "round",
     reweight: str | None = None,
@@ -184,12 +185,15 @@ def sweep(
 
     Parameters
     ----------
-    model, X_fit, X_cal, score, n_bins, indifference, objective, unit, reweight, threshold, \
+    model, X_fit, X_cal, score, n_bins, objective, unit, reweight, threshold, \
 domain, n_jobs, random_state, verbose, allow_overlap
         As in `prune_booster`.
     alphas : iterable of float, optional
         Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
         indifference or a domain leave no room for.
+    indifference : float or "auto"
+        As in `prune_booster`; ``"auto"`` chooses one share of alpha for the whole grid, at its
+        middle.
     time_limit : float, optional
         Seconds for the whole sweep; every alpha gets an equal share of what is left.
     callback : callable, optional
@@ -228,7 +232,7 @@ domain, n_jobs, random_state, verbose, allow_overlap
     require_size(parsed.forest)  # from its shape, before any table is built
     if options.chosen_reweight == "leaf":
         require_free_leaves(parsed)
-    is_whole = max(grid) == 0 and indifference == 0
+    is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
@@ -240,9 +244,11 @@ domain, n_jobs, random_state, verbose, allow_overlap
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
+    chosen = settle_toss_ups(parsed.forest, fitted, grid[len(grid) // 2], budget, how)
+    choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:
-        plan = SweepPlan(parsed.forest, fitted.region, fitted.fit_states, grid, how, budget, tell)
-        results = [named(r, outer.inner, options) for r in _concluded(parsed, plan, X_fit)]
+        plan = SweepPlan(parsed.forest, chosen.region, fitted.fit_states, grid, how, left, tell)
+        results = [named(r, outer.inner, options, choice) for r in _concluded(parsed, plan, X_fit)]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
@@ -261,7 +267,8 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any) -> Iterator[PruneResu
                 parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
             )
             if same is None and result.search.pruned is not None:
-                rows = rows or native_rows(parsed, region, problem, X_fit)
+                if rows is None or region.nesting is not None:  # each alpha has a delta of its own
+                    rows = native_rows(parsed, region, problem, X_fit)
                 replay(result, problem, rows)
         yield result
 

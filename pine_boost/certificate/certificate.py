@@ -20,20 +20,23 @@ from typing import Any
 
 from pine_boost._version import __version__
 from pine_boost.certificate.bound_record import BoundRecord, parse_bound
+from pine_boost.certificate.serving_record import parse_serving
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.parsers.traits import traits_of
+from pine_boost.region.serving_margin import ServingMargin
 
 FORMAT = "pine_boost certificate"
-FORMAT_VERSION = 4
-# 1 had no digest of its own; 2 neither date nor names of files; 3 knew weights of whole trees only.
-# Files of all can still be read.
+FORMAT_VERSION = 5
+# 1 had no digest of its own; 2 neither date nor names of files; 3 knew weights of whole trees
+# only, 4 a fixed share of toss-ups only. Files of all can still be read.
 _SINCE_3: dict[str, Any] = {
     "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
     "overlap": 0.0, "overlap_evident": False, "rests_on": [], "fitted_with": {}, "bound": None,
 }  # fmt: skip
 _SINCE_4: dict[str, Any] = {"reweight": "tree"}
+_SINCE_5: dict[str, Any] = {"sureness": 0.0, "toss_ups": 0.0, "choice": "", "serving": None}
 _REWEIGHTS = ("tree", "leaf")
 _REMEDY = "Take the file that prune_booster wrote"
 
@@ -95,6 +98,16 @@ class Certificate:
     reweight : str
         ``"tree"``: leaves of a kept tree are a multiple of the original's, constants aside;
         ``"leaf"``: they have values of their own. The lower bound is about the same form.
+    sureness : float
+        At least so sure of its class (a probability against any other class, rounded up) the
+        original is at least ``delta`` away from its decision; 0 where no link says it.
+    toss_ups : float
+        The part of alpha that was meant for toss-ups, where calibration chose tau and delta
+        together; else 0.
+    choice : str
+        How that part was chosen; empty where there was nothing to choose.
+    serving : ServingMargin or None
+        From which own margin on the pruned model alone tells the original's class.
     probability_shift : mapping
         Mean, largest and Brier change of probabilities on X_fit.
     proofs : tuple of QuestionProof
@@ -159,6 +172,10 @@ class Certificate:
     fitted_with: Mapping[str, int] = field(default_factory=dict)
     bound: BoundRecord | None = field(default=None, repr=False)
     reweight: str = "tree"
+    sureness: float = 0.0
+    toss_ups: float = 0.0
+    choice: str = ""
+    serving: ServingMargin | None = None
     version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
 
     @property
@@ -235,7 +252,8 @@ def _digest(document: dict[str, Any]) -> str:
 def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
     """Types of all fields, as this is untrusted input."""
     with reading("certificate", _REMEDY, CertificateMismatch):
-        later = {**(_SINCE_3 if version < 3 else {}), **(_SINCE_4 if version < 4 else {})}
+        since = {3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5}
+        later = {k: v for n, added in since.items() if version < n for k, v in added.items()}
         require(not set(document) & set(later), "fields of a later version")
         document = {**document, **later}
         checked = record(document, _kinds(Certificate, leave_out="version"))
@@ -244,6 +262,7 @@ def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
         require(checked["reweight"] in _REWEIGHTS, f"unknown reweight {checked['reweight']!r}")
         proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])
         checked["bound"] = parse_bound(checked["bound"])
+        checked["serving"] = parse_serving(checked["serving"])
         return {**checked, "proofs": tuple(QuestionProof(**proof) for proof in proofs)}
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pine_boost.certificate.sureness import at_least, words_of
 from pine_boost.region.conformal import coverage_floor
+from pine_boost.region.region import Coverage
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate
@@ -29,8 +31,15 @@ def claim_of(certificate: Certificate) -> str:
     )  # fmt: skip
     if certificate.narrowed:
         where += " that the given domain permits"
+    if certificate.delta is not None and certificate.sureness > 0:
+        permitted = " that the given domain permits and" if certificate.narrowed else ""
+        where = (
+            f"every plausible input{permitted} on which the original is at least "
+            f"{words_of(certificate.sureness)} sure of its class (the calibrated region: at least "
+            f"{at_least(certificate.delta)} away from its decision)"
+        )
     claim = f"On {where}, the pruned model {_same(certificate)}"
-    if certificate.delta is not None:
+    if certificate.delta is not None and certificate.sureness == 0:
         claim += (
             f"; inputs closer than {certificate.delta:.6g} to the decision are not in the region"
         )
@@ -153,6 +162,44 @@ def proof_of(certificate: Certificate) -> str:
     )
 
 
+def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool) -> str:
+    """How the share of alpha for toss-ups was chosen; nothing is promised by it."""
+    if interrupted or len(kept) < 2:
+        return "There was no time to try shares of alpha for toss-ups: they get none."
+    tried = ", ".join(f"{units} at {tried:g}" for tried, units in kept)
+    return (
+        f"Toss-ups get {share:g} of alpha, chosen from X_fit alone by short searches; units that "
+        f"these kept at each share: {tried}."
+    )
+
+
+def serving_of(certificate: Certificate) -> str:
+    """What the pruned model's own margin says of the original's class; empty where unknown."""
+    c = certificate
+    if c.status != "CERTIFIED" or c.grid < 0 or c.delta is None:
+        return ""  # without toss-ups the claim itself is checkable without the original
+    if c.serving is None:
+        return (
+            "No margin of the pruned model was proved from which on it tells the original's class "
+            "by itself: whether an input lies in the region only the original can tell."
+        )
+    s = c.serving
+    permitted = " that the given domain permits" if c.narrowed else ""
+    text = (
+        f"On every plausible input{permitted} on which the pruned model itself is at least "
+        f"{at_least(s.distance)} away from its decision, it {_same(c)}, however undecided "
+        "that one is: proved, and checkable without the original."
+    )
+    if s.n_cal:
+        share = Coverage.of(s.n_cal, s.n_inside, CONFIDENCE)
+        text += (
+            f" Measured: {s.n_inside} of the {s.n_cal} calibration rows are such inputs "
+            f"({share.share:.1%}; of fresh rows like them {share.low:.1%} to {share.high:.1%} with "
+            f"{CONFIDENCE:.0%} confidence, but tau was calibrated on these very rows)."
+        )
+    return text
+
+
 def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ...]:
     """What a verification from the files takes on the certificate's word.
 
@@ -168,6 +215,11 @@ def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ..
                 f"that {certificate.overlap:.2%} of the calibration rows are among the fit rows",
             ]
         listed.append("that neither the model nor anything else was fitted on X_cal")
+        if certificate.choice:
+            listed.append(
+                f"that the share of alpha for toss-ups ({certificate.toss_ups:g}) was chosen "
+                "without X_cal"
+            )
         listed.append("that future inputs are exchangeable with X_cal")
     if certificate.narrowed:
         listed.append("that every input is one that the domain permits")
@@ -177,6 +229,9 @@ def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ..
             f"that {outside} of the points that the lower bound rests on, those outside the "
             "region, are rows of X_fit"
         )
+    if certificate.serving is not None and not tables:
+        s = certificate.serving
+        listed.append(f"that {s.n_inside} of {s.n_cal} calibration rows pass the serving margin")
     listed.append("objective, probability_shift, versions, timings and date")
     return tuple(listed)
 
@@ -208,6 +263,16 @@ def region_guard_claim(certificate: Certificate) -> str:
     return (
         f"On every input, the guarded model {_same(certificate)}{exception_of(certificate)}. "
         "Outside the region the original answers itself."
+    )
+
+
+def serving_guard_claim(certificate: Certificate) -> str:
+    """What follows on every input when a proved margin of the pruned model is part of the guard."""
+    assert certificate.serving is not None
+    return (
+        f"On every input, the guarded model {_same(certificate)}: proved where an input is "
+        f"plausible and the pruned model at least {at_least(certificate.serving.distance)} away "
+        "from its own decision; elsewhere the original answers itself."
     )
 
 

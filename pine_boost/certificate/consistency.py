@@ -16,6 +16,7 @@ from pine_boost.budget import Budget
 from pine_boost.certificate.bounding import read_bound
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.certificate.claim import claim_of, rests_on
+from pine_boost.certificate.sureness import sureness_of
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
@@ -48,6 +49,8 @@ def require_belonging(
         "leaves_before": original.n_leaves,
         "trees_after": len(certificate.kept),
     }
+    if certificate.version > 4:
+        found["sureness"] = sureness_of(original, region.delta)
     if certificate.version > 2:  # before, the sentences were others
         found["claim"] = claim_of(certificate)
         found["rests_on"] = rests_on(certificate)
@@ -80,6 +83,7 @@ def region_fields(region: Region) -> dict[str, Any]:
         "score": region.score_name,
         "indifference": region.indifference,
         "delta": region.delta,
+        "toss_ups": 0.0 if region.nesting is None else region.nesting.share,
         "narrowed": region.is_narrowed(),
         "overlap": 0.0 if region.overlap is None else region.overlap.share,
         "overlap_evident": region.overlap is not None and region.overlap.is_evident,
@@ -89,7 +93,9 @@ def region_fields(region: Region) -> dict[str, Any]:
 def _stated_by(region: Region, certificate: Certificate) -> dict[str, Any]:
     """The fields of the region that a certificate of this version states."""
     found = region_fields(region)
-    later = ("narrowed", "overlap", "overlap_evident") if certificate.version < 3 else ()
+    later = {"narrowed", "overlap", "overlap_evident"} if certificate.version < 3 else set()
+    if certificate.version < 5 and region.nesting is None:
+        later.add("toss_ups")
     return {name: value for name, value in found.items() if name not in later}
 
 
@@ -104,11 +110,14 @@ def _require_region_of(original: Forest, region: Region) -> None:
             raise CertificateMismatch(
                 f"The {words} of the region are not those of the original model."
             )
-    if region.with_alpha(region.alpha).tau != region.tau:
+    anew = region.with_alpha(region.alpha)
+    if (anew.tau, anew.delta) != (region.tau, region.delta):
         raise CertificateMismatch(
-            f"tau={region.tau} does not follow from the region's calibration scores and "
-            f"alpha={region.alpha}."
+            f"tau={region.tau} (with delta={region.delta}) does not follow from the region's "
+            f"calibration scores and alpha={region.alpha}."
         )
+    if anew.indifference != region.indifference:
+        raise CertificateMismatch("The region's indifference is not its share of alpha.")
     for axis, allowed in zip(region.space.axes, region.tables.allowed, strict=True):
         if len(allowed) != axis.n_states:
             raise CertificateMismatch("The region's allowed states do not fit its space.")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import StopReason
+from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.bounding import write_bound
 from pine_boost.certificate.certificate import (
     Certificate,
@@ -24,8 +24,10 @@ from pine_boost.certificate.certificate import (
     Status,
     library_versions,
 )
-from pine_boost.certificate.claim import claim_of, rests_on
+from pine_boost.certificate.claim import choice_of, claim_of, rests_on
 from pine_boost.certificate.consistency import region_fields
+from pine_boost.certificate.serving import serving_margin
+from pine_boost.certificate.sureness import sureness_of
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.digest import forest_digest
@@ -36,11 +38,13 @@ from pine_boost.native.replay import replay_points
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import Problem
+from pine_boost.proof.serving import find_margin
 from pine_boost.region.fitting import every_input
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
 from pine_boost.search.probabilities import probability_shift
+from pine_boost.search.toss_ups import Choice
 from pine_boost.tables.native import first_rows
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -139,7 +143,6 @@ def _certificate(
     is_pruned = found.pruned is not None
     proved = is_pruned or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
     status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
-    exists = found.undecided if is_pruned else None
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
     undecided = native_band = 0.0
@@ -159,7 +162,7 @@ def _certificate(
         **region_fields(region),
         undecided=undecided,
         native_band=native_band,
-        undecided_exists=exists,
+        undecided_exists=found.undecided if is_pruned else None,
         grid=found.pruned.grid if found.pruned is not None else -1,
         trees_before=forest.n_trees,
         trees_after=len(kept),
@@ -173,6 +176,7 @@ def _certificate(
         optimal=is_proved and found.stopped is StopReason.OPTIMAL,
         bound=bound,
         reweight=found.reweight,
+        sureness=sureness_of(forest, region.delta),
         kept=tuple(int(tree) for tree in kept),
         weights=tuple(float(weight) for weight in weights),
         thresholds=forest.decision.thresholds,
@@ -198,12 +202,34 @@ def _timings(found: Found) -> dict[str, float]:
     return {"search": found.seconds, **proofs}
 
 
-def named(result: PruneResult, model: Any, options: Options) -> PruneResult:
-    """Write down what the model was called and how the score was fitted."""
+def named(
+    result: PruneResult, model: Any, options: Options, choice: Choice | None = None
+) -> PruneResult:
+    """Write down what the model was called, how the score was fitted and toss-ups chosen."""
     name = Path(model).name if isinstance(model, (str, os.PathLike)) else ""
     how = {"n_bins": int(options.n_bins), "random_state": int(options.random_state)}
     certificate = replace(result.certificate, model_name=name, fitted_with=how)
+    if choice is not None:
+        words = choice_of(choice.share, choice.kept, choice.interrupted)
+        certificate = replace(certificate, choice=words)
+        if certificate.claim:
+            certificate = replace(certificate, rests_on=rests_on(certificate))
     return replace(result, certificate=certificate)
+
+
+def with_serving_margin(
+    result: PruneResult, problem: Problem, X_cal: Any, budget: Budget, n_jobs: int = 1
+) -> PruneResult:
+    """Find the margin from which on the pruned model alone tells the class, where one is needed."""
+    pruned, certificate = result.search.pruned, result.certificate
+    if pruned is None or certificate.delta is None:
+        return result
+    margin = find_margin(problem, pruned, result.points, budget, n_jobs)
+    if margin is None:
+        return result
+    record = serving_margin(margin, certificate, result.region, result.pruned.forest, X_cal)
+    certificate = replace(certificate, serving=record)
+    return replace(result, certificate=replace(certificate, rests_on=rests_on(certificate)))
 
 
 def _reason(found: Found, proved: bool) -> str:

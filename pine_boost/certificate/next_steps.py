@@ -37,10 +37,9 @@ def next_steps(certificate: Certificate) -> tuple[str, ...]:
         steps.append("a larger time_limit, or objective='l1', which is faster")
     if c.optimal and c.unit == "round" and c.trees_before > c.units_before:
         steps.append("unit='tree': single trees of a round may go")
-    if c.indifference == 0:
+    if c.indifference == 0 and not c.choice:
         steps.append(
-            "indifference=0.05 (with alpha above it): toss-ups of the original may be given up "
-            "under the same alpha"
+            "indifference='auto': toss-ups of the original may be given up under the same alpha"
         )
     elif c.alpha < 0.2:
         steps.append("a larger alpha: a smaller region asks for fewer trees")

@@ -19,12 +19,15 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.options import SCORE_NAMES
-from pine_boost.region.conformal import indifference_delta
+from pine_boost.region.conformal import calibrate, indifference_delta
 from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.evidence import cal_evidence, fit_evidence
+from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.scores.fitting import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.rows import MemoryRows
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,10 @@ def recalibrate(
             f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
             "recorded, and that it was without X_cal rests on the certificate's word.",
         )
-    _require_calibration(original, region, fit, cal)
+    if region.nesting is None:
+        _require_calibration(original, region, fit, cal)
+    else:
+        _require_nesting(original, region, certificate, fit, cal)
     _require_overlap(region, fit, cal)
     return Recalibration(refitted, (*remarks, _measured(region, len(cal))))
 
@@ -118,6 +124,31 @@ def _require_calibration(
         )
 
 
+def _require_nesting(
+    original: Forest, region: Region, certificate: Certificate, fit: FloatArray, cal: FloatArray
+) -> None:
+    """The ladder from X_fit, the steps of X_cal on it; tau and delta follow from them."""
+    assert region.nesting is not None
+    assert region.score_tables is not None
+    parts = (original, region.space, region.score_tables)
+    seed = certificate.fitted_with.get("random_state", 0)
+    ladder = nest(fit_evidence(*parts, MemoryRows(fit), seed), region.nesting.share)
+    stated = region.to_json()["nesting"]
+    if replace(region, nesting=ladder).to_json()["nesting"] != stated:
+        raise CertificateMismatch(
+            "The ladder of regions, from which tau and delta were taken, is not the one that "
+            "X_fit gives."
+        )
+    found = cal_evidence(*parts, region.tables, MemoryRows(cal))
+    if not np.array_equal(
+        np.sort(ladder.levels(found.scores, found.distances)), region.calibration
+    ):
+        raise CertificateMismatch(
+            f"The calibration steps of the region are not those of X_cal: tau={region.tau} and "
+            f"delta={region.delta} for alpha={region.alpha:g} do not follow from these rows."
+        )
+
+
 def _require_overlap(region: Region, fit: FloatArray, cal: FloatArray) -> None:
     """How many calibration rows were seen: the claim promises less where they were."""
     found = count_overlap(row_hashes(fit), row_hashes(cal))
@@ -128,7 +159,9 @@ def _require_overlap(region: Region, fit: FloatArray, cal: FloatArray) -> None:
 
 
 def _measured(region: Region, n_rows: int) -> str:
-    inside = int(np.searchsorted(region.calibration, region.tau or 0, side="right"))
+    n_outside = region.n_cal - len(region.calibration)
+    level = calibrate(region.calibration, region.alpha, n_outside=n_outside)
+    inside = int(np.searchsorted(region.calibration, level or 0, side="right"))
     return (
         f"Region and tau were computed anew from X_fit and X_cal: {inside} of {n_rows} calibration "
         f"rows ({inside / n_rows:.2%}) lie in the region."

@@ -21,6 +21,7 @@ from pine_boost.certificate.consistency import (
 from pine_boost.certificate.counterexample import Case, Replay
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
 from pine_boost.certificate.recalibration import recalibrate
+from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
@@ -33,6 +34,7 @@ from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
+from pine_boost.region.serving_margin import ServingMargin
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = (
@@ -101,6 +103,9 @@ def prove_anew(
     remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
     case = Case(problem, matched.pruned, before, after, replay)
+    serving = require_serving(problem, matched, certificate)
+    if serving is not None:
+        remarks += _check_serving(problem, matched.pruned, serving, (region, after), tables, budget)
     verdict = case.conclude(proofs, remarks, budget)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(problem, matched, certificate)
@@ -156,6 +161,25 @@ def _check_undecided(
     if exists is False:
         return ("No input of the region lies within the original's rounding band.",)
     return (f"Not part of the claim{exception_of(certificate)}.",)
+
+
+def _check_serving(
+    problem: Problem,
+    pruned: PrunedForest,
+    serving: ServingMargin,
+    parts: tuple[Region, Model],
+    tables: tuple[Any, Any],
+    budget: Budget,
+) -> tuple[str, ...]:
+    region, after = parts
+    if tables[1] is not None:
+        found = count_sure(serving, region, after.forest, tables[1])
+        if found != (serving.n_cal, serving.n_inside):
+            raise CertificateMismatch(
+                f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the "
+                f"serving margin; of X_cal {found[1]} of {found[0]} do."
+            )
+    return (prove_serving(problem, pruned, serving.units, THIRD, budget),)
 
 
 def _prove(

@@ -25,7 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "examples:\n  pine-boost demo\n  pine-boost demo -o /tmp/demo --alpha 0.2"
     output.add_output(parser, "pine-demo")
     parser.add_argument("--alpha", type=float, default=0.1)
-    parser.add_argument("--indifference", type=float, default=0.05)
+    parser.add_argument("--indifference", type=options.indifference, default=0.05)
     parser.add_argument("--time-limit", type=float, default=10.0, metavar="SECONDS")
     options.add_json(parser)
 

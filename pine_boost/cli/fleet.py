@@ -37,7 +37,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     policy.add_argument("--fidelity", type=float, default=0.99, help="with --compress (0.99)")
     policy.add_argument("--confidence", type=float, default=0.95, help="with --compress (0.95)")
     policy.add_argument("--alpha", type=float, default=0.1, help="without --compress (0.1)")
-    policy.add_argument("--indifference", type=float, default=0.0, metavar="SHARE")
+    policy.add_argument("--indifference", type=options.indifference, default=0.0, metavar="SHARE")
     policy.add_argument("--time-limit", type=float, metavar="SECONDS", help="for each job")
     policy.add_argument("--seed", type=int, default=0, metavar="N")
     options.add_threshold(parser)

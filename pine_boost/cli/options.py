@@ -13,7 +13,12 @@ import time
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.options import SCORE_NAMES, require_seconds
+from pine_boost.options import AUTO, SCORE_NAMES, require_seconds
+
+
+def indifference(text: str) -> float | str:
+    """A number, or the word for choosing one; what the number means is checked later."""
+    return text if text == AUTO else float(text)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +71,9 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
                         help="what makes an input plausible: pairs of features that occur together "
                         "(chow-liu), leaves that rows reach, or few cuts around it")  # fmt: skip
     search.add_argument("--bins", type=int, default=4, metavar="N", help="bins per number (4)")
-    search.add_argument("--indifference", type=float, default=0.0, metavar="SHARE",
-                        help="share of inputs nearest to the decision to give up (0)")  # fmt: skip
+    search.add_argument("--indifference", type=indifference, default=0.0, metavar="SHARE",
+                        help="share of inputs nearest to the decision to give up (0), or auto: "
+                        "the split of alpha that is best by the fit rows")  # fmt: skip
     search.add_argument("--objective", default="l0", choices=("l0", "l1"),
                         help="fewest trees, or smallest weights (faster)")  # fmt: skip
     search.add_argument("--unit", default="round", choices=("round", "tree", "leaf"),

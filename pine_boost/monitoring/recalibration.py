@@ -89,7 +89,8 @@ def recalibrate(
     can_be_inside = largest.contains(X_new, model=model, margins=margins)
     scores = np.sort(region.score_tables.score(states[can_be_inside]))
     needed = calibrate(scores, alpha, n_outside=len(matrix) - len(scores))
-    fresh = replace(region, calibration=scores, n_cal=len(matrix), overlap=None)
+    # delta stays what it is, so no ladder takes part in what is calibrated here
+    fresh = replace(region, calibration=scores, n_cal=len(matrix), overlap=None, nesting=None)
     if needed is not None and needed <= region.tau:
         fresh = replace(fresh, alpha=alpha, tables=replace(region.tables, tau=needed))
         text = (

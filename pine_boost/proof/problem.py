@@ -8,7 +8,7 @@ the error of that is added to the band. Knows nothing of units, weights or how a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -53,6 +53,9 @@ class Problem:
         the original's arithmetic is exact, so a tie is a faithful answer).
     delta : float
         Indifference: inputs nearer to the cut than this are not part of the region; 0: none.
+    permitted : int or None
+        None: the pruned model must be on the needed side. Else it must only not be this many grid
+        units or more beyond the cut on the other side (`proof.serving`).
     """
 
     forest: Forest
@@ -70,6 +73,7 @@ class Problem:
     solver_band: float
     strict: BoolArray
     delta: float = 0.0
+    permitted: int | None = None
 
     @property
     def undecided(self) -> float:
@@ -141,6 +145,8 @@ class Problem:
         needed = []
         for question in self.questions:
             distance = off if self.strict[question.index] else 0
+            if self.permitted is not None:
+                distance = 1 - self.permitted
             cut = question.sign * int(cuts[question.cut]) if question.cut >= 0 else 0
             needed.append(cut + distance)
         return np.array(needed, dtype=np.int64)
@@ -223,15 +229,7 @@ def build_problem(
     leaf_node = np.argsort(np.where(trees.leaf_of_node < 0, trees.n_leaves, trees.leaf_of_node))
     leaf_node = leaf_node[: trees.n_leaves]
     value = forest.leaf_vectors()[leaf_node]
-    scale, is_whole = exact.original_scale(forest)
-    guard = forest.decision.guard
-    unguarded = guard < 2.0**-scale and not forest.decision.thresholds
-    is_exact = is_whole and unguarded and exact.is_exact(forest)
-    questions = questions_of(forest)
-    band = Band.of(forest, scale, is_whole, is_exact, delta)
-    least = [band.least(forest.decision, question, undecided) for question in questions]
-    strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
-    native, solver = band.parts(undecided)
+    scale, _ = exact.original_scale(forest)
     return Problem(
         forest=forest,
         space=space,
@@ -242,13 +240,34 @@ def build_problem(
         original_int=exact.to_units(value, scale),
         intercept_int=exact.to_units(forest.intercept, scale),
         scale=scale,
-        questions=questions,
-        least=np.array(least, dtype=np.int64),
-        native_band=native,
-        solver_band=solver,
-        strict=np.array(strict),
-        delta=delta,
+        **_stated(forest, delta, undecided),
     )
+
+
+def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:
+    """The problem of the same model and states in another region."""
+    return replace(problem, region=region, **_stated(problem.forest, delta, 0.0))
+
+
+def _stated(forest: Forest, delta: float, undecided: float) -> dict[str, Any]:
+    """The questions of a model, and from where on the original decides them."""
+    scale, is_whole = exact.original_scale(forest)
+    guard = forest.decision.guard
+    unguarded = guard < 2.0**-scale and not forest.decision.thresholds
+    is_exact = is_whole and unguarded and exact.is_exact(forest)
+    questions = questions_of(forest)
+    band = Band.of(forest, scale, is_whole, is_exact, delta)
+    least = [band.least(forest.decision, question, undecided) for question in questions]
+    strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
+    native, solver = band.parts(undecided)
+    return {
+        "questions": questions,
+        "least": np.array(least, dtype=np.int64),
+        "native_band": native,
+        "solver_band": solver,
+        "strict": np.array(strict),
+        "delta": delta,
+    }
 
 
 def required_int(forest: Forest, grid: int) -> tuple[IntArray, int]:

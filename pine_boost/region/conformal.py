@@ -169,7 +169,7 @@ def require_room(
     if undecided / n_rows > 1.5 * share_fit:
         cause = (
             " A model is surer of the rows it was trained on than of unseen ones: if X_fit holds "
-            "training rows, pass unseen rows as X_fit."
+            "training rows, pass unseen rows as X_fit, or use indifference='auto'."
         )
     advice = (
         f"The largest indifference that fits is {largest:.4f}; a larger alpha fits more."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,19 @@ from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
-from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
-from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.distinct import count_states, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
+from pine_boost.region.evidence import (
+    CalEvidence,
+    FitEvidence,
+    cal_evidence,
+    distance_of,
+    fit_evidence,
+)
+from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
@@ -48,11 +55,28 @@ class FittedRegion:
         Of a table that is read in chunks the distinct rows, at most `distinct.MOST_DISTINCT`.
     fit_counts : int64 (n_rows,) or None
         How often each of them occurs in X_fit; None where every row is there.
+    fit, cal : FitEvidence, CalEvidence or None
+        Where toss-ups are to be given a share of alpha (``indifference="auto"``): what chooses
+        the share, and what calibrates it.
     """
 
     region: Region
     fit_states: npt.NDArray[np.int32]
     fit_counts: IntArray | None = None
+    fit: FitEvidence | None = None
+    cal: CalEvidence | None = None
+
+    def with_toss_ups(self, share: float) -> Region:
+        """The region that gives toss-ups a share of its alpha; with 0 the region itself.
+
+        Valid for every share that was chosen without X_cal.
+        """
+        if share == 0 or self.fit is None or self.cal is None:
+            return self.region
+        nesting = nest(self.fit, share)
+        levels = np.sort(nesting.levels(self.cal.scores, self.cal.distances))
+        nested = replace(self.region, nesting=nesting, calibration=levels)
+        return nested.with_alpha(self.region.alpha)
 
 
 def fit_region(
@@ -123,6 +147,7 @@ class RegionOptions:
     domain: Domain | None = None
     random_state: int = 0
     allow_overlap: bool = False
+    with_evidence: bool = False
 
     def __post_init__(self) -> None:
         read_level(self.alpha, "alpha")
@@ -173,7 +198,15 @@ def fit_with_states(
         overlap=overlap,
         model_digest=forest_digest(forest),
     )
-    return FittedRegion(region.with_alpha(chosen.alpha), *_states_of(fit, fitted.space))
+    evidence: tuple[Any, ...] = ()
+    if chosen.with_evidence:
+        parts = (forest, fitted.space, fitted.tables)
+        evidence = (
+            fit_evidence(*parts, fit, chosen.random_state),
+            cal_evidence(*parts, tables, cal),
+        )
+    calibrated = region.with_alpha(chosen.alpha)
+    return FittedRegion(calibrated, *_states_of(fit, fitted.space), *evidence)
 
 
 def _hashes(rows: Rows) -> Hashes:
@@ -191,7 +224,7 @@ def _calibration(
     """delta, and the scores of the rows of X_cal that can lie inside, ascending."""
     space, delta, distance, nearest = fitted.space, None, None, np.zeros(0)
     if options.indifference != 0:
-        distance = partial(_distance, forest, route(forest, space))
+        distance = partial(distance_of, forest, route(forest, space))
         nearest = _nearest(fit.map_states(space, distance), options.indifference, fit.n_rows)
         delta = indifference_delta(nearest, options.indifference, fit.n_rows)
     judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
@@ -231,10 +264,6 @@ def _judged(
     found = np.zeros(0) if distance is None else distance(states)
     inside = possible if delta is None else possible & (found >= delta)
     return _Judged(score.score(states[inside]), int(np.count_nonzero(~possible)), found)
-
-
-def _distance(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
-    return decision_distance(float_margins(forest, trees, states), forest.decision.cuts)
 
 
 def _nearest(chunks: Iterable[FloatArray], indifference: float, n_rows: int) -> FloatArray:

@@ -28,7 +28,9 @@ from pine_boost.region.conformal import calibrate
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.nesting import Nesting
 from pine_boost.region.score_tables import RegionTables, ScoreTables
+from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema
@@ -85,6 +87,8 @@ class Region:
     calibration : int64
         Ascending scores of the calibration rows that can lie inside.
     indifference : float
+        Share of X_fit whose distance set ``delta``; with ``nesting`` the part of alpha that was
+        meant for toss-ups.
     delta : float or None
         In units of the native margin; distances are computed in float64 from the leaves (or from
         the margins you pass), so a search must prove for distances from delta minus the rounding
@@ -98,6 +102,9 @@ class Region:
         Calibration rows that occur among the fit rows; None without data or from an older file.
     model_digest : str or None
         Of the original; None in a region from an older file, which cannot check a model.
+    nesting : Nesting or None
+        The ladder of regions from which calibration chose this one, tau and delta together; then
+        ``calibration`` holds steps of it instead of scores.
     """
 
     space: StateSpace
@@ -116,6 +123,7 @@ class Region:
     thresholds: tuple[float, ...] = ()
     overlap: Overlap | None = None
     model_digest: str | None = None
+    nesting: Nesting | None = None
 
     @property
     def tau(self) -> int | None:
@@ -139,7 +147,12 @@ class Region:
         return self.score_tables.score(self.space.states(matrix))
 
     def contains(
-        self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None
+        self,
+        X: Any,
+        *,
+        model: Any = None,
+        margins: npt.ArrayLike | None = None,
+        serving: ServingMargin | None = None,
     ) -> npt.NDArray[np.bool_]:
         """Whether each row lies in the region.
 
@@ -152,6 +165,9 @@ class Region:
             region has a ``delta``.
         margins : array, optional
             The original's native margins of these rows instead (raw scores, not probabilities).
+        serving : ServingMargin, optional
+            ``certificate.serving``: then ``model`` is the pruned model, and the answer is where it
+            alone tells the original's class: plausible, and so far from its own decision.
 
         Raises
         ------
@@ -160,11 +176,14 @@ class Region:
             the original, or the table does not fit it.
         """
         matrix = to_matrix(X, self.schema)
-        forest = self._original(model)
+        forest = self._original(model) if serving is None else None
         if len(matrix) >= MANY_ROWS:
             inside = self._compiled.contains(matrix)
         else:
             inside = self.tables.contains(self.space.states(matrix))
+        if serving is not None:
+            pruned = None if model is None else _forest_of(model, self.thresholds)
+            return inside & serving.is_sure(pruned, matrix)
         if self.delta is not None:
             inside &= self._distance(matrix, forest, margins) >= self.delta
         return inside
@@ -202,19 +221,25 @@ class Region:
         return explain_row(self, self.space.states(matrix), distance)
 
     def with_alpha(self, alpha: float) -> Region:
-        """The same fit, recalibrated for another alpha (tau only; cheap)."""
+        """The same fit, recalibrated for another alpha (cheap)."""
         if self.score_tables is None and alpha != 0:
             raise InvalidInputError(
                 "This region was made without data and cannot be recalibrated; call fit_region "
                 "with X_fit and X_cal."
             )
         n_outside = self.n_cal - len(self.calibration)
-        if self.delta is not None and alpha == 0:
+        nesting, delta, indifference = self.nesting, self.delta, self.indifference
+        if delta is not None and alpha == 0 and nesting is None:
             raise InvalidInputError("alpha=0 asks for every input; it needs indifference=0.")
         tau = calibrate(self.calibration, alpha, n_outside=n_outside)
+        if nesting is not None:
+            tau, delta = (None, None) if tau is None else nesting.limits(tau)
+            indifference = nesting.share * float(alpha)
         score = self.score_tables if tau is not None else None
         tables = replace(self.tables, tau=tau, score=score)
-        return replace(self, alpha=float(alpha), tables=tables)
+        return replace(
+            self, alpha=float(alpha), tables=tables, delta=delta, indifference=indifference
+        )
 
     def is_narrowed(self) -> bool:
         """Whether domain knowledge leaves out inputs that the model could be given."""

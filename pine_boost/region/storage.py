@@ -28,6 +28,8 @@ from pine_boost.region.score_tables import (
     ScoreTables,
 )
 from pine_boost.region.table_storage import (
+    nesting_from_json,
+    nesting_to_json,
     score_from_json,
     score_to_json,
     space_from_json,
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
     from pine_boost.region.region import Region
 
 FORMAT = "pine_boost region"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+_PLAIN = 2  # a region without a ladder is written as before there were any
 _OLDEST = 1  # without the keys of `_LATER`; a region read from such a file is written as one
 _LATER = ("thresholds", "overlap", "model_digest")
 
@@ -75,7 +78,7 @@ def region_to_json(region: Region) -> dict[str, Any]:
     tables, overlap = region.tables, region.overlap
     document = {
         "format": FORMAT,
-        "format_version": _OLDEST if region.model_digest is None else FORMAT_VERSION,
+        "format_version": _OLDEST if region.model_digest is None else _PLAIN,
         "schema": _schema_to_json(region.schema),
         "space": space_to_json(region.space),
         "domain": {
@@ -107,6 +110,9 @@ def region_to_json(region: Region) -> dict[str, Any]:
     if region.model_digest is None:
         for key in _LATER:
             del document[key]
+    if region.nesting is not None:
+        document["format_version"] = FORMAT_VERSION
+        document["nesting"] = nesting_to_json(region.nesting)
     return document
 
 
@@ -129,11 +135,12 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         type(version) is int and _OLDEST <= version <= FORMAT_VERSION,
         f"'format_version' is {version!r}; this release reads {_OLDEST} to {FORMAT_VERSION}",
     )
-    later = " ".join(_LATER) if version == FORMAT_VERSION else ""
+    later = " ".join(_LATER) if version != _OLDEST else ""
     f.keys(
         data,
         "format format_version schema space domain score_name score alpha tau n_fit n_cal "
-        f"calibration indifference delta cuts n_outputs {later}",
+        f"calibration indifference delta cuts n_outputs {later} "
+        f"{'nesting' if version == FORMAT_VERSION else ''}",
     )
     schema = _schema_from_json(f.mapping(data, "schema"))
     space = space_from_json(f.mapping(data, "space"), schema)
@@ -155,6 +162,10 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
     alpha, indifference = f.number(data, "alpha"), f.number(data, "indifference")
     require(0 <= alpha < 1 and 0 <= indifference < 1, "'alpha' or 'indifference' is no level")
     require(delta is None or (indifference > 0 and tau is not None), "'delta' without guarantee")
+    nesting = None
+    if version == FORMAT_VERSION:
+        require(score is not None, "there is a 'nesting' but no 'score'")
+        nesting = nesting_from_json(f.mapping(data, "nesting"))
     return {
         "space": space,
         "schema": schema,
@@ -169,6 +180,7 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "delta": delta,
         "cuts": cuts,
         "n_outputs": n_outputs,
+        "nesting": nesting,
         **(_later_fields(data, n_cal) if later else {}),
     }
 

@@ -17,6 +17,7 @@ from pine_boost.json_fields import require
 from pine_boost.model.forest import CategoryRule, Comparison
 from pine_boost.model.routing import Shape, make_trees
 from pine_boost.model.states import Axis, StateSpace
+from pine_boost.region.nesting import Nesting
 from pine_boost.region.score_tables import PairTable, ScoreTables, TreeCost
 from pine_boost.region.scores.fitting import check_tables
 from pine_boost.tables.schema import InputSchema
@@ -167,3 +168,23 @@ def _trees_from_json(data: Mapping[str, Any], space: StateSpace) -> TreeCost:
         f.flags(data["special_left"], int(n_special.sum()) + 1),
     )  # fmt: skip
     return TreeCost(trees, f.integers(data, "cost"), f.flag(data, "of_model"))
+
+
+def nesting_to_json(nesting: Nesting) -> dict[str, Any]:
+    """Plain JSON data of a ladder of regions."""
+    return {
+        "share": nesting.share,
+        "tau": nesting.tau.tolist(),
+        "delta": nesting.delta.tolist(),
+    }
+
+
+def nesting_from_json(data: Mapping[str, Any]) -> Nesting:
+    """A ladder whose regions grow from step to step and end without toss-ups left out."""
+    f.keys(data, "share tau delta")
+    share, tau, delta = f.number(data, "share"), f.integers(data, "tau"), f.floats(data, "delta")
+    require(0 < share < 1, "'share' is no part of alpha")
+    require(len(tau) == len(delta) > 0, "'tau' and 'delta' have other lengths")
+    require(bool(np.all(np.diff(tau) >= 0)), "'tau' falls")
+    require(bool(np.all(np.diff(delta) <= 0)) and delta[-1] == 0, "'delta' rises or is not 0 last")
+    return Nesting(share, tau, delta)

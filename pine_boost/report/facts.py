@@ -140,7 +140,8 @@ def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
             Size("Trees", c.trees_before, c.trees_after, False),
             Size("Leaves", c.leaves_before, c.leaves_after, False),
         ),
-        scores=region.calibration / scale,
+        # steps of a ladder are no scores: there is no curve of them to draw tau into
+        scores=region.calibration / scale if region.nesting is None else np.zeros(0),
         tau=None if region.tau is None else region.tau / scale,
         score_unit=score_unit(region),
         history=tuple(subject.history),

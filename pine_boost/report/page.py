@@ -15,6 +15,7 @@ from pine_boost.certificate.claim import (
     exception_of,
     headline_of,
     proof_of,
+    serving_of,
     speaks_of_everything,
 )
 from pine_boost.certificate.next_steps import next_steps
@@ -58,6 +59,8 @@ def _promise(facts: Facts) -> str:
     badge = f'<span class="badge {"good" if certified else "warn"}">{escape(c.status)}</span>'
     why = escape(proof_of(c))
     reason = f"<p>{escape(c.reason)}</p>" if c.claim and c.reason else ""
+    if serving_of(c):
+        reason += f"<p>{escape(serving_of(c))}</p>"
     return (
         f'<header><p class="kind">Pruning report · {escape(facts.model_kind)}</p>'
         f"<h1>{escape(headline_of(c))}</h1><p>{badge}{why}</p>"
@@ -139,7 +142,9 @@ def _coverage(facts: Facts) -> str:
         "rows.</p>"
     )
     n_outside = c.n_cal - len(facts.scores)
-    picture = draw_calibration(facts.scores, facts.tau, n_outside, facts.score_unit)
+    picture = ""
+    if c.toss_ups == 0:  # else tau and delta were calibrated together: no score alone decides
+        picture = draw_calibration(facts.scores, facts.tau, n_outside, facts.score_unit)
     if facts.coverage is None:
         return section("Coverage", text + picture)
     v = facts.coverage
@@ -206,6 +211,7 @@ def _evidence(facts: Facts) -> str:
         ("alpha", f"{c.alpha:g}"),
         ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
         ("indifference", f"{c.indifference:g}"),
+        *((("toss-ups", c.choice),) if c.choice else ()),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
         *(
             (f"seconds of this report: {part}", f"{spent:.2f}")

@@ -62,11 +62,9 @@ def near_models(game: Game) -> Iterator[Proposal]:
     effort = replace(game.effort, proof_effort=_EFFORT)
     budget = (whole.share(_SHARE) if whole.is_limited else whole).with_effort(effort)
     ranges = unit_ranges(game)
-    excess = ranges.excess(game)
-    order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
-    fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
+    order, n_light = lightest_units(game, ranges)
     proved, refused = 0, n_units
-    n_dropped = n_units - 1 if fits.all() else max(1, int(np.argmin(fits)))
+    n_dropped = max(1, n_light)
     for _ in range(_TRIALS):
         if refused - proved <= 1 or budget.is_over:
             break
@@ -85,6 +83,14 @@ def near_models(game: Game) -> Iterator[Proposal]:
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)
     if whole.is_limited:  # whoever stops it from now on has this
         game.prove_twice(whole.with_effort(replace(game.effort, proof_effort=2 * _EFFORT)))
+
+
+def lightest_units(game: Game, ranges: Ranges) -> tuple[IntArray, int]:
+    """Units from the lightest on, and how many fit into the room by their ranges alone."""
+    excess = ranges.excess(game)
+    order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
+    fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
+    return order, len(order) - 1 if fits.all() else int(np.argmin(fits))
 
 
 def unit_ranges(game: Game) -> Ranges:

@@ -250,7 +250,13 @@ def _check_guard(
         "region": (region.fingerprint(), certificate.region_fingerprint),
         "threshold": (tuple(manifest["thresholds"]), certificate.thresholds),
         "status": (certificate.status, Status.CERTIFIED.value),
-        "indifference": (region.delta, None),
+        "indifference": (region.delta, None) if certificate.serving is None else (None, None),
+        "serving margin": (
+            manifest["pruned_digest"]
+            if certificate.serving is None
+            else certificate.serving.pruned_digest,
+            certificate.pruned_digest,
+        ),
     }
     for what, (found, expected) in pairs.items():
         if found != expected:

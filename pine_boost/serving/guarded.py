@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claim import margin_guard_claim, region_guard_claim
+from pine_boost.certificate.claim import (
+    margin_guard_claim,
+    region_guard_claim,
+    serving_guard_claim,
+)
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.region.distance import decision_distance
 from pine_boost.serving.engines import Engine, decide, make_engine
@@ -61,6 +65,8 @@ class GuardedModel:
     **With a certified result** the guard is the region: inside it the pruned model answers, which
     is proved to give the original's class; outside the original answers itself. So the class is
     the original's on *every* input, with proof (``claim`` says when rounding has to be left out).
+    Where the region leaves out toss-ups of the original, the pruned model's own margin takes their
+    place (``certificate.serving``): the original is not asked whether it is undecided.
 
     **With X_val** the guard is the pruned model's own margin: inputs on which it is nearer than
     ``margin.distance`` to its decision go to the original. The distance is the smallest that
@@ -147,6 +153,8 @@ class GuardedModel:
             guard = self.parts.margin
             return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val)
         assert self.parts.certificate is not None
+        if self.parts.own_distance is not None:
+            return serving_guard_claim(self.parts.certificate)
         return region_guard_claim(self.parts.certificate)
 
     @property
@@ -239,15 +247,17 @@ class GuardedModel:
     def _inside(self, table: Any) -> tuple[npt.NDArray[np.bool_], IntArray | None]:
         """Which rows the pruned model answers, and its classes where they are known by now."""
         matrix = to_matrix(table, self._schema)
-        if self._contains is not None:
-            return self._contains(matrix), None
+        least = self.parts.own_distance
+        plausible = None if self._contains is None else self._contains(matrix)
+        if plausible is not None and least is None:
+            return plausible, None
+        assert least is not None
         if len(matrix) == 0:
             return np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)
-        assert self.parts.margin is not None
         decision = self.parts.pruned.forest.decision
         margins = self._pruned.margins(table)
-        distance = decision_distance(margins, decision.cuts)
-        return distance >= self.parts.margin.distance, decide(margins, decision)
+        is_sure = decision_distance(margins, decision.cuts) >= least
+        return is_sure if plausible is None else plausible & is_sure, decide(margins, decision)
 
     def _labels(self, classes: IntArray) -> npt.NDArray[Any]:
         n_bands = len(self.parts.original.forest.decision.thresholds) + 1

@@ -50,6 +50,15 @@ class GuardedParts:
     prepare: Callable[[Any], Any] | None = None
     finish: Callable[[Any], Any] | None = None
 
+    @property
+    def own_distance(self) -> float | None:
+        """How far from its own decision the pruned model must be; None: the region is enough."""
+        if self.margin is not None:
+            return self.margin.distance
+        if self.certificate is None or self.certificate.serving is None:
+            return None
+        return self.certificate.serving.distance
+
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
     """The parts of a guarded model, with the region as its guard, or with X_val the margin."""
@@ -89,12 +98,13 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             f"This result is {result.status}: {certificate.reason} There is nothing to guard; "
             "serve the original, or prune with a larger time_limit."
         )
-    if region.delta is not None:
+    if region.delta is not None and certificate.serving is None:
         raise InvalidInputError(
             f"The region leaves out inputs on which the original is undecided (indifference="
-            f"{region.indifference:g}), and only the original can tell which these are: a guard "
-            "would evaluate it for every row and save nothing. Prune with indifference=0, or pass "
-            "X_val to guard by the pruned model's own margin."
+            f"{region.indifference:g}), no margin of the pruned model was proved that tells which "
+            "these are, and only the original can: a guard would evaluate it for every row and "
+            "save nothing. Prune with more time or with indifference=0, or pass X_val to guard by "
+            "the pruned model's own margin."
         )
     return GuardedParts(
         original, pruned, original.forest.classes, region=region, certificate=certificate,

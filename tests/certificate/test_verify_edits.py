@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.certificate import _SINCE_3, _SINCE_4, Certificate
+from pine_boost.certificate.certificate import (
+    _SINCE_3,
+    _SINCE_4,
+    _SINCE_5,
+    FORMAT_VERSION,
+    Certificate,
+)
 from pine_boost.errors import CertificateMismatch, MalformedModelError
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
@@ -323,7 +329,7 @@ def test_a_certificate_of_the_first_format_is_read_and_said_to_have_no_digest(fo
     assert _verdict(folder, "certificate.json", document) == "CertificateMismatch"
     document["format_version"] = 1
     assert _verdict(folder, "certificate.json", document) == "CertificateMismatch"
-    for name in (*_SINCE_3, *_SINCE_4):
+    for name in (*_SINCE_3, *_SINCE_4, *_SINCE_5):
         del document[name]
     old = folder / "old.json"
     old.write_text(json.dumps(document))
@@ -333,4 +339,4 @@ def test_a_certificate_of_the_first_format_is_read_and_said_to_have_no_digest(fo
     found = verify(*(folder / name for name in FILES[:3]), old)
     assert found.agrees is True
     assert any("format version 1" in remark for remark in found.remarks)
-    assert json.loads(certificate.to_json())["format_version"] == 4
+    assert json.loads(certificate.to_json())["format_version"] == FORMAT_VERSION

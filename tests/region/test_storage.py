@@ -98,8 +98,8 @@ def test_files_that_are_no_region(tmp_path: Path) -> None:
 
 def test_another_version_is_refused() -> None:
     document = _region()[0].to_json()
-    document["format_version"] = 3
-    with pytest.raises(MalformedModelError, match="'format_version' is 3; this release reads 1"):
+    document["format_version"] = 4
+    with pytest.raises(MalformedModelError, match="'format_version' is 4; this release reads 1"):
         Region.from_json(document)
 
 

@@ -51,6 +51,12 @@ class Prover:
             self._encoding = self._encode(None, budget)
         return self._encoding
 
+    def on(self, problem: Problem) -> Prover:
+        """A prover of other questions about the same model in the same region."""
+        other = Prover(problem, self.n_jobs)
+        other._encoding, other._near = self._encoding, self._near
+        return other
+
     def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
         problem = self.problem
         return encode_region(

@@ -1,0 +1,116 @@
+"""The margin that serving can see: found, written down, and proved anew.
+
+In come a result or a certificate with its problem; out goes a certificate with the margin, or a
+CertificateMismatch where it does not hold. Only regions that leave out toss-ups need one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pine_boost.budget import Budget
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.tree_matching import MatchedTrees
+from pine_boost.errors import CertificateMismatch
+from pine_boost.model.forest import Forest, PrunedForest
+from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.problem import Problem, required_int
+from pine_boost.proof.serving import Margin, serving_problem
+from pine_boost.proof.verdict import Answer
+from pine_boost.region.region import Region
+from pine_boost.region.serving_margin import ServingMargin
+from pine_boost.tables.rows import open_rows
+
+_MOST_BOXES = 200_000
+
+
+def distance_of(units: int, grid: int) -> float:
+    """A margin in grid units as a distance from the decision.
+
+    One unit more: a cut that is no multiple of the grid was rounded to one, by half a unit.
+    """
+    return float(np.ldexp(units + 1, -grid))
+
+
+def serving_margin(
+    margin: Margin, certificate: Certificate, region: Region, pruned: Forest, X_cal: Any
+) -> ServingMargin:
+    """The record of a margin, with the calibration rows that pass it counted."""
+    record = ServingMargin(
+        pruned_digest=certificate.pruned_digest,
+        distance=distance_of(margin.units, certificate.grid),
+        units=margin.units,
+        proofs=tuple((proof.question.name, proof.method) for proof in margin.proofs),
+    )
+    n_cal, n_inside = count_sure(record, region, pruned, X_cal)
+    return replace(record, n_cal=n_cal, n_inside=n_inside)
+
+
+def count_sure(
+    record: ServingMargin, region: Region, pruned: Forest, X_cal: Any
+) -> tuple[int, int]:
+    """Calibration rows, and those that are plausible and pass the margin."""
+
+    def inside(matrix: Any) -> int:
+        plausible = region.tables.contains(region.space.states(matrix))
+        return int(np.count_nonzero(plausible & record.is_sure(pruned, matrix)))
+
+    rows = open_rows(X_cal, region.schema, "X_cal", Budget())
+    return rows.n_rows, sum(rows.map_values(inside))
+
+
+def require_serving(
+    problem: Problem, matched: MatchedTrees, certificate: Certificate
+) -> ServingMargin | None:
+    """Check that the numbers of a serving margin follow from one another; None without one."""
+    stated = certificate.serving
+    if stated is None:
+        return None
+    pruned = matched.pruned
+    if certificate.delta is None:
+        raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
+    if stated.pruned_digest != certificate.pruned_digest:
+        raise CertificateMismatch("The serving margin is of another model than the pruned one.")
+    if stated.distance != distance_of(stated.units, pruned.grid):
+        raise CertificateMismatch("The serving margin is not its number of grid units.")
+    if stated.units < required_int(problem.forest, pruned.grid)[1]:
+        raise CertificateMismatch("The serving margin is nearer than the model's own rounding.")
+    methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
+    for question, method in stated.proofs:
+        methods.setdefault(question, set()).add(method)
+    if len(methods) != len(problem.questions) or min(map(len, methods.values())) < 2:
+        raise CertificateMismatch("The serving margin needs two proofs of every question.")
+    return stated
+
+
+def prove_serving(
+    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...],
+    budget: Budget,
+) -> str:  # fmt: skip
+    """Prove a serving margin anew, by boxes or else by CP-SAT; the sentence about it.
+
+    Raises
+    ------
+    CertificateMismatch
+        An input breaks it.
+    """
+    asked = serving_problem(problem, units)
+    prover = Prover(asked)
+    for question in asked.questions:
+        proof = prove_boxes(
+            asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(0.5)
+        )
+        if proof.answer is Answer.UNKNOWN:
+            proof = prover.prove(pruned, [question], settings, budget)[0]
+        if proof.answer is Answer.FOUND:
+            raise CertificateMismatch(
+                f"The serving margin does not hold: an input breaks it ({question.name})."
+            )
+        if proof.answer is Answer.UNKNOWN:
+            return "The serving margin could not be proved anew within the budget."
+    return "The serving margin was proved anew."

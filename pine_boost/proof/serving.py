@@ -1,0 +1,121 @@
+"""From which own margin on a pruned model alone tells the original's class, toss-ups included.
+
+In come a problem and a pruned model; out goes the smallest such margin that was proved twice, in
+grid units, or None where no useful one was. The question is the usual one, mirrored: the original's
+native class is not the pruned model's, although that is so sure. An upper bound is enough, so
+every answer in time is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.problem import Problem, required_int, restated
+from pine_boost.proof.two_proofs import first_proof, second_proof
+from pine_boost.proof.verdict import Answer, Proof
+
+_TRIALS = 14
+_CLOSE = 32  # stop where the margin is known up to one part in so many
+_PROOF_EFFORT = 4.0  # deterministic seconds of CP-SAT per proof
+_MOST_QUESTIONS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """A margin in grid units, with two proofs of every question that nothing breaks it."""
+
+    units: int
+    proofs: tuple[Proof, ...]
+
+
+def serving_problem(problem: Problem, units: int) -> Problem:
+    """Ask instead where the original's native class may be another one than the pruned model's.
+
+    The pruned model counts as deciding a side from ``units`` beyond its cut on. Natively the
+    original may answer with a side unless its mirror is certain, so inputs within its rounding band
+    belong to both; toss-ups belong to the region.
+    """
+    plain = restated(problem, problem.region, 0.0)
+    mirror = [next(q.index for q in plain.questions if q.is_mirror(own)) for own in plain.questions]
+    return replace(plain, least=1 - plain.least[mirror], permitted=units)
+
+
+def find_margin(
+    problem: Problem,
+    pruned: PrunedForest,
+    points: npt.NDArray[Any],
+    budget: Budget,
+    n_jobs: int = 1,
+) -> Margin | None:
+    """The smallest margin that could be proved twice within the budget.
+
+    Parameters
+    ----------
+    problem, pruned
+    points : int32 (n_points, n_features)
+        State rows that are looked at first: what they break need not be asked about.
+    budget : Budget
+    n_jobs : int
+
+    Returns
+    -------
+    Margin or None
+        None: nothing was proved below what no input reaches anyway.
+    """
+    if len(problem.questions) > _MOST_QUESTIONS:
+        return None
+    budget = budget.with_effort(replace(budget.effort, proof_effort=_PROOF_EFFORT))
+    asked = serving_problem(problem, 0)
+    off = required_int(problem.forest, pruned.grid)[1]  # nearer, its own class is not certain
+    low = max(off, 1 + broken_until(asked, pruned, points))
+    high = 1 + _never_reached(asked, pruned)
+    prover, best = Prover(asked, n_jobs), None
+    units = low + (high - low) // 2  # from above: what is far from any input is proved at once
+    for _ in range(_TRIALS):
+        if budget.is_over or low >= high or (best is not None and (high - low) * _CLOSE <= high):
+            break
+        own = prover.on(replace(asked, permitted=units))
+        proofs = first_proof(own, pruned, budget.share(0.5) if budget.is_limited else budget)
+        prover = own
+        found = [proof.states for proof in proofs if proof.states is not None]
+        if all(proof.answer is Answer.PROVED for proof in proofs):
+            again = second_proof(own, pruned, budget)
+            if all(proof.answer is Answer.PROVED for proof in again):
+                high, best = units, Margin(units, (*proofs, *again))
+        elif found:
+            low = max(low, 1 + broken_until(asked, pruned, np.stack(found)))
+        if best is None or high > units:  # refuted or not answered: ask for more
+            low = max(low, units + (0 if found else 1))
+        units = min(high - 1, low + (high - low) // (8 if high == units else 2))
+    return best
+
+
+def broken_until(asked: Problem, pruned: PrunedForest, states: npt.NDArray[Any]) -> int:
+    """The largest margin of the pruned model on state rows where its class may be wrong; exact."""
+    states = states[asked.region.contains(states)] if len(states) else states
+    if len(states) == 0:
+        return -1
+    leaves = asked.trees.leaves(states)
+    possible = asked.decided(asked.original_margins_int(leaves))
+    sides = asked.sides(asked.pruned_margins_int(pruned, leaves))
+    beyond = replace(asked, permitted=0).needed_sides(pruned.grid) - 1 - sides
+    return max(-1, int(np.where(possible, beyond, -1).max()))
+
+
+def _never_reached(asked: Problem, pruned: PrunedForest) -> int:
+    """A margin that no combination of leaves reaches."""
+    values = asked.pruned_leaves_int(pruned)
+    needed = replace(asked, permitted=0).needed_sides(pruned.grid) - 1
+    largest = 0
+    for question in asked.questions:
+        least = np.minimum.reduceat(question.side(values), asked.trees.leaf_offset[:-1])
+        lowest = int(least.sum()) + question.side_of(pruned.intercept_int)
+        largest = max(largest, int(needed[question.index]) - lowest)
+    return largest + 1

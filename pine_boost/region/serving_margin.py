@@ -1,0 +1,63 @@
+"""The margin that serving can see: how sure of itself a pruned model must be to stand alone.
+
+In come a pruned model and rows; out goes on which of them it is that sure. Here is the record of
+what was proved about one model in one region; nothing is proved here, and other models are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.model.digest import forest_digest
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
+from pine_boost.region.distance import decision_distance, float_margins
+
+
+@dataclass(frozen=True)
+class ServingMargin:
+    """On plausible inputs at least ``distance`` from its own decision a model tells the class.
+
+    That is the class of the original, toss-ups of the original included: whoever serves needs the
+    pruned model and the score only.
+
+    Attributes
+    ----------
+    pruned_digest : str
+        Of the one model that this is about.
+    distance : float
+        In units of its margin; several classes: the gap of its two best.
+    units : int
+        The same in grid units, less the one that rounding the cut may take; what was proved.
+    proofs : tuple of (question, method)
+        Two different methods for every question.
+    n_cal : int
+        Calibration rows, 0 where they were not counted.
+    n_inside : int
+        Those of them that are plausible and at least that far from the pruned model's decision.
+    """
+
+    pruned_digest: str
+    distance: float
+    units: int
+    proofs: tuple[tuple[str, str], ...]
+    n_cal: int = 0
+    n_inside: int = 0
+
+    def is_sure(self, forest: Forest | None, matrix: FloatArray) -> npt.NDArray[np.bool_]:
+        """On which rows the pruned model is that far from its own decision."""
+        if forest is None:
+            raise InvalidInputError("Pass model=<the pruned model> with serving=.")
+        if forest_digest(forest) != self.pruned_digest:
+            raise InvalidInputError(
+                "This model is not the pruned one that the serving margin was proved for (its "
+                "digest differs)."
+            )
+        space = build_space(forest)
+        margins = float_margins(forest, route(forest, space), space.states(matrix))
+        return np.asarray(decision_distance(margins, forest.decision.cuts) >= self.distance)

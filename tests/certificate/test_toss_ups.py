@@ -1,0 +1,221 @@
+"""Certificates with indifference="auto": claim, serving margin, verification, forgeries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, prune_booster, verify
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import claim_of, rests_on, serving_of
+from pine_boost.certificate.sureness import at_least, sureness_of
+from pine_boost.native.predict import predict_classes
+from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.region import Region
+from pine_boost.result import PruneResult
+from pine_boost.sweeping import sweep
+from tests.support.grids import edge_rows
+from tests.support.verifying import fitted
+
+KINDS = ("xgboost", "xgboost-3", "lightgbm", "histogram")
+Case = tuple[Any, np.ndarray, PruneResult]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def case(request: pytest.FixtureRequest) -> Case:
+    model, X = fitted(request.param)
+    n = len(X) // 2
+    return model, X, prune_booster(model, X[:n], X[n:], alpha=0.25, indifference="auto")
+
+
+@pytest.fixture(scope="module")
+def booster() -> Case:
+    """A model for which toss-ups are given up, with training rows as X_fit."""
+    from xgboost import XGBClassifier
+
+    random = np.random.default_rng(1)
+    X = random.normal(size=(500, 4)).astype(np.float32)
+    y = X[:, 0] + X[:, 1] * X[:, 2] + random.normal(0, 0.7, 500) > 0
+    model = XGBClassifier(n_estimators=14, max_depth=2, n_jobs=1).fit(X[:250], y[:250].astype(int))
+    result = prune_booster(model, X[:250], X[250:], alpha=0.2, indifference="auto")
+    assert result.region.nesting is not None
+    assert result.region.delta is not None
+    assert result.certificate.serving is not None
+    return model, X, result
+
+
+def forged(result: PruneResult, **fields: Any) -> Certificate:
+    """A certificate with other fields, and the sentences that would go with them."""
+    made = replace(result.certificate, **fields)
+    return replace(made, claim=claim_of(made), rests_on=rests_on(made))
+
+
+def test_native_classes_on_edges(case: Case) -> None:
+    """Thresholds, one ulp beside them, NaN, zeros: inside the region the class is kept."""
+    model, X, result = case
+    assert result.status == "CERTIFIED"
+    rows = edge_rows(result.original.forest, X, limit=60)
+    if not result.original.forest.accepts_missing:
+        rows = np.nan_to_num(rows)
+    rows = np.vstack([rows, X])
+    same = predict_classes(result.original, rows) == predict_classes(result.pruned, rows)
+    inside = result.region.contains(rows, model=model)
+    assert same[inside].all()
+    serving = result.certificate.serving
+    if serving is not None:
+        seen = result.region.contains(rows, model=result.model, serving=serving)
+        assert same[seen].all()
+        guarded = GuardedModel(result)
+        before = predict_classes(result.original, rows)
+        assert (np.searchsorted(guarded.classes_, guarded.predict(rows)) == before).all()
+
+
+def test_verify_computes_it_anew_from_the_tables(case: Case) -> None:
+    model, X, result = case
+    n = len(X) // 2
+    assert Certificate.from_json(result.certificate.to_json()) == result.certificate
+    assert Region.from_json(result.region.to_json()) == result.region
+    verdict = verify(
+        model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:]
+    )
+    assert verdict.agrees
+    assert "Region and tau were computed anew" in verdict.summary()
+    if result.region.nesting is not None:
+        with pytest.raises(CertificateMismatch):
+            verify(model, result.model, result.region, result.certificate,
+                   X_fit=X[n : 2 * n], X_cal=X[:n])  # fmt: skip
+
+
+def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
+    model, X, result = booster
+    document = result.region.to_json()
+    higher = {**document["nesting"], "delta": [d * 0.9 for d in document["nesting"]["delta"]]}
+    smaller = {**document, "nesting": higher}
+    for edit in (smaller, {**document, "delta": document["delta"] * 1.1},
+                 {**document, "tau": document["tau"] - 1},
+                 {**document, "indifference": 0.01}):  # fmt: skip
+        region = Region.from_json(edit)
+        fields = {"region_fingerprint": region.fingerprint(), "delta": region.delta,
+                  "tau": region.tau, "indifference": region.indifference,
+                  "sureness": sureness_of(result.original.forest, region.delta)}  # fmt: skip
+        with pytest.raises(CertificateMismatch, match=r"follow|indifference"):
+            verify(model, result.model, region, forged(result, **fields))
+    # a ladder that fits its steps is noticed with the tables only
+    levels = result.region.with_alpha(result.region.alpha)
+    ladder = replace(levels.nesting, share=0.33)
+    region = replace(levels, nesting=ladder).with_alpha(levels.alpha)
+    fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference,
+              "toss_ups": 0.33}  # fmt: skip
+    certificate = forged(result, **fields)
+    assert verify(model, result.model, region, certificate).agrees
+    with pytest.raises(CertificateMismatch, match="ladder"):
+        verify(model, result.model, region, certificate, X_fit=X[:250], X_cal=X[250:])
+
+
+def test_forged_fields_are_noticed(booster: Case) -> None:
+    model, X, result = booster
+    serving = result.certificate.serving
+    assert serving is not None
+    grid = result.certificate.grid
+    nearer = replace(serving, units=1, distance=math.ldexp(2, -grid))
+    edits = {
+        "sureness": {"sureness": 0.51},
+        "toss_ups": {"toss_ups": 0.0},
+        "another model": {"serving": replace(serving, pruned_digest="0" * 64)},
+        "grid units": {"serving": replace(serving, distance=serving.distance / 2)},
+        "two proofs": {"serving": replace(serving, proofs=serving.proofs[:1])},
+        "input breaks it": {"serving": nearer},
+    }
+    for words, fields in edits.items():
+        with pytest.raises(CertificateMismatch, match=words):
+            verify(model, result.model, result.region, forged(result, **fields))
+    more = forged(result, serving=replace(serving, n_inside=serving.n_cal))
+    assert verify(model, result.model, result.region, more).agrees
+    assert any("pass the serving margin" in listed for listed in more.rests_on)
+    with pytest.raises(CertificateMismatch, match="calibration rows are said to pass"):
+        verify(model, result.model, result.region, more, X_fit=X[:250], X_cal=X[250:])
+
+
+def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
+    """Wherever the original is as sure as the claim says, the input is delta away; just below not.
+
+    A smaller probability in the sentence would speak of inputs outside the region.
+    """
+    _, X, result = booster
+    c = result.certificate
+    assert c.delta is not None
+    assert f"at least {c.sureness:.4g} : {1 - c.sureness:.4g} sure" in c.claim
+    rows = edge_rows(result.original.forest, X, limit=400)
+    sure = predict_probabilities(result.original, rows).max(axis=1)
+    away = result.region._distance(rows, result.original.forest, None)
+    assert (away[sure >= c.sureness] >= c.delta).all()
+    assert 1 / (1 + math.exp(-c.delta)) > c.sureness - 2e-4
+    assert (sure >= c.sureness).any()
+    assert (sure < c.sureness).any()
+    # a pruned model that errs on toss-ups: the sentence without the condition would be false
+    before, after = (predict_classes(m, rows) for m in (result.original, result.pruned))
+    plausible = result.region.tables.contains(result.region.space.states(rows))
+    assert (before != after)[plausible & (away < c.delta)].any()
+
+
+def test_the_serving_sentence_counts_what_it_says(booster: Case) -> None:
+    model, X, result = booster
+    serving = result.certificate.serving
+    assert serving is not None
+    seen = result.region.contains(X[250:], model=result.model, serving=serving)
+    assert (serving.n_cal, serving.n_inside) == (250, int(seen.sum()))
+    text = serving_of(result.certificate)
+    assert f"{serving.n_inside} of the 250 calibration rows" in text
+    assert "tau was calibrated on these very rows" in text
+    assert text in result.summary()
+    assert result.serving_margin == serving.distance
+    forest = result.pruned.forest
+    space = result.region.space
+    from pine_boost.model.routing import route
+    from pine_boost.model.states import build_space
+
+    own = build_space(forest)
+    margins = float_margins(forest, route(forest, own), own.states(X[250:].astype(np.float64)))
+    sure = decision_distance(margins, forest.decision.cuts) >= serving.distance
+    assert (seen == (sure & result.region.tables.contains(space.states(X[250:])))).all()
+    for wrong in (model, None):
+        with pytest.raises(InvalidInputError, match="pruned"):
+            result.region.contains(X, model=wrong, serving=serving)
+
+
+def test_the_choice_is_reported_and_repeats(booster: Case) -> None:
+    model, X, result = booster
+    again = prune_booster(model, X[:250], X[250:], alpha=0.2, indifference="auto")
+    assert again.certificate == replace(
+        result.certificate, timings=again.certificate.timings, date=again.certificate.date
+    )
+    assert "chosen from X_fit alone" in result.certificate.choice
+    assert any("chosen without X_cal" in listed for listed in result.certificate.rests_on)
+    other = prune_booster(model, X[:250], X[250:400], alpha=0.2, indifference="auto")
+    assert other.certificate.choice == result.certificate.choice
+
+
+def test_sweeps_and_everything(booster: Case) -> None:
+    model, X, _ = booster
+    swept = sweep(model, X[:250], X[250:], alphas=[0, 0.1, 0.3], indifference="auto", time_limit=20)
+    deltas = [r.region.delta or 0.0 for r in swept]
+    assert deltas == sorted(deltas)
+    assert deltas[0] == 0
+    for one in swept:
+        assert one.status in ("CERTIFIED", "NOT_CERTIFIED")
+        if one.status == "CERTIFIED":
+            assert verify(model, one.model, one.region, one.certificate).agrees
+    whole = prune_booster(model, X[:250], alpha=0, indifference="auto", time_limit=5)
+    assert whole.region.tau is None
+    assert whole.certificate.choice == ""
+
+
+def test_distances_are_never_rounded_down() -> None:
+    for distance in (0.1242194, 1.0, 123456.7, 3.3e-7, 0.99999999):
+        assert distance <= float(at_least(distance)) <= distance * 1.00001
+    assert at_least(0) == "0"

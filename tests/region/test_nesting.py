@@ -1,0 +1,150 @@
+"""Ladders of regions: tau and delta calibrated together, from one level that is exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.errors import MalformedModelError
+from pine_boost.parsers import read_model
+from pine_boost.region.conformal import calibrate
+from pine_boost.region.evidence import FitEvidence
+from pine_boost.region.fitting import FittedRegion, fit_region, fit_with_states
+from pine_boost.region.nesting import Nesting, nest
+from pine_boost.region.region import Region
+
+SHARES = (0.25, 0.5, 0.9)
+
+
+def evidence(random: np.random.Generator, n_rows: int, *, ties: bool) -> FitEvidence:
+    scores = random.gamma(2, 300, n_rows).astype(np.int64)
+    distances = np.abs(random.normal(0, 2, n_rows))
+    if ties:
+        scores, distances = scores // 400, np.round(distances)
+    return FitEvidence(np.sort(scores), np.sort(distances), np.sort(0.7 * distances))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("share", SHARES)
+def test_level_is_the_first_step_whose_region_holds_the_input(share: float, ties: bool) -> None:
+    random = np.random.default_rng(3)
+    ladder = nest(evidence(random, 80, ties=ties), share)
+    assert np.all(np.diff(ladder.tau) >= 0)
+    assert np.all(np.diff(ladder.delta) <= 0)
+    assert ladder.delta[-1] == 0
+    scores = np.concatenate([random.integers(0, 9000, 200), ladder.tau, ladder.tau + 1])
+    distances = random.permutation(
+        np.concatenate([ladder.delta, np.nextafter(ladder.delta, 1), np.zeros(200)])[: len(scores)]
+    )
+    levels = ladder.levels(scores[: len(distances)], distances)
+    for score, distance, level in zip(scores.tolist(), distances.tolist(), levels, strict=False):
+
+        def holds(step: int, score: int = score, distance: float = distance) -> bool:
+            tau, delta = ladder.limits(step)
+            return score <= tau and (delta is None or distance >= delta)
+
+        assert holds(int(level))
+        assert level == 0 or not holds(int(level) - 1)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("share", SHARES)
+def test_coverage_over_many_draws(share: float, ties: bool) -> None:
+    """The mean coverage reaches 1 - alpha although X_cal is far less sure than X_fit."""
+    random = np.random.default_rng(5)
+    ladder = nest(evidence(random, 60, ties=ties), share)
+    alpha, n_cal, n_draws = 0.2, 24, 4000
+    covered = 0
+    for _ in range(n_draws):
+        scores = random.gamma(2, 500, n_cal + 1).astype(np.int64)
+        distances = np.abs(random.normal(0, 0.5, n_cal + 1))
+        if ties:
+            scores, distances = scores // 400, np.round(2 * distances) / 2
+        levels = ladder.levels(scores, distances)
+        level = calibrate(levels[:-1], alpha)
+        assert level is not None
+        covered += int(levels[-1] <= level)
+    slack = 4 * np.sqrt(0.16 / n_draws)
+    assert covered / n_draws >= 1 - alpha - slack
+    if not ties:  # and gives away no more than one row in 25
+        assert covered / n_draws <= 1 - alpha + 1 / (n_cal + 1) + slack
+
+
+def fitted(model: Any, rows: Any, alpha: float = 0.2) -> FittedRegion:
+    return fit_with_states(
+        read_model(model).forest, rows[:200], rows[200:], alpha=alpha, with_evidence=True
+    )
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Any, Any]:
+    from xgboost import XGBClassifier
+
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(300, 4)).astype(np.float32)
+    labels = (rows[:, 0] + rows[:, 1] * rows[:, 2] + random.normal(0, 1, 300) > 0).astype(int)
+    model = XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(rows[:200], labels[:200])
+    return model, rows
+
+
+def test_no_share_is_the_papers_region_bit_for_bit(trained: tuple[Any, Any]) -> None:
+    model, rows = trained
+    plain = fit_region(read_model(model).forest, rows[:200], rows[200:], alpha=0.2)
+    assert fitted(model, rows).with_toss_ups(0.0).fingerprint() == plain.fingerprint()
+
+
+def test_region_holds_what_its_level_says_and_is_never_refused(trained: tuple[Any, Any]) -> None:
+    """The fixed quantile refuses these training rows; the ladder finds room at every alpha."""
+    model, rows = trained
+    for alpha in (0.02, 0.05, 0.1, 0.4):
+        for share in SHARES:
+            region = fitted(model, rows, alpha).with_toss_ups(share)
+            inside = region.contains(rows[200:], model=model)
+            assert inside.mean() >= 1 - alpha
+            assert region.indifference == share * alpha
+            assert region.tau is not None
+
+
+def test_regions_of_smaller_alphas_contain_those_of_larger(trained: tuple[Any, Any]) -> None:
+    region = fitted(*trained).with_toss_ups(0.5)
+    grid = [region.with_alpha(alpha) for alpha in (0.5, 0.3, 0.1, 0.05)]
+    taus, deltas = [r.tau for r in grid], [r.delta or 0.0 for r in grid]
+    assert taus == sorted(taus)
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[0] > deltas[-1]
+    whole = region.with_alpha(0)
+    assert whole.tau is None
+    assert whole.delta is None
+    with pytest.warns(UserWarning, match="cannot support"):
+        few = region.with_alpha(0.001)
+    assert few.tau is None
+    assert few.delta is None
+
+
+def test_storage_round_trip_and_refusals(trained: tuple[Any, Any]) -> None:
+    region = fitted(*trained).with_toss_ups(0.5)
+    document = region.to_json()
+    assert document["format_version"] == 3
+    assert Region.from_json(document) == region
+    broken = {
+        "share": 1.0, "tau": document["nesting"]["tau"][::-1],
+        "delta": document["nesting"]["delta"][::-1],
+    }  # fmt: skip
+    for name, value in broken.items():
+        with pytest.raises(MalformedModelError, match=name):
+            Region.from_json({**document, "nesting": {**document["nesting"], name: value}})
+    with pytest.raises(MalformedModelError):
+        Region.from_json({**document, "nesting": None})
+    with pytest.raises(MalformedModelError):
+        Region.from_json({**document, "format_version": 2})
+
+
+def test_limits_beyond_the_last_step() -> None:
+    ladder = Nesting(0.5, np.array([10, 20]), np.array([0.5, 0.0]))
+    assert ladder.limits(0) == (10, 0.5)
+    assert ladder.limits(1) == (20, None)
+    assert ladder.limits(4) == (23, None)
+    levels = ladder.levels(np.array([5, 5, 15, 21, 23]), np.array([0.5, 0.4, 9.0, 9.0, 0.0]))
+    assert levels.tolist() == [0, 1, 1, 2, 4]
