@@ -290,7 +290,7 @@ def lossless_offer() -> str:
     return "lossless: the same margin on every input"
 
 
-def proved_offer(alpha: float, indifference: float) -> str:
+def proved_offer(alpha: float, indifference: float | str) -> str:
     """What a certificate would promise, as a line of a survey."""
     where = "every input" if alpha == 0 else f"the region of {1 - alpha:.0%} of future inputs"
     return f"proved: the same class on {where}" + (", toss-ups aside" if indifference else "")
