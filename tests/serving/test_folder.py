@@ -162,7 +162,7 @@ def test_other_folders_are_refused(saved, tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         load_guarded(tmp_path)
     (tmp_path / "guarded.json").write_text("[]")
-    with pytest.raises(CertificateMismatch, match="not of a guarded model"):
+    with pytest.raises(CertificateMismatch, match="no valid manifest of a guarded model"):
         load_guarded(tmp_path)
     shutil.copytree(saved[0], tmp_path / "edited")
     text = (saved[0] / "guarded.json").read_text()
