@@ -96,13 +96,10 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
         _sweep_up(target)
         result = _make_smaller(job, policy)
         row = _row_of(job, result, time.monotonic() - started, where)
-        try:
-            _write(target, result, asked, row, policy)
-        except PineBoostError:  # a worker that was given up for lost has been here meanwhile
-            done = read_done(target, asked)
-            if done is None:
-                raise
+        done = read_done(target, asked)  # by a worker that was given up for lost, meanwhile
+        if done is not None:
             return done
+        _write(target, result, asked, row, policy)
     except Exception as error:  # a model that fails, for whatever reason, stops no other
         return failed_row(job, error, time.monotonic() - started, where)
     return row

@@ -78,6 +78,23 @@ def test_an_old_result_that_was_left_aside_is_swept_up(job, tmp_path):
     assert {path.name for path in out.iterdir()} == {"a", ".a.old.efgh5678"}
 
 
+def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_path, monkeypatch):
+    from pine_boost.fleet import work
+
+    real, nested = work._make_smaller, []
+
+    def slowly(job, policy):
+        if not nested:
+            nested.append(run_job(job, str(tmp_path), policy))
+        return real(job, policy)
+
+    monkeypatch.setattr(work, "_make_smaller", slowly)
+    row = run_job(job, str(tmp_path), POLICY)
+    assert not nested[0].done_before
+    assert row.done_before
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_relative_paths_become_absolute(job, tmp_path, monkeypatch):
     """A worker of a cluster was started in another folder."""
     from pine_boost.fleet.jobs import check_jobs
