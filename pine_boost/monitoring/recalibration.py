@@ -107,7 +107,8 @@ def recalibrate(
     text = (
         f"alpha={alpha:g} needs tau {words} on {len(matrix)} fresh rows, the certificate proves up "
         f"to {region.tau}: inside that it still holds, but a new input lies there with probability "
-        f"at least {1 - supported:.4g} only. For {1 - alpha:.4g} run the search again with these "
-        f"rows: prune_booster(original, X_fit, X_cal=X_new, alpha={alpha:g}), X_fit from today too."
+        f"at least {1 - supported:.4g} only (over the draw of these rows too). For {1 - alpha:.4g} "
+        f"run the search again with these rows: prune_booster(original, X_fit, X_cal=X_new, "
+        f"alpha={alpha:g}), X_fit from today too."
     )
     return Recalibrated(fresh, needed, False, supported, text)
