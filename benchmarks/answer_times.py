@@ -13,7 +13,7 @@ from benchmarks.published import ALPHA_ORDER
 
 MEANING = (
     "Median seconds until a certified model of the final size was there. One proof is what the "
-    "published method gives; the second proof by another method, and the proof that no model of "
+    "published method gives; the second, different proof, and the proof that no model of "
     "this form has fewer, are only ours and part of our total."
 )
 _STAGES = ("once_s", "twice_s", "fewest_s", "time_s")
