@@ -28,6 +28,8 @@ AXES = {
     "rows": (1_000, 10_000, 100_000, 1_000_000),
     "classes": (2, 3, 5, 10, 20),
 }
+# a statistic takes models on which no proof ends
+FURTHER = {"trees": (1000,), "depth": (10,), "features": (500,)}
 ALPHA = 0.1
 LEVELS = 8
 CALLS = ("prune", "compress")  # contains and verify are measured after prune
@@ -63,7 +65,7 @@ def sizes_of(axes: list[str], calls: list[str], time_limit: float) -> list[Size]
         replace(Size(axis, call, time_limit=time_limit), **{axis: value})
         for call in calls
         for axis in axes
-        for value in AXES[axis]
+        for value in AXES[axis] + (FURTHER.get(axis, ()) if call == "compress" else ())
     ]
 
 

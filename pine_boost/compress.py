@@ -11,14 +11,23 @@ from typing import Any
 
 from pine_boost.budget import Budget, Step
 from pine_boost.compression.attack import attack
-from pine_boost.compression.candidates import choose
+from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import read_for_compression, read_tables
+from pine_boost.compression.reading import (
+    goal_of,
+    read_for_compression,
+    read_tables,
+)
 from pine_boost.compression.result import CompressResult, conclude
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
+from pine_boost.model.forest import Model
+from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.simplification.simplify import simplify
+from pine_boost.tables.overlap import hashes_of
+from pine_boost.tables.spent import refuse_spent
 
 
 def compress_booster(
@@ -36,6 +45,7 @@ def compress_booster(
     callback: Callable[[Step], None] | None = None,
     allow_overlap: bool = False,
     segments: Any = None,
+    spent: Any = None,
 ) -> CompressResult:
     """Return a much smaller model of the same kind that keeps nearly every answer.
 
@@ -77,6 +87,8 @@ def compress_booster(
         Go on although X_val evidently repeats rows of X_fit; the result is only MEASURED then.
     segments : column, labels or mapping of them, optional
         Changed rows are counted per segment of X_val too.
+    spent : Survey or path, optional
+        A survey, or the file that it was saved to: rows that it looked at are refused as X_val.
 
     Returns
     -------
@@ -89,7 +101,8 @@ def compress_booster(
     UnsupportedModelError
         The model is of a kind whose leaves cannot be changed freely (AdaBoost), or unreadable.
     InvalidInputError
-        X_val is too small for the target, repeats X_fit, or tables and options do not fit.
+        X_val is too small for the target, repeats X_fit, was looked at by the survey ``spent``,
+        or tables and options do not fit.
 
     Examples
     --------
@@ -110,16 +123,30 @@ def compress_booster(
         allow_overlap, outer.raw_column(segments, X_val),
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
-    parsed, goal = read_for_compression(outer.inner, options)
+    parsed = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
+    refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(tables.val.n_rows, fidelity, confidence)
     share = expected_share(tables.val.n_rows, fidelity, confidence)
+    start = _lossless_part(parsed)  # the same margins from fewer leaves, if there are any
+    goal = goal_of(start.forest, options)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
     found, stopped = find_path(goal, setting, share, unit == "tree", budget)
-    validated = validate(parsed, goal, setting, choose(found, share), tables, options)
+    chains = choose_chains(found, share)
+    validated = validate(parsed, start, goal, setting, chains, tables, options)
     attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
     whole: CompressResult = outer.rewrap(
         conclude(parsed, goal, validated, attacked, tables, options, stopped, budget)
     )
     return whole
+
+
+def _lossless_part(parsed: Model) -> Model:
+    """The model without what no input can tell from the rest; margins are bit for bit the same."""
+    result = simplify(parsed)
+    if result.simplified is parsed or not result.exact:
+        return parsed
+    return read_model(
+        result.model, threshold=parsed.forest.decision.thresholds or None, decision="value"
+    )

@@ -57,6 +57,7 @@ def prune_booster(
     callback: Callable[[Step], None] | None = None,
     verbose: bool | None = None,
     allow_overlap: bool = False,
+    spent: Any = None,
 ) -> PruneResult:
     """Return a smaller model of the same kind that provably predicts the same classes.
 
@@ -113,6 +114,8 @@ def prune_booster(
         callback. What is logged goes to the logger ``pine_boost``.
     allow_overlap : bool
         Go on although rows of X_cal evidently occur in X_fit; no probability is promised then.
+    spent : Survey or path, optional
+        A survey, or the file that it was saved to: rows that it looked at are refused as X_cal.
 
     Returns
     -------
@@ -154,7 +157,9 @@ def prune_booster(
         options.asks_for_everything,
     )  # fmt: skip
     try:
-        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
+        fitted = fit_with_states(
+            parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
+        )
     except OutOfTime:
         original = named(out_of_time(parsed, options, alpha), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))

@@ -12,18 +12,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
-from pine_boost.json_fields import number, parse, reading, record, require, sequence
+from pine_boost.json_fields import number, parse, reading, record, sequence
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.overlap import count_overlap, row_hashes
+from pine_boost.tables.overlap import row_hashes
 from pine_boost.tables.schema import schema_of
+from pine_boost.tables.spent import SURVEY_FORMAT, read_hashes, refuse_spent
 
-_FORMAT = "pine_boost survey"
 _KINDS = {
     "promise": "str", "trees": "int", "leaves": "int", "bytes": "int", "speed": "float | None",
     "note": "str", "call": "str",
@@ -98,8 +96,8 @@ class Survey:
                 lines.append(f"{'':31}{offer.call}")
         lines.append(
             f"Estimates: the {self.n_look} rows of X_look were looked at to make this table. Take "
-            f"other rows as X_cal or X_val; survey.check(X_val) refuses these. ({self.seconds:.0f} "
-            "s)"
+            f"other rows as X_cal or X_val; spent=survey (what pine_boost.survey returned, or the "
+            f"file it was saved to) refuses these. ({self.seconds:.0f} s)"
         )
         return "\n".join(lines)
 
@@ -115,17 +113,12 @@ class Survey:
             More of the rows were looked at than would repeat by chance.
         """
         matrix = to_matrix(X, schema_of(self.model.forest), "X")
-        found = count_overlap(self.hashes, row_hashes(matrix))
-        if found.is_evident:
-            raise InvalidInputError(
-                f"{found.n_seen} of the {len(matrix)} rows were looked at by a survey and cannot "
-                "carry a promise any more. Split a table before surveying and keep one part."
-            )
+        refuse_spent(self, row_hashes(matrix), "X")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the table and the hashes of the rows as JSON."""
         document = {
-            "format": _FORMAT,
+            "format": SURVEY_FORMAT,
             "format_version": 1,
             "offers": self.table(),
             "n_look": self.n_look,
@@ -164,13 +157,10 @@ def load_survey(
         The file is no survey.
     """
     contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
+    hashes = read_hashes(path)
     with reading("survey file", "Take the file that Survey.save wrote", InvalidInputError):
         document = parse(contents)
-        require(document.get("format") == _FORMAT, "the format is another one")
         offers = tuple(Offer(**record(entry, _KINDS)) for entry in sequence(document, "offers"))
-        listed = sequence(document, "hashes")
-        fits = all(type(value) is int and 0 <= value < 2**64 for value in listed)
-        require(fits, "a hash is no number of 64 bits")
         seconds = number(document, "seconds")
     parsed = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
-    return Survey(offers, len(listed), seconds, np.array(listed, dtype=np.uint64), parsed)
+    return Survey(offers, len(hashes), seconds, hashes, parsed)

@@ -14,10 +14,10 @@ import numpy as np
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.claim import lossless_offer, proved_offer
 from pine_boost.certificate.compression_claim import statistic_offer
-from pine_boost.compression.candidates import choose
+from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import Tables, read_for_compression, read_tables
+from pine_boost.compression.reading import Tables, goal_of, read_for_compression, read_tables
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.errors import PineBoostError
@@ -149,7 +149,8 @@ def _proved(
     given = "" if options.threshold is None else f", threshold={options.threshold!r}"
     for position, (alpha, indifference) in enumerate(asked):
         extra = f", indifference={indifference!r}" if indifference else ""
-        call = f"pine_boost.prune_booster(model, X_fit, X_cal, alpha={alpha:g}{extra}{given})"
+        asked_for = f"alpha={alpha:g}{extra}{given}, spent=survey"
+        call = f"pine_boost.prune_booster(model, X_fit, X_cal, {asked_for})"
         promise = proved_offer(alpha, indifference)
         part = budget.share(1 / (len(asked) - position))
         try:
@@ -175,17 +176,19 @@ def _compressed(
     asked += "" if options.threshold is None else f", threshold={options.threshold!r}"
     kept = "value" if parsed.forest.n_outputs == 1 and not parsed.forest.decision.cuts else "class"
     calls = {
-        fidelity: f"pine_boost.compress_booster(model, X_fit, X_val, fidelity={fidelity:g}{asked})"
+        fidelity: "pine_boost.compress_booster(model, X_fit, X_val, "
+        f"fidelity={fidelity:g}{asked}, spent=survey)"
         for fidelity in FIDELITIES
     }
     promises = {fidelity: statistic_offer(fidelity, _CONFIDENCE, kept) for fidelity in FIDELITIES}
     try:
-        parsed, goal = read_for_compression(model, options)
+        parsed = read_for_compression(model, options)
     except PineBoostError as error:
         for fidelity in FIDELITIES:
             note = f"refused: {error}"[:200]
             yield _offer(parsed, parsed, tables, promises[fidelity], calls[fidelity], budget, note)
         return
+    goal = goal_of(parsed.forest, options)
     setting = set_up(goal, tables.fit, options.random_state, budget)
     n_look = tables.val.n_rows
     path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget)
@@ -198,6 +201,7 @@ def _compressed(
             continue
         share = expected_share(n_look, fidelity, _CONFIDENCE)
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
-        found = validate(parsed, goal, setting, choose(path, share), tables, target).written
+        chains = choose_chains(path, share)
+        found = validate(parsed, parsed, goal, setting, chains, tables, target).written
         best = parsed if found is None else found.model
         yield _offer(parsed, best, tables, promise, call, budget)

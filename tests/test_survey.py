@@ -39,10 +39,15 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     assert last.speed is not None
     # the printed call works as it stands, with rows that were not looked at
     X_fit, X_val = X[:600], X[1100:]
-    result = eval(
-        last.call, {"pine_boost": pine_boost, "model": model, "X_fit": X_fit, "X_val": X_val}
-    )
+    names = {"pine_boost": pine_boost, "model": model, "X_fit": X_fit, "survey": survey}
+    result = eval(last.call, {**names, "X_val": X_val})
     assert result.record.fidelity == 0.98
+    # and refuses those that were
+    with pytest.raises(InvalidInputError, match="X_val were looked at by a survey"):
+        eval(last.call, {**names, "X_val": X[600:1100]})
+    proved = next(offer for offer in survey.offers if "80% of" in offer.promise)
+    with pytest.raises(InvalidInputError, match="X_cal were looked at by a survey"):
+        eval(proved.call, {**names, "X_cal": X[600:1100]})
     text = survey.summary()
     assert "Estimates" in text
     assert "CERTIFIED" not in text
@@ -54,6 +59,10 @@ def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None
     with pytest.raises(InvalidInputError, match="looked at by a survey"):
         survey.check(X[600:1100])
     path = survey.save(tmp_path / "survey.json")
+    with pytest.raises(InvalidInputError, match="X_val were looked at by a survey"):
+        pine_boost.compress_booster(model, X[:600], X[700:1100], fidelity=0.9, spent=path)
+    with pytest.raises(InvalidInputError, match="spent is a dict"):
+        pine_boost.compress_booster(model, X[:600], X[1100:], fidelity=0.9, spent={})
     loaded = pine_boost.load_survey(path, model)
     assert loaded.table() == survey.table()
     with pytest.raises(InvalidInputError, match="looked at by a survey"):
@@ -87,3 +96,8 @@ def test_command_line(tmp_path: Any, capsys: Any) -> None:
     assert len(json.loads(capsys.readouterr().out)["offers"]) == 11
     assert main(arguments) == 1
     assert "--force" in capsys.readouterr().err
+    tables = ["--fit", f"{tmp_path}/fit.npy", "--spent", f"{tmp_path}/s.json"]
+    for command in (["prune", "--cal"], ["compress", "--fidelity", "0.9", "--val"]):
+        again = [command[0], f"{tmp_path}/model.json", *tables, "-o", f"{tmp_path}/{command[0]}"]
+        assert main([*again, *command[1:], f"{tmp_path}/look.npy"]) == 1
+        assert "looked at by a survey" in capsys.readouterr().err

@@ -62,6 +62,16 @@ def bound_in_words(bound: float, n_changed: int, n_val: int, confidence: float) 
     )
 
 
+def lossless_in_words(leaves_before: int, leaves_lossless: int) -> str:
+    """The part that went before anything was tested, as it changes no margin."""
+    if leaves_lossless == leaves_before:
+        return "Lossless part: none was found."
+    return (
+        f"Lossless part: {leaves_before - leaves_lossless} of the {leaves_before} leaves went "
+        "without changing any margin of the original."
+    )
+
+
 def attack_claim(distance: float | None, n_tried: int) -> str:
     """What an attack found, or did not find; never a bound."""
     if distance is None:

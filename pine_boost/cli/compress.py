@@ -39,6 +39,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
                          "rankers: no raw value does (required there)")  # fmt: skip
     promise.add_argument("--allow-overlap", action="store_true",
                          help="go on if --val repeats --fit: only MEASURED then")  # fmt: skip
+    options.add_spent(promise)
     options.add_threshold(parser)
     search = parser.add_argument_group("search")
     search.add_argument("--unit", default="leaf", choices=("leaf", "tree"),
@@ -77,6 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
             threshold=options.thresholds(arguments), time_limit=limit,
             random_state=arguments.seed, callback=progress,
             allow_overlap=arguments.allow_overlap, segments=arguments.segments,
+            spent=arguments.spent,
         )  # fmt: skip
     finally:
         progress.close()

@@ -46,6 +46,13 @@ def add_threshold(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_spent(parser: Any) -> None:
+    """A survey whose rows are refused."""
+    parser.add_argument(
+        "--spent", metavar="FILE", help="what pine-boost survey wrote: its rows are refused"
+    )
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """The tables."""
     data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")

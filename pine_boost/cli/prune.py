@@ -25,6 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
+    options.add_spent(parser)
     output.add_output(parser, "pruned")
     parser.add_argument(
         "--alpha", type=float, default=0.1,
@@ -56,6 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
             X_cal,
             alpha=arguments.alpha,
             callback=progress,
+            spent=arguments.spent,
             **keywords,
         )
     finally:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.pulls import Points
-from pine_boost.compression.shape import Shape, margins
+from pine_boost.compression.shape import SLICE, Shape, margins
 
 # Levels of the estimate, as multiples of the share that the test allows. Rows made by swapping
 # values are harder or easier than real ones by some factor (much easier where a forest knows its
@@ -42,6 +42,24 @@ def estimate(goal: Goal, points: Points, shape: Shape) -> float:
     return float(np.average(changed, weights=points.weight))
 
 
+@dataclass(frozen=True, eq=False)
+class Chains:
+    """The two sequences that are tested, each from its largest shape to its smallest.
+
+    Slices of the original stand in the first where their estimate is good, and alone in the
+    second: where estimates mislead, the result is still no larger than a slice that passes.
+    """
+
+    first: list[Candidate]
+    slices: list[Candidate]
+
+
+def choose_chains(found: Sequence[Candidate], allowed_share: float) -> Chains:
+    """Both sequences, spaced by the estimate."""
+    slices = [candidate for candidate in found if candidate.shape.name == SLICE]
+    return Chains(choose(found, allowed_share), choose(slices, allowed_share))
+
+
 def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
     """For every level of the estimate the smallest shape below it, largest shapes first.
 
@@ -50,13 +68,14 @@ def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
     """
     if not found:
         return []
+    waiting = sorted(found, key=lambda candidate: (candidate.estimate, -candidate.n_leaves))
     # the safest first, whatever the estimates are worth: of several, the largest
-    chosen = [min(found, key=lambda candidate: (candidate.estimate, -candidate.n_leaves))]
+    chosen = [waiting[0]]
+    best, n_below = waiting[0], 0
     for level in _LEVELS * allowed_share:
-        below = [candidate for candidate in found if candidate.estimate <= level]
-        if not below:
-            continue
-        best = min(below, key=lambda candidate: (candidate.n_leaves, candidate.estimate))
+        while n_below < len(waiting) and waiting[n_below].estimate <= level:
+            best = min(best, waiting[n_below], key=lambda candidate: candidate.n_leaves)
+            n_below += 1
         if best.n_leaves < chosen[-1].n_leaves:
             chosen.append(best)
     return chosen

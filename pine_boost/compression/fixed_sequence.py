@@ -1,7 +1,8 @@
 """The test: candidates in an order fixed beforehand, each by an exact binomial bound.
 
 In come counts of changed rows; out go bounds and how many candidates are accepted. Valid at the
-full level, as testing stops at the first candidate that fails. Refuses samples that are too small.
+full level, as testing stops at the first candidate that fails; counts are whole numbers, so some
+of the level is left over, and a second chain is tested with it. Refuses samples that are too small.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
 from pine_boost.errors import InvalidInputError
+
+_ROUNDING = 1e-12  # of a binomial probability in float64, far above what it loses
 
 
 @dataclass(frozen=True)
@@ -84,23 +87,38 @@ def allowed(n_rows: int, fidelity: float, confidence: float) -> int:
     return n_changed
 
 
+def allowed_by_the_rest(n_rows: int, fidelity: float, confidence: float) -> int:
+    """The most rows that may change in a second chain of candidates; -1: it cannot be tested.
+
+    At the true share ``fidelity`` the first chain accepts wrongly with the probability that at
+    most `allowed` rows change, which is below ``1 - confidence``. What is missing to it is the
+    level of the second chain, so that both together are wrong with probability at most
+    ``1 - confidence``. A function of the number of rows and the target alone.
+    """
+    used = binom.cdf(allowed(n_rows, fidelity, confidence), n_rows, 1.0 - fidelity)
+    rest = (1.0 - confidence) - float(used) - _ROUNDING
+    n_changed = -1
+    while float(binom.cdf(n_changed + 1, n_rows, 1.0 - fidelity)) <= rest:
+        n_changed += 1
+    return n_changed
+
+
 def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:
     """The share of changed rows to aim at: what is allowed, or half a row where none is."""
     return max(allowed(n_rows, fidelity, confidence), 0.5) / n_rows
 
 
-def in_order(
-    counts: Iterable[int], n_rows: int, fidelity: float, confidence: float
-) -> Iterator[Tested]:
-    """Test counts as they come and stop after the first that fails.
+def in_order(counts: Iterable[int], n_rows: int, confidence: float, most: int) -> Iterator[Tested]:
+    """Test counts as they come and stop after the first above ``most``.
 
-    If the first candidate that keeps less than ``fidelity`` is the k-th, a false acceptance needs
-    that very one to pass, and its bound is wrong with probability at most ``1 - confidence``: the
-    order and the candidates must not depend on the rows that are counted here.
+    ``most`` is `allowed`, or `allowed_by_the_rest` for the second chain. If the first candidate
+    that keeps less than ``fidelity`` is the k-th of its chain, a false acceptance needs that very
+    one to pass, which it does with at most the level of its chain: the order and the candidates
+    must not depend on the rows that are counted here.
     """
     for n_changed in counts:
         bound = lower_bound(n_changed, n_rows, confidence)
-        accepted = bound >= fidelity
+        accepted = n_changed <= most
         yield Tested(n_changed, bound, accepted)
         if not accepted:
             return

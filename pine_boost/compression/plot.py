@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pine_boost.compression.record import CompressionRecord
+from pine_boost.compression.record import FIRST_CHAIN, CompressionRecord
 from pine_boost.errors import MissingDependencyError
 
 
@@ -21,15 +21,16 @@ def plot_path(record: CompressionRecord, ax: Any = None) -> Any:
                 "A plot needs matplotlib; install pine-boost[plot]."
             ) from error
         _, ax = pyplot.subplots(figsize=(6, 4))
-    leaves = [size.leaves for size in record.path]
-    kept = [1 - size.n_changed / record.n_val for size in record.path]
+    path = [size for size in record.path if size.chain == FIRST_CHAIN]
+    leaves = [size.leaves for size in path]
+    kept = [1 - size.n_changed / record.n_val for size in path]
     ax.plot(leaves, kept, marker="o", label="kept on X_val")
-    ax.plot(leaves, [size.bound for size in record.path], marker=".", linestyle=":",
+    ax.plot(leaves, [size.bound for size in path], marker=".", linestyle=":",
             label=f"exact bound, confidence {record.confidence:g}")  # fmt: skip
     ax.axhline(record.fidelity, color="grey", linewidth=1, label=f"target {record.fidelity:g}")
     accepted = [size for size in record.path if size.accepted]
     if accepted:
-        chosen = accepted[-1]
+        chosen = min(accepted, key=lambda size: size.leaves)
         ax.plot(
             [chosen.leaves], [1 - chosen.n_changed / record.n_val], marker="*", markersize=14,
             linestyle="", color="tab:green", label=f"returned: {chosen.leaves} leaves",

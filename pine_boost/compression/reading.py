@@ -15,7 +15,7 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import Forest, Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.tables.overlap import count_overlap, hashes_of
@@ -41,8 +41,8 @@ class Tables:
     is_overlapping: bool
 
 
-def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, Goal]:
-    """Parse a model; classes are kept where it has any, else the raw value."""
+def read_for_compression(model: Any, options: CompressOptions) -> Model:
+    """Parse a model and refuse what cannot be compressed as asked."""
     parsed = read_model(model, threshold=options.threshold, decision="value")
     try_in_child(parsed)
     forest = parsed.forest
@@ -51,7 +51,7 @@ def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, G
             "AdaBoost's trees vote with one weight each, so their leaves cannot be changed one by "
             "one. prune_booster drops whole trees of it."
         )
-    keeps_class = forest.n_outputs > 1 or bool(forest.decision.cuts)
+    keeps_class = _keeps_class(forest)
     if not keeps_class and options.tolerance is None:
         raise InvalidInputError(
             f"This model ({parsed.kind}, {forest.objective}) predicts a value and no class: pass "
@@ -63,7 +63,16 @@ def read_for_compression(model: Any, options: CompressOptions) -> tuple[Model, G
             f"tolerance={tolerance!r}: a probability cannot move by 1 or more; pass a number "
             "below 1, or none to keep only the class."
         )
-    return parsed, Goal(forest, keeps_class, tolerance)
+    return parsed
+
+
+def goal_of(forest: Forest, options: CompressOptions) -> Goal:
+    """What must not change: classes where there are any, else the raw value."""
+    return Goal(forest, _keeps_class(forest), options.tolerance)
+
+
+def _keeps_class(forest: Forest) -> bool:
+    return forest.n_outputs > 1 or bool(forest.decision.cuts)
 
 
 def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:

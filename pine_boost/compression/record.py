@@ -30,7 +30,8 @@ from pine_boost.tables.rows import Rows
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FIRST_CHAIN, SLICE_CHAIN = "path", "slices"
 _REMEDY = "Take the file that compress_booster wrote"
 _STATUSES = (VALIDATED, MEASURED, NOT_VALIDATED)
 
@@ -52,6 +53,9 @@ class TestedSize:
     bound : float
         Exact lower bound on the share that is kept, for this candidate alone.
     accepted : bool
+    chain : str
+        ``"path"``: of the first sequence, in which slices may stand too; ``"slices"``: of the
+        second, tested at the level that the first leaves over.
     """
 
     trees: int
@@ -61,6 +65,7 @@ class TestedSize:
     n_changed: int
     bound: float
     accepted: bool
+    chain: str = FIRST_CHAIN
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ class CompressionRecord:
     overlap : float
         Share of the validation rows that X_fit holds too, beyond what is expected by chance.
     trees_before, trees_after, leaves_before, leaves_after : int
+    leaves_lossless : int
+        Leaves left after what no input can tell was left out; the path began there.
     path : tuple of TestedSize
     segments : tuple of Segment
     probability_shift : mapping
@@ -135,6 +142,7 @@ class CompressionRecord:
     trees_after: int
     leaves_before: int
     leaves_after: int
+    leaves_lossless: int
     path: tuple[TestedSize, ...]
     segments: tuple[Segment, ...]
     probability_shift: Mapping[str, float]
@@ -179,9 +187,12 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         digest = document.pop("digest", None)
         require(document.get("format") == FORMAT, "the format is another one")
         version = document.get("format_version")
-        require(version == FORMAT_VERSION, f"format version {version!r} is not {FORMAT_VERSION}")
+        require(version in (1, FORMAT_VERSION), f"format version {version!r} is not known")
         require(digest == _digest(document), "its digest does not fit: it was changed")
         del document["format"], document["format_version"]
+        if version == 1:  # one chain, and nothing left out before it
+            document["leaves_lossless"] = document.get("leaves_before")
+            document["path"] = [{**entry, "chain": FIRST_CHAIN} for entry in document["path"]]
         checked = record(document, _kinds(CompressionRecord))
         require(checked["status"] in _STATUSES, f"unknown status {checked['status']!r}")
         checked["path"] = tuple(

@@ -24,6 +24,7 @@ from pine_boost.certificate.compression_claim import (
     VALIDATED,
     attack_claim,
     bound_in_words,
+    lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
 from pine_boost.compression.answers import Question, ask, differ, probabilities_or_none
@@ -81,7 +82,7 @@ class CompressResult:
 
     @property
     def path(self) -> tuple[TestedSize, ...]:
-        """The candidates that were tested, largest first."""
+        """The candidates that were tested, chain by chain, largest first."""
         return self.record.path
 
     @property
@@ -112,6 +113,7 @@ class CompressResult:
             )
         if r.attack_starts:
             lines.append(attack_claim(r.attack_distance, r.attack_starts))
+        lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{len(r.path)} sizes tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
@@ -247,6 +249,7 @@ def conclude(
         trees_after=compressed.forest.n_trees,
         leaves_before=parsed.forest.n_leaves,
         leaves_after=compressed.forest.n_leaves,
+        leaves_lossless=goal.forest.n_leaves,
         path=validated.tested,
         segments=find_segments(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees
 
+SLICE = "slice"  # the name of the first rounds of the original
 GONE = -1  # the owner of the leaves of a tree that was dropped
 
 
@@ -104,7 +105,7 @@ def slice_shape(forest: Forest, ranges: Ranges, n_rounds: int) -> Shape:
         n_kept = max(1, int(np.count_nonzero(forest.tree_round < n_rounds)))
         value = value * (forest.n_trees / n_kept)
     owner = np.where(kept, ranges.leaf_node, GONE)
-    return Shape(owner, value, forest.intercept.astype(np.float64), "slice")
+    return Shape(owner, value, forest.intercept.astype(np.float64), SLICE)
 
 
 def margins(shape: Shape, forest: Forest, leaves: npt.NDArray[np.int32]) -> FloatArray:

@@ -1,12 +1,12 @@
 """The validation: candidates become native models and are asked about X_val, in order.
 
-In come candidates in their fixed order; out goes the smallest that passed, with the whole record of
-the test. A candidate that its library cannot hold raises; nothing is skipped.
+In come two chains of candidates in their fixed order; out goes the smallest that passed, with the
+whole record of the test. A candidate that its library cannot hold raises; nothing is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.compression.answers import Answers, Question, ask, differ
-from pine_boost.compression.candidates import Candidate
-from pine_boost.compression.fixed_sequence import in_order, lower_bound
+from pine_boost.compression.candidates import Candidate, Chains
+from pine_boost.compression.fixed_sequence import (
+    Tested,
+    allowed,
+    allowed_by_the_rest,
+    in_order,
+    lower_bound,
+)
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import TestedSize
+from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, TestedSize
 from pine_boost.compression.rounding import to_pruned
 from pine_boost.compression.scale import rescale
 from pine_boost.compression.search import Setting
-from pine_boost.compression.shape import Shape
+from pine_boost.compression.shape import Shape, margins
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -48,7 +54,7 @@ class Validated:
     written : Written or None
         The smallest candidate that passed; None: the original stays.
     tested : tuple of TestedSize
-        Largest first, the last one perhaps not accepted.
+        Chain by chain, largest first, the last one of a chain perhaps not accepted.
     changed : bool (n_val,)
         Rows on which the returned model differs.
     bound : float
@@ -66,47 +72,97 @@ class Validated:
 
 def validate(
     parsed: Model,
+    start: Model,
+    goal: Goal,
+    setting: Setting,
+    chains: Chains,
+    tables: Tables,
+    options: CompressOptions,
+) -> Validated:
+    """Test both chains natively; the smallest that passed in either is taken.
+
+    ``parsed`` is asked what must be kept; ``start``, its lossless part, is what shrinks.
+    """
+    question = Question(goal.keeps_class, goal.tolerance)
+    before = ask(parsed, tables.X_val, question)
+    n_rows, confidence = tables.val.n_rows, options.confidence
+    target = (n_rows, options.fidelity, confidence)
+    tested: list[TestedSize] = []
+    best: Written | None = None
+
+    def run(chain: str, candidates: Sequence[Candidate], most: int) -> None:
+        nonlocal best
+        written: list[Written] = []
+
+        def counts() -> Iterator[int]:
+            for candidate in candidates:
+                shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
+                written.append(_write(start, setting, shape, tables.X_val, before, question))
+                yield int(written[-1].changed.sum())
+
+        outcomes = in_order(counts(), n_rows, confidence, most)
+        for candidate, outcome in zip(candidates, outcomes, strict=False):
+            now = written[-1]
+            tested.append(_tested_size(chain, candidate, now, outcome))
+            if outcome.accepted and (best is None or _size(now) < _size(best)):
+                best = now
+
+    run(FIRST_CHAIN, chains.first, allowed(*target))
+    most = allowed_by_the_rest(*target)
+    n_best = setting.original.n_leaves if best is None else _size(best)
+    if _reaches(goal, setting, chains.slices, tables, most, n_best):
+        run(SLICE_CHAIN, chains.slices, most)
+    changed = np.zeros(n_rows, dtype=bool)
+    if best is not None:
+        changed = best.changed
+    bound = lower_bound(int(changed.sum()), n_rows, confidence)
+    return Validated(best, tuple(tested), changed, bound, before, question)
+
+
+def _reaches(
     goal: Goal,
     setting: Setting,
     candidates: Sequence[Candidate],
     tables: Tables,
-    options: CompressOptions,
-) -> Validated:
-    """Test candidates natively, largest first, and stop at the first that fails."""
-    question = Question(goal.keeps_class, goal.tolerance)
-    before = ask(parsed, tables.X_val, question)
-    n_rows = tables.val.n_rows
-    written: list[Written] = []
+    most: int,
+    n_leaves: int,
+) -> bool:
+    """Whether a chain seems to get below a size: only then it is worth asking natively.
 
-    def counts() -> Any:
-        for candidate in candidates:
-            shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
-            written.append(_write(parsed, setting, shape, tables.X_val, before, question))
-            yield int(written[-1].changed.sum())
+    Not asking accepts nothing, so this look at X_val cannot make a promise too strong.
+    """
+    if most < 0 or not any(candidate.n_leaves < n_leaves for candidate in candidates):
+        return False
+    first = next(i for i, candidate in enumerate(candidates) if candidate.n_leaves < n_leaves)
 
-    tested: list[TestedSize] = []
-    best: Written | None = None
-    outcomes = in_order(counts(), n_rows, options.fidelity, options.confidence)
-    for candidate, outcome in zip(candidates, outcomes, strict=False):
-        forest = written[-1].model.forest
-        tested.append(
-            TestedSize(
-                forest.n_trees,
-                forest.n_leaves,
-                candidate.shape.name,
-                candidate.estimate,
-                outcome.n_changed,
-                outcome.bound,
-                outcome.accepted,
-            )
-        )
-        if outcome.accepted:
-            best = written[-1]
-    changed = np.zeros(n_rows, dtype=bool)
-    if best is not None:
-        changed = best.changed
-    bound = lower_bound(int(changed.sum()), n_rows, options.confidence)
-    return Validated(best, tuple(tested), changed, bound, before, question)
+    def count(states: npt.NDArray[np.int32]) -> list[int]:
+        leaves = setting.trees.leaves(states)
+        before = margins(setting.original, goal.forest, leaves)
+        return [
+            int(goal.changed(before, margins(candidate.shape, goal.forest, leaves)).sum())
+            for candidate in candidates[: first + 1]
+        ]
+
+    counts = np.sum(list(tables.val.map_states(setting.space, count)), axis=0)
+    return bool(np.all(counts <= most))
+
+
+def _size(written: Written) -> int:
+    return written.model.forest.n_leaves
+
+
+def _tested_size(chain: str, candidate: Candidate, now: Written, outcome: Tested) -> TestedSize:
+    forest = now.model.forest
+    return TestedSize(
+        forest.n_trees,
+        forest.n_leaves,
+        candidate.shape.name,
+        candidate.estimate,
+        outcome.n_changed,
+        outcome.bound,
+        outcome.accepted,
+        chain,
+    )
 
 
 def _write(

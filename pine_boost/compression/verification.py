@@ -14,8 +14,14 @@ from typing import Any
 
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
 from pine_boost.compression.answers import Question, ask, differ
-from pine_boost.compression.fixed_sequence import lower_bound
-from pine_boost.compression.record import CompressionRecord, read_record, rows_digest
+from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
+from pine_boost.compression.record import (
+    FIRST_CHAIN,
+    SLICE_CHAIN,
+    CompressionRecord,
+    read_record,
+    rows_digest,
+)
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SAME_BOUND
@@ -152,7 +158,12 @@ def _objections(
         record.trees_before, record.trees_after, record.leaves_before, record.leaves_after,
     )  # fmt: skip
     accepted = [size for size in record.path if size.accepted]
-    in_order = all(size.accepted for size in record.path[:-1])
+    target = (record.n_val, record.fidelity, record.confidence)
+    most = {FIRST_CHAIN: allowed(*target), SLICE_CHAIN: allowed_by_the_rest(*target)}
+    chains = [[size for size in record.path if size.chain == chain] for chain in most]
+    in_order = all(size.accepted for chain in chains for size in chain[:-1])
+    rightly = all(size.n_changed <= most.get(size.chain, -1) for size in accepted)
+    returned = min(accepted, key=lambda size: size.leaves, default=None)
     checks = {
         f"it states {record.n_changed} changed rows, {n_changed} were found": (
             record.n_changed == n_changed
@@ -166,8 +177,9 @@ def _objections(
         ),
         "its claim is not the sentence of its numbers": record.claim == record.expected_claim(),
         "a size was accepted after one that failed": in_order,
-        "the returned model is not the last accepted size": (
-            not accepted or accepted[-1].n_changed == record.n_changed
+        "a size was accepted with more changed rows than its chain allows": rightly,
+        "the returned model is not the smallest accepted size": (
+            returned is None or returned.n_changed == record.n_changed
         ),
     }
     return tuple(f"The record is wrong: {text}." for text, holds in checks.items() if not holds)

@@ -39,6 +39,7 @@ from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows, Rows, States, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
+from pine_boost.tables.spent import Spent, refuse_spent
 
 _N_DRAWN = 500  # inputs to begin with where there are no rows
 
@@ -138,7 +139,7 @@ def fit_region(
 
 @dataclass(frozen=True, eq=False)
 class RegionOptions:
-    """What `fit_region` lets a user choose."""
+    """What `fit_region` lets a user choose, and the survey whose rows are no calibration rows."""
 
     alpha: float
     score: Any = "chow-liu"
@@ -148,6 +149,7 @@ class RegionOptions:
     random_state: int = 0
     allow_overlap: bool = False
     with_evidence: bool = False
+    spent: Spent | None = None
 
     def __post_init__(self) -> None:
         read_level(self.alpha, "alpha")
@@ -172,7 +174,9 @@ def fit_with_states(
     if X_cal is None and chosen.alpha == 0 and chosen.indifference == 0:
         return _whole_space(forest, X_fit, chosen.domain, schema, budget)
     fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    overlap = count_overlap(_hashes(fit), _hashes(cal))
+    held_out = _hashes(cal)
+    refuse_spent(chosen.spent, held_out, "X_cal")
+    overlap = count_overlap(_hashes(fit), held_out)
     check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
     fitted = fit_score(
         chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state,

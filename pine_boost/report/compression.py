@@ -98,21 +98,24 @@ def _path(record: CompressionRecord) -> str:
     frame.grid(round_ticks(lowest, 100.0))
     frame.ticks(round_ticks(0.0, most), "{:,.0f}")
     frame.line(0.0, target, most, target, "mark")
-    n_accepted = sum(size.accepted for size in record.path)
-    for number, (size, share) in enumerate(zip(record.path, kept, strict=True), start=1):
+    accepted = [size for size in record.path if size.accepted]
+    chosen = min(accepted, key=lambda size: size.leaves, default=None)
+    for size, share in zip(record.path, kept, strict=True):
         title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {size.bound:.4f}"
         frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")
-        frame.dot(size.leaves, share, "dot chosen" if number == n_accepted else "dot", title)
+        frame.dot(size.leaves, share, "dot chosen" if size is chosen else "dot", title)
     rows = [
         (f"{size.trees:,}", f"{size.leaves:,}", str(size.n_changed), f"{size.bound:.4f}",
-         "yes" if size.accepted else "no", size.origin)
+         "yes" if size.accepted else "no", size.origin, size.chain)
         for size in record.path
     ]  # fmt: skip
-    head = ("trees", "leaves", "rows changed", "exact bound", "accepted", "from")
+    head = ("trees", "leaves", "rows changed", "exact bound", "accepted", "from", "sequence")
     words = (
-        "<p>Sizes in the order of the test, which was fixed before X_val was seen; it stopped at "
-        "the first that failed. A dot is the share of validation rows kept, the line below it "
-        "reaches down to the exact bound, the horizontal line is the target.</p>"
+        "<p>Sizes in the order of the test, which was fixed before X_val was seen; a sequence "
+        "stops at the first that fails. Where slices get further, they are tested in a sequence "
+        "of their own too, at the level that the first one leaves over. A dot is the share of "
+        "validation rows kept, the line below it reaches down to the exact bound, the horizontal "
+        "line is the target.</p>"
     )
     return section("The path", words + frame.text() + table(head, rows))
 

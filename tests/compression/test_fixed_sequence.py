@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from pine_boost.compression.candidates import Candidate, choose
+from pine_boost.compression.candidates import Candidate, choose, choose_chains
 from pine_boost.compression.fixed_sequence import (
     allowed,
+    allowed_by_the_rest,
     expected_share,
     fewest_rows,
     highest_fidelity,
@@ -53,7 +56,7 @@ def test_testing_stops_at_the_first_failure() -> None:
             seen.append(count)
             yield count
 
-    tested = list(in_order(counts(), 1000, 0.99, 0.95))
+    tested = list(in_order(counts(), 1000, 0.95, allowed(1000, 0.99, 0.95)))
     assert [entry.accepted for entry in tested] == [True, True, False]
     assert seen == [0, 1, 60]  # what comes after a failure is never looked at
 
@@ -66,8 +69,9 @@ def _candidate(n_leaves: int, estimate: float) -> Candidate:
     return Candidate(_shape(n_leaves), estimate)
 
 
-# Cells of equal probability. A candidate of k leaves changes the first changed[k] cells, so its
-# true fidelity is known. "plateau": every size is just below the target, the worst case.
+# Cells of equal probability. A candidate of k leaves changes the first changed[k] cells, a slice
+# the last ones, so the true fidelity of all is known. "plateau": every size is just below the
+# target, the worst case.
 CELLS = 1000
 CHANGED = {
     "falling": np.rint(np.geomspace(40, 1, 40)).astype(int),
@@ -83,22 +87,34 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
     fidelity, confidence, n_draws = 0.95, 0.95, 2000
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
-    share = expected_share(n_val, fidelity, confidence)
+    target = (n_val, fidelity, confidence)
+    share = max(expected_share(*target), 1 / n_fit)
     shapes = [_shape(i + 2) for i in range(len(changed))]
+    sliced = [replace(shape, name="slice") for shape in shapes]
     broken = accepted = 0
     for _ in range(n_draws):
         fit, val = random.integers(0, CELLS, n_fit), random.integers(0, CELLS, n_val)
         # candidate number i has i + 2 leaves; sizes and order come from the fit rows alone
         estimates = np.searchsorted(np.sort(fit), changed) / n_fit
-        found = [Candidate(*pair) for pair in zip(shapes, estimates, strict=True)]
-        chain = choose(found, max(share, 1 / n_fit))
-        cells = [changed[candidate.n_leaves - 2] for candidate in chain]
-        counts = (int(np.count_nonzero(val < n_cells)) for n_cells in cells)
-        passed = [test.accepted for test in in_order(counts, n_val, fidelity, confidence)]
-        n_passed = sum(passed)
-        if n_passed:
-            accepted += 1
-            broken += cells[n_passed - 1] / CELLS > 1 - fidelity
+        found = [Candidate(*pair) for pair in zip(shapes + sliced, [*estimates] * 2, strict=True)]
+        chains = choose_chains(found, share)
+        wrong = False
+        for chain, most in (
+            (chains.first, allowed(*target)), (chains.slices, allowed_by_the_rest(*target)),
+        ):  # fmt: skip
+            cells = [int(changed[candidate.n_leaves - 2]) for candidate in chain]
+            is_slice = [candidate.shape.name == "slice" for candidate in chain]
+            counts = (
+                int(np.count_nonzero(val >= CELLS - n if last else val < n))
+                for n, last in zip(cells, is_slice, strict=True)
+            )
+            tested = list(in_order(counts, n_val, confidence, most))
+            accepted += any(test.accepted for test in tested)
+            wrong |= any(
+                test.accepted and n / CELLS > 1 - fidelity
+                for n, test in zip(cells, tested, strict=False)
+            )
+        broken += wrong
     # three standard deviations of a count of 2000 draws above the stated rate
     rate = 1 - confidence
     assert broken <= n_draws * rate + 3 * np.sqrt(n_draws * rate * (1 - rate))
@@ -106,6 +122,15 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
         assert accepted > n_draws / 5  # a test that accepts nothing would be easy to keep
     elif n_val == 59:
         assert broken > 0.02 * n_draws  # the worst case comes close to the stated rate
+
+
+@pytest.mark.parametrize("n_rows", [299, 736, 1105, 2864, 6156])
+def test_two_chains_share_one_level(n_rows: int) -> None:
+    first, second = allowed(n_rows, 0.99, 0.95), allowed_by_the_rest(n_rows, 0.99, 0.95)
+    levels = binom.cdf([first, second], n_rows, 0.01)
+    assert levels.sum() <= 0.05
+    assert levels[0] + binom.cdf(second + 1, n_rows, 0.01) > 0.05  # no row more fits
+    assert -1 <= second <= first
 
 
 def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:

@@ -1,0 +1,69 @@
+"""Rows that a survey has looked at: they cannot carry a promise any more.
+
+In come a survey or its file and hashes of rows; out goes nothing, or a refusal. Knows only the
+surveys that it is shown.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.json_fields import parse, reading, require, sequence
+from pine_boost.tables.overlap import Hashes, count_overlap
+
+SURVEY_FORMAT = "pine_boost survey"
+
+
+class HasHashes(Protocol):
+    """What `pine_boost.survey` returns knows its rows by their hashes."""
+
+    @property
+    def hashes(self) -> Hashes:
+        """One hash for each row that was looked at."""
+
+
+Spent = HasHashes | str | os.PathLike[str]
+
+
+def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
+    """Refuse rows, by their hashes, that a survey has looked at; None: there was no survey.
+
+    Raises
+    ------
+    InvalidInputError
+        More of the rows were looked at than would repeat by chance, or ``spent`` is no survey.
+    """
+    if spent is None:
+        return
+    if isinstance(spent, (str, os.PathLike)):
+        looked_at = read_hashes(spent)
+    elif isinstance(getattr(spent, "hashes", None), np.ndarray):
+        looked_at = spent.hashes
+    else:
+        raise InvalidInputError(
+            f"spent is a {type(spent).__name__}: what pine_boost.survey returned is accepted, or "
+            "the path of the file that it was saved to."
+        )
+    found = count_overlap(looked_at, hashes)
+    if found.is_evident:
+        raise InvalidInputError(
+            f"{found.n_seen} of the {len(hashes)} rows of {name} were looked at by a survey and "
+            "cannot carry a promise any more. Split a table before surveying and keep one part."
+        )
+
+
+def read_hashes(path: str | os.PathLike[str]) -> Hashes:
+    """The hashes of the rows that a saved survey has looked at."""
+    contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
+    with reading("survey file", "Take the file that Survey.save wrote", InvalidInputError):
+        document = parse(contents)
+        require(document.get("format") == SURVEY_FORMAT, "the format is another one")
+        listed = sequence(document, "hashes")
+        fits = all(type(value) is int and 0 <= value < 2**64 for value in listed)
+        require(fits, "a hash is no number of 64 bits")
+    return np.array(listed, dtype=np.uint64)
