@@ -88,6 +88,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
     target = (n_val, fidelity, confidence)
+    allowances = (allowed(*target), allowed_by_the_rest(*target))
     share = max(expected_share(*target), 1 / n_fit)
     shapes = [_shape(i + 2) for i in range(len(changed))]
     sliced = [replace(shape, name="slice") for shape in shapes]
@@ -99,9 +100,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
         found = [Candidate(*pair) for pair in zip(shapes + sliced, [*estimates] * 2, strict=True)]
         chains = choose_chains(found, share)
         wrong = False
-        for chain, most in (
-            (chains.first, allowed(*target)), (chains.slices, allowed_by_the_rest(*target)),
-        ):  # fmt: skip
+        for chain, most in zip((chains.first, chains.slices), allowances, strict=True):
             cells = [int(changed[candidate.n_leaves - 2]) for candidate in chain]
             is_slice = [candidate.shape.name == "slice" for candidate in chain]
             counts = (
