@@ -120,7 +120,7 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
 
 def _curve(baselines: Baselines, fresh: Any) -> Iterator[dict[str, Any]]:
     """The path at given shares of the leaves, beside the other ways there."""
-    n_before = baselines.setting.original.n_leaves
+    n_before = baselines.original.n_leaves
     for share, shape in baselines.path().items():
         yield {
             "size": f"{100 * share:g}",
