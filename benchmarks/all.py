@@ -8,6 +8,7 @@ only with --partial; the same command goes on where it stopped, while pine_boost
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
@@ -21,7 +22,7 @@ from benchmarks.ledger import Entry, code_commit, finished_runs, publish, write_
 from benchmarks.machine import describe_machine
 from benchmarks.paper import listed
 from benchmarks.plan import PLAN, WORK, Run
-from benchmarks.runner import RESULTS
+from benchmarks.runner import ONE_THREAD, RESULTS
 
 RUNNING = ROOT / "benchmarks" / "running"
 AFTERWARDS = (("growth", "--draw"), ("glance", "--draw"), ("tables",), ("readme",))
@@ -90,7 +91,7 @@ class Driver:
         with log.open("ab") as file:
             process = subprocess.Popen(
                 command_of(run, self.work, self.cores), cwd=ROOT, stdout=file, stderr=file,
-                start_new_session=True,
+                start_new_session=True, env={**os.environ, **ONE_THREAD},
             )  # fmt: skip
         self._started.append(_Started(run, process, time.monotonic(), log))
 

@@ -51,13 +51,13 @@ PLAN = (
     Run("paper", "paper", "paper_l0.csv", (), 7),
     Run(
         "defaults", "defaults", "defaults.csv",
-        _words(f"--models xgboost-0.1 --datasets {_LARGE}"), 10,
+        _words(f"--models xgboost-0.1 --datasets {_LARGE}"), 8,
     ),
     Run("large", "large", "large.csv", _words(f"--fit training {_BOOSTERS}"), 14),
     Run("glance", "glance", "glance.csv", (), 6),
     Run(
         "leaf", "paper", "paper_leaf.csv",
-        _words("--reweight leaf --alphas 0.05,0.1,0.2 --time-limit 30"), 10,
+        _words("--reweight leaf --alphas 0.05,0.1,0.2 --time-limit 30"), 9,
     ),
     Run(
         "forest_prune", "forest_prune", "forest_prune.csv",
@@ -68,7 +68,7 @@ PLAN = (
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 6, is_serial=True),
     Run(
         "defaults-libraries", "defaults", "defaults.csv",
-        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 12,
+        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 11,
     ),
     Run("lossless", "lossless", "lossless.csv", (), 2),
     Run(
