@@ -127,7 +127,8 @@ def require_level(value: Any, name: str) -> None:
 
 def require_indifference(value: Any) -> None:
     """Refuse what is neither a level nor the word for choosing one."""
-    if value != AUTO and (not is_real(value) or not 0 <= value < 1):
+    is_auto = isinstance(value, str) and value == AUTO
+    if not is_auto and (not is_real(value) or not 0 <= value < 1):
         raise InvalidInputError(
             f"indifference={value!r}: a number in [0, 1) is accepted, or {AUTO!r}."
         )

@@ -80,7 +80,7 @@ OPTIONS: list[Row] = [
     ("alpha True", lambda w: w.prune(alpha=True), _INPUT, rf"alpha=True: {_LEVEL}"),
     ("alpha a list", lambda w: w.prune(alpha=[0.1]), _INPUT, _LEVEL),
     ("unknown objective", lambda w: w.prune(objective="l2"), _INPUT, "'l0' and 'l1' are accepted"),
-    ("unknown unit", lambda w: w.prune(unit="leaf"), _INPUT, "'round' and 'tree' are accepted"),
+    ("unknown unit", lambda w: w.prune(unit="forest"), _INPUT, "'round' and 'tree' and 'leaf' are"),
     ("no time", lambda w: w.prune(time_limit=0), _INPUT, "time_limit=0: seconds above 0, or None"),
     ("time as text", lambda w: w.prune(time_limit="9"), _INPUT, "time_limit='9': seconds above 0"),
     ("time NaN", lambda w: w.prune(time_limit=float("nan")), _INPUT, "seconds above 0"),
