@@ -76,6 +76,10 @@ PLAN = (
         measures_alone=True,
     ),
     Run("fleet", "fleet", "fleet.csv", (), 3, measures_alone=True),
+    Run(
+        "rules", "rules", "rules.csv",
+        ("--results", f"{WORK}/paper_l0.csv", "benchmarks/results/depth.csv"), 3,
+    ),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
     Run(
