@@ -85,6 +85,7 @@ class LinearProgram:
         self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
         self._active: list[int] = []
+        self._permitted: npt.NDArray[np.bool_] = np.ones(self.n_columns, dtype=bool)
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self._build()
 
@@ -259,7 +260,7 @@ class LinearProgram:
             for column in self._columns:
                 budget.SetCoefficient(column, 1.0)
         self._constraints: list[pywraplp.Constraint] = []
-        self._permitted: npt.NDArray[np.bool_] = np.ones(self.n_columns, dtype=bool)
+        self._permitted = np.ones(self.n_columns, dtype=bool)
         self._active = []
         self._is_active[:] = False
 
