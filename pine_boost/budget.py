@@ -22,6 +22,7 @@ class StopReason(str, Enum):
     MEMORY = "memory"
     INTERRUPTED = "interrupted"  # Ctrl-C
     REFUSED = "refused"  # the library cannot hold what was found
+    UNSOLVED = "unsolved"  # no solver ended with the weights before anything was asked
 
     def __str__(self) -> str:
         return str(self.value)

@@ -240,6 +240,7 @@ def _reason(found: Found, proved: bool) -> str:
             StopReason.TIME: "The time limit ran out",
             StopReason.INTERRUPTED: "The search was interrupted",
             StopReason.MEMORY: "The memory ran out",
+            StopReason.UNSOLVED: "No solver ended with the linear program of the weights",
         }
         return f"{why.get(found.stopped, str(found.stopped))} before a smaller model was proved."
     return "No smaller model that keeps every decision was found; the original is returned."

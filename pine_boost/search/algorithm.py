@@ -226,6 +226,9 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
             break
     n_kept = best.best.n_kept
     is_fewest = n_kept <= best.lower_bound
+    stopped = explored.stopped
+    if explored.gave_up and game.oracle.n_asked == 0 and stopped is StopReason.EFFORT:
+        stopped = StopReason.UNSOLVED  # nothing was tried: that is no answer
     return Found(
         pruned=best.best.pruned,
         proofs=best.best.proofs,
@@ -233,7 +236,7 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
         lower_bound=min(best.lower_bound, n_kept),
         rounds=game.oracle.n_asked,
         rows=len(game.rows),
-        stopped=StopReason.OPTIMAL if is_fewest else explored.stopped,
+        stopped=StopReason.OPTIMAL if is_fewest else stopped,
         undecided=best.undecided,
         seconds=explored.seconds + time.monotonic() - started,
         history=tuple(best.history),

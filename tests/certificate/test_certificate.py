@@ -23,6 +23,7 @@ from pine_boost.model.forest import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
+from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
 from tests.support.forests import MANNERS, Manner, random_forest
 
 xgboost = pytest.importorskip("xgboost")
@@ -113,6 +114,19 @@ def test_thresholds_are_in_the_claim() -> None:
     certificate = _prune(threshold=(0.3, 0.7)).certificate
     assert certificate.thresholds == (0.3, 0.7)
     assert "threshold(s) 0.3, 0.7" in certificate.claim
+
+
+def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was tried then: the original is returned, and not as CERTIFIED."""
+
+    def unsolved(self: LinearProgram, *question: Any) -> Any:
+        raise UnsolvedProgramError
+
+    monkeypatch.setattr(LinearProgram, "solve", unsolved)
+    certificate = _prune().certificate
+    assert certificate.status == Status.NOT_CERTIFIED.value
+    assert certificate.claim == ""
+    assert certificate.reason.startswith("No solver ended with the linear program")
 
 
 @pytest.mark.parametrize("options", [{"time_limit": 1e-9}, {"interrupt": 1}])
