@@ -24,6 +24,7 @@ from pine_boost.sweeping import SweepResult, read_alphas, sweep
 from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
 from pine_boost.tables.rows import MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
+from pine_boost.tables.spent import refuse_spent
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
@@ -144,7 +145,7 @@ def select_alpha(
         The candidates, fixed before looking at X_sel.
     **options
         Of `sweep`: score, n_bins, indifference, objective, unit, threshold, domain, time_limit,
-        n_jobs, random_state, callback.
+        n_jobs, random_state, callback, spent (whose rows are refused as X_sel, too).
 
     Returns
     -------
@@ -153,7 +154,8 @@ def select_alpha(
     Raises
     ------
     InvalidInputError
-        A target or delta outside (0, 1), an unknown rule, or X_sel without rows.
+        A target or delta outside (0, 1), an unknown rule, X_sel without rows or with rows that the
+        survey ``spent`` looked at.
 
     Examples
     --------
@@ -239,6 +241,7 @@ def _selection_rows(
     if selection.n_rows == 0:
         raise InvalidInputError("X_sel has no rows; selecting alpha needs held-out rows.")
     held_out = hashes_of(selection)
+    refuse_spent(options.get("spent"), held_out, "X_sel")
     for table, name in ((X_fit, "X_fit"), (X_cal, "X_cal")):
         if table is not None:
             seen = hashes_of(open_rows(outer.rows(table), schema, name))

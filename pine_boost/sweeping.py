@@ -174,6 +174,7 @@ def sweep(
     callback: Callable[[float, Step], None] | None = None,
     verbose: bool | None = None,
     allow_overlap: bool = False,
+    spent: Any = None,
 ) -> SweepResult:
     """Prune one model for many alphas, each answer with its own certificate.
 
@@ -186,7 +187,7 @@ def sweep(
     Parameters
     ----------
     model, X_fit, X_cal, score, n_bins, objective, unit, reweight, threshold, \
-domain, n_jobs, random_state, verbose, allow_overlap
+domain, n_jobs, random_state, verbose, allow_overlap, spent
         As in `prune_booster`.
     alphas : iterable of float, optional
         Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
@@ -237,7 +238,9 @@ domain, n_jobs, random_state, verbose, allow_overlap
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
     try:
-        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, **options.of_region())
+        fitted = fit_with_states(
+            parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
+        )
     except OutOfTime:
         late = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)

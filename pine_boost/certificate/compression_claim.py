@@ -86,6 +86,15 @@ def attack_claim(distance: float | None, n_tried: int) -> str:
     )
 
 
+def distance_claim(distance: float, largest: float, n_beyond: int, n_val: int) -> str:
+    """What is proved for every input, and how many rows it is about; numbers are rounded up."""
+    return (
+        f"Proved, for every input: where the original is farther than {distance!r} from its "
+        f"decision (in margin), the class is kept. So far are {n_beyond} of the {n_val} validation "
+        f"rows, and no input is farther than {largest!r}."
+    )
+
+
 def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
     """What a compression would promise, as a line of a survey; ``kept`` is "class" or "value"."""
     return (

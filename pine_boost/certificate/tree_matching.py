@@ -51,7 +51,7 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
     CertificateMismatch
         The two do not read inputs alike, or a tree of one is missing in the other.
     """
-    _require_same_reading(original, smaller)
+    require_same_reading(original, smaller)
     if not 0 <= grid <= exact.MAX_GRID[original.arithmetic]:
         raise CertificateMismatch(
             f"The certificate's grid is {grid}; 0 to {exact.MAX_GRID[original.arithmetic]} are "
@@ -120,7 +120,7 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
         )
 
 
-def _require_same_reading(original: Forest, smaller: Forest) -> None:
+def require_same_reading(original: Forest, smaller: Forest) -> None:
     for name in (
         "library", "n_features", "n_outputs", "comparison", "category_rule", "arithmetic",
         "accepts_missing", "feature_categories",

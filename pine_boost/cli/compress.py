@@ -111,7 +111,7 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
     names = (
         "status", "claim", "fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound",
         "trees_before", "trees_after", "leaves_before", "leaves_after", "seconds", "stopped",
-        "attack_distance",
+        "attack_distance", "proved_distance", "proved_largest", "proved_rows",
     )  # fmt: skip
     document = {name: getattr(r, name) for name in names}
     document["path"] = result.path_table()

@@ -23,6 +23,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
+    options.add_spent(parser)
     output.add_output(parser, "sweep")
     parser.add_argument("--alphas", metavar="A,B,...", help="grid (0,0.05,0.1,0.2,0.4,0.6,0.8)")
     options.add_search_options(parser)
@@ -53,7 +54,8 @@ def main(arguments: argparse.Namespace) -> int:
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         swept = sweep(
-            given.source, X_fit, X_cal, alphas=alphas, callback=progress.of_alpha, **keywords,
+            given.source, X_fit, X_cal, alphas=alphas, callback=progress.of_alpha,
+            spent=arguments.spent, **keywords,
         )  # fmt: skip
     finally:
         progress.close()

@@ -60,6 +60,17 @@ def values(model: Model, X: Any) -> FloatArray:
     return np.asarray(sums / n_trees)
 
 
+def count_beyond(model: Model, X: Any, distance: float) -> int:
+    """Rows whose native margin is farther than a distance from the decision."""
+
+    def distances(asked: Model, rows: Any) -> FloatArray:
+        sums, _ = predict_margins(asked, rows)
+        return asked.forest.decision.distance(np.asarray(sums, dtype=np.float64))
+
+    loaded = replace(model, native=load_native(model))
+    return int(np.count_nonzero(asked_in_chunks(distances, loaded, X) > distance))
+
+
 def differ(before: Answers, after: Answers, question: Question) -> npt.NDArray[np.bool_]:
     """Rows whose class changed, or whose number moved by more than the tolerance."""
     changed = np.zeros(0, dtype=bool)

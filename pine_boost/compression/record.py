@@ -21,6 +21,7 @@ from pine_boost.certificate.compression_claim import (
     NOT_VALIDATED,
     VALIDATED,
     compression_claim,
+    distance_claim,
     kept_answer,
 )
 from pine_boost.errors import CertificateMismatch
@@ -30,7 +31,7 @@ from pine_boost.tables.rows import Rows
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FIRST_CHAIN, SLICE_CHAIN = "path", "slices"
 _REMEDY = "Take the file that compress_booster wrote"
 _STATUSES = (VALIDATED, MEASURED, NOT_VALIDATED)
@@ -112,6 +113,14 @@ class CompressionRecord:
         The farthest from the decision at which it found a changed class; None: it found none.
     attack_row : tuple
         That input, categories as codes, None for missing; empty without one.
+    proved_distance : float or None
+        Farther from the original's decision no input changes its class; None: nothing is proved.
+    proved_largest : float or None
+        Farther from its decision the original is nowhere.
+    proved_rows : int
+        Validation rows whose native margin is farther than ``proved_distance``.
+    proved_trees : tuple of int
+        The original's tree with which each tree that splits was compared; taken for a hint only.
     seed : int
     seconds : float
     stopped : str
@@ -149,6 +158,10 @@ class CompressionRecord:
     attack_starts: int
     attack_distance: float | None
     attack_row: tuple[float | None, ...]
+    proved_distance: float | None
+    proved_largest: float | None
+    proved_rows: int
+    proved_trees: tuple[int, ...]
     seed: int
     seconds: float
     stopped: str
@@ -161,6 +174,14 @@ class CompressionRecord:
         document = json.loads(json.dumps(asdict(self), allow_nan=False))
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, **document}
         return json.dumps({**document, "digest": _digest(document)}, indent=1, allow_nan=False)
+
+    def proved_claim(self) -> str:
+        """The sentence of the proved distance, empty without one."""
+        if self.proved_distance is None or self.proved_largest is None:
+            return ""
+        return distance_claim(
+            self.proved_distance, self.proved_largest, self.proved_rows, self.n_val
+        )
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
@@ -187,12 +208,15 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         digest = document.pop("digest", None)
         require(document.get("format") == FORMAT, "the format is another one")
         version = document.get("format_version")
-        require(version in (1, FORMAT_VERSION), f"format version {version!r} is not known")
+        require(version in (1, 2, FORMAT_VERSION), f"format version {version!r} is not known")
         require(digest == _digest(document), "its digest does not fit: it was changed")
         del document["format"], document["format_version"]
         if version == 1:  # one chain, and nothing left out before it
             document["leaves_lossless"] = document.get("leaves_before")
             document["path"] = [{**entry, "chain": FIRST_CHAIN} for entry in document["path"]]
+        if version < FORMAT_VERSION:  # nothing was proved
+            document |= dict.fromkeys(("proved_distance", "proved_largest"))
+            document |= {"proved_rows": 0, "proved_trees": []}
         checked = record(document, _kinds(CompressionRecord))
         require(checked["status"] in _STATUSES, f"unknown status {checked['status']!r}")
         checked["path"] = tuple(

@@ -27,10 +27,17 @@ from pine_boost.certificate.compression_claim import (
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
-from pine_boost.compression.answers import Question, ask, differ, probabilities_or_none
+from pine_boost.compression.answers import (
+    Question,
+    ask,
+    count_beyond,
+    differ,
+    probabilities_or_none,
+)
 from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
+from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import (
     RECORD,
@@ -113,6 +120,8 @@ class CompressResult:
             )
         if r.attack_starts:
             lines.append(attack_claim(r.attack_distance, r.attack_starts))
+        if proved := r.proved_claim():
+            lines.append(proved)
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{len(r.path)} sizes tested, {r.seconds:.1f} s{ended}.")
@@ -259,6 +268,7 @@ def conclude(
         attack_starts=0 if found is None else found.n_starts,
         attack_distance=None if found is None else found.distance,
         attack_row=_row(found),
+        **_proved(parsed, goal, validated, tables.X_val),
         seed=int(options.random_state),
         seconds=budget.elapsed,
         stopped=str(stopped),
@@ -302,6 +312,19 @@ def _shift(parsed: Model, compressed: Model, X_val: Any) -> Mapping[str, float]:
         return {}
     moved = np.abs(after - before).max(axis=1)
     return {"mean": float(moved.mean()), "maximum": float(moved.max())}
+
+
+def _proved(parsed: Model, goal: Goal, validated: Validated, X_val: Any) -> dict[str, Any]:
+    """Fields of the proved distance; only where the lossless part left all trees in their place."""
+    written, proved = validated.written, None
+    if written is not None and goal.keeps_class and goal.forest.n_trees == parsed.forest.n_trees:
+        proved = prove_distance(parsed.forest, written.model.forest, written.source_trees)
+    return {
+        "proved_distance": None if proved is None else proved.distance,
+        "proved_largest": None if proved is None else proved.largest,
+        "proved_rows": 0 if proved is None else count_beyond(parsed, X_val, proved.distance),
+        "proved_trees": () if proved is None else proved.compared,
+    }
 
 
 def _row(found: Attack | None) -> tuple[float | None, ...]:

@@ -37,12 +37,16 @@ from pine_boost.parsers import read_model
 
 @dataclass(frozen=True, eq=False)
 class Written:
-    """A candidate as a native model, and the rows of X_val on which it differs."""
+    """A candidate as a native model, and the rows of X_val on which it differs.
+
+    ``source_trees`` are the trees that its splitting trees come from.
+    """
 
     native: Any
     model: Model
     shape: Shape
     changed: npt.NDArray[np.bool_]
+    source_trees: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +173,12 @@ def _write(
     parsed: Model, setting: Setting, shape: Shape, X_val: Any, before: Answers, question: Question
 ) -> Written:
     """Export a shape, read it back and ask it."""
-    native = export(parsed, to_pruned(parsed.forest, setting.ranges, shape))
+    pruned = to_pruned(parsed.forest, setting.ranges, shape)
+    native = export(parsed, pruned)
     thresholds = parsed.forest.decision.thresholds or None
     model = read_model(native, threshold=thresholds, decision="value")
     changed = differ(before, ask(model, X_val, question), question)
-    return Written(native, model, shape, changed)
+    assert pruned.is_leaf is not None  # as to_pruned makes it
+    splits = ~pruned.is_leaf[parsed.forest.tree_offset[:-1][pruned.kept]]
+    source_trees = tuple(int(tree) for tree in pruned.kept[splits])
+    return Written(native, model, shape, changed, source_trees)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
-from pine_boost.compression.answers import Question, ask, differ
+from pine_boost.compression.answers import Question, ask, count_beyond, differ
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
+from pine_boost.compression.proved_distance import distance_anew
 from pine_boost.compression.record import (
     FIRST_CHAIN,
     SLICE_CHAIN,
@@ -118,6 +119,8 @@ def verify_compression(
     n_changed = int(changed.sum())
     bound = lower_bound(n_changed, rows.n_rows, record.confidence)
     found = _objections(record, before, after, n_changed, bound)
+    if not _is_proved(record, before, after, X_val):
+        found += ("The record is wrong: its proved distance does not follow from the models.",)
     trusted = (
         "Taken on trust: that X_val had not been seen before, that the sizes and their order were "
         "fixed before it was, and that future inputs come from the same source.",
@@ -183,3 +186,18 @@ def _objections(
         ),
     }
     return tuple(f"The record is wrong: {text}." for text, holds in checks.items() if not holds)
+
+
+def _is_proved(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> bool:
+    """Whether the proved distance, if one is stated, follows again, with the rows beyond it."""
+    distance, largest = record.proved_distance, record.proved_largest
+    if distance is None or largest is None:
+        return distance is None and largest is None
+    found = distance_anew(before.forest, after.forest, record.proved_trees)
+    return (
+        record.keeps_class
+        and found is not None
+        and found.distance <= distance
+        and found.largest <= largest
+        and count_beyond(before, X_val, distance) == record.proved_rows
+    )

@@ -203,4 +203,6 @@ def _evidence(record: CompressionRecord) -> str:
     attack = ""
     if record.attack_starts:
         attack = f"<p>{escape(attack_claim(record.attack_distance, record.attack_starts))}</p>"
-    return section("Evidence", attack + table(("", ""), rows))
+    proved = record.proved_claim()
+    proved = f"<p>{escape(proved)}</p>" if proved else ""
+    return section("Evidence", attack + proved + table(("", ""), rows))

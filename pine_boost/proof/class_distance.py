@@ -1,0 +1,191 @@
+"""How far from its decision the original can be on an input whose class a smaller model changes.
+
+In come two Forests that read inputs alike and which trees are to be compared; out goes a distance
+in margin that holds for every input, in exact integers. For every weight w >= 0, a changed input
+has f <= (f - w g) + w * (rounding of g), and the first part is at most the sum over the trees of
+its largest leaf. Which trees are compared makes the distance tight, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model import exact
+from pine_boost.model.forest import Forest, IntArray, SplitKind
+from pine_boost.proof.question import questions_of
+
+_WEIGHT_UNIT = 8  # weights are whole multiples of 1 / _WEIGHT_UNIT
+_WEIGHTS = tuple(range(17))  # 0 gives the largest margin that the original can have
+_MOST_PAIRS = 2_000_000  # pairs of leaves
+_MOST_SUMS = 100_000_000  # pairs of leaves x questions x weights: a second
+_SPLIT_PARTS = ("kind", "feature", "threshold", "default_left", "missing", "set_left")
+
+
+@dataclass(frozen=True)
+class ClassDistance:
+    """Beyond ``distance`` no class changes; ``largest`` is what the original can reach at all."""
+
+    distance: Fraction
+    largest: Fraction
+
+    @property
+    def says_something(self) -> bool:
+        """Whether the original can be farther from its decision, as far as its leaves tell."""
+        return self.distance < self.largest
+
+
+def class_distance(
+    original: Forest, smaller: Forest, compared: Sequence[int]
+) -> ClassDistance | None:
+    """The smallest distance that the weights tried here prove.
+
+    None for models without classes, where it would take too long, or where ``compared`` does not
+    name a tree of the original for each.
+
+    Parameters
+    ----------
+    original, smaller : Forest
+        They must read inputs alike (`require_same_reading`) and decide by as many cuts.
+    compared : sequence of int
+        For every tree of the smaller model that splits, in order, the original's tree to compare
+        it with; ascending.
+    """
+    questions = questions_of(original)
+    if not questions or not _names_trees(original, smaller, compared):
+        return None
+    pairs = _leaf_pairs(original, smaller, compared)
+    if pairs is None or len(pairs.ours) * len(questions) * len(_WEIGHTS) > _MOST_SUMS:
+        return None
+    scale = min(exact.original_scale(original)[0], exact.original_scale(smaller)[0])
+    ours = exact.to_units(original.leaf_vectors(), scale)
+    theirs = exact.to_units(smaller.leaf_vectors(), scale)
+    constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
+    ours_fixed = exact.to_units(original.intercept, scale)
+    theirs_fixed = exact.to_units(smaller.intercept, scale) + theirs[constants].sum(axis=0)
+    theirs = np.concatenate([theirs, np.zeros((1, theirs.shape[1]), dtype=np.int64)])
+    rounding = _Rounding.of(original, smaller, scale)
+    distances, reaches = [], []
+    for question in questions:
+        f, g = question.side(ours)[pairs.ours], question.side(theirs)[pairs.theirs]
+        cuts = (question.cut_side(original.decision), question.cut_side(smaller.decision))
+        tried = []
+        for weight in _WEIGHTS:
+            # |f| and |g| are below 2**50 (original_scale): no product leaves int64
+            largest = np.maximum.reduceat(_WEIGHT_UNIT * f - weight * g, pairs.starts)
+            total = sum(int(one) for one in largest)
+            total += _WEIGHT_UNIT * question.side_of(ours_fixed)
+            total -= weight * question.side_of(theirs_fixed)
+            share = Fraction(weight, _WEIGHT_UNIT)
+            real = Fraction(total, _WEIGHT_UNIT) / Fraction(2) ** scale
+            tried.append(real - cuts[0] + share * cuts[1] + rounding.at(share))
+        distances.append(min(tried))
+        reaches.append(tried[0])
+    least = Fraction(original.decision.guard)  # nearer, the original itself is not certain
+    return ClassDistance(max(least, *distances), max(reaches))
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How far native sides may be from the integers: ``ours + weight * theirs``, in margin.
+
+    Leaves and intercepts are off by half a unit each, native sums by `exact.summation_band`, a gap
+    of two outputs by twice both. On a changed input, the smaller model's side is at most its guard.
+    """
+
+    ours: Fraction
+    theirs: Fraction
+
+    @classmethod
+    def of(cls, original: Forest, smaller: Forest, scale: int) -> _Rounding:
+        n_sums = 1 if original.n_outputs == 1 else 2
+        ours, theirs = (
+            n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale
+                      + Fraction(exact.summation_band(forest)))
+            for forest in (original, smaller)
+        )  # fmt: skip
+        return cls(ours, theirs + Fraction(smaller.decision.guard))
+
+    def at(self, weight: Fraction) -> Fraction:
+        """What is added for rounding at a weight of the smaller model."""
+        return self.ours + weight * self.theirs
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Leaves of both models that one input may reach, by trees of the original.
+
+    The leaf after the smaller model's last node is worth 0: that of a tree without a partner.
+    """
+
+    ours: IntArray
+    theirs: IntArray
+    starts: IntArray
+
+
+def _names_trees(original: Forest, smaller: Forest, compared: Sequence[int]) -> bool:
+    n_splitting = np.count_nonzero(np.diff(smaller.tree_offset) > 1)
+    ends = (-1, *compared, original.n_trees)
+    ascending = all(before < after for before, after in pairwise(ends))
+    return n_splitting == len(compared) and ascending
+
+
+def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _Pairs | None:
+    """Walk all trees in step from their roots; None: more pairs than are worth it.
+
+    Where both have the same split they go down together; elsewhere one of them goes down both
+    ways, so every pair that an input can reach is found, and perhaps more.
+    """
+    nothing = smaller.n_nodes
+    kind = np.append(smaller.kind, SplitKind.LEAF)
+    tree = np.arange(original.n_trees)
+    a, b = original.tree_offset[:-1], np.full(original.n_trees, nothing)
+    b[list(compared)] = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) > 1]
+    found: list[tuple[IntArray, IntArray, IntArray]] = []
+    n_found = 0
+    while len(tree):
+        ours_end, theirs_end = original.kind[a] == SplitKind.LEAF, kind[b] == SplitKind.LEAF
+        ended = ours_end & theirs_end
+        found.append((tree[ended], a[ended], b[ended]))
+        n_found += int(ended.sum())
+        if n_found + len(tree) > _MOST_PAIRS:
+            return None
+        together = np.zeros(len(tree), dtype=bool)
+        inside = np.flatnonzero(~ours_end & ~theirs_end)
+        together[inside] = _same_splits(original, a[inside], smaller, b[inside])
+        ours_only = ~ours_end & ~together
+        theirs_only = ours_end & ~theirs_end
+        steps = [
+            (tree[chosen], original_side[a[chosen]] if ours_go else a[chosen],
+             smaller_side[b[chosen]] if theirs_go else b[chosen])
+            for chosen, ours_go, theirs_go in (
+                (together, True, True), (ours_only, True, False), (theirs_only, False, True),
+            )
+            for original_side, smaller_side in (
+                (original.left, smaller.left), (original.right, smaller.right),
+            )
+        ]  # fmt: skip
+        tree, a, b = (np.concatenate(parts) for parts in zip(*steps, strict=True))
+    tree, a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(tree, kind="stable")
+    starts = np.searchsorted(tree[order], np.arange(original.n_trees))
+    return _Pairs(a[order], b[order], starts)
+
+
+def _same_splits(
+    original: Forest, a: IntArray, smaller: Forest, b: IntArray
+) -> npt.NDArray[np.bool_]:
+    """Whether every input goes the same way at two inner nodes."""
+    same = np.ones(len(a), dtype=bool)
+    for name in _SPLIT_PARTS:
+        same &= getattr(original, name)[a] == getattr(smaller, name)[b]
+    for i in np.flatnonzero(same & (original.kind[a] == SplitKind.CATEGORICAL)):
+        same[i] = np.array_equal(
+            original.categories_of(int(a[i])), smaller.categories_of(int(b[i]))
+        )
+    return same
