@@ -1,7 +1,8 @@
 """The conductor of compression: a smaller model, and an exact statistic about future inputs.
 
 In come a native model, X_fit and X_val; out goes a CompressResult. Reads like DESIGN section 8:
-rows, path, test, record. Refuses rows that cannot carry the promise; proves nothing.
+rows, path, test, record. Refuses rows that cannot carry the promise, which is
+no proof.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pine_boost.budget import Budget, Step
+from pine_boost.budget import Budget, Step, StopReason
 from pine_boost.compression.attack import attack
 from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
@@ -28,6 +29,9 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.simplification.simplify import simplify
 from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.spent import refuse_spent
+
+# Of a limited time: the path's part of what is left, then the test's; an attack gets the rest.
+_PATH_SHARE, _TEST_SHARE = 0.6, 0.85
 
 
 def compress_booster(
@@ -132,9 +136,12 @@ def compress_booster(
     goal = goal_of(start.forest, options)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
-    found, stopped = find_path(goal, setting, share, unit == "tree", budget)
+    found, stopped = find_path(goal, setting, share, unit == "tree", budget.until(_PATH_SHARE))
     chains = choose_chains(found, share)
-    validated = validate(parsed, start, goal, setting, chains, tables, options)
+    test_budget = budget.until(_TEST_SHARE)
+    validated = validate(parsed, start, goal, setting, chains, tables, options, test_budget)
+    if not validated.is_whole and stopped is StopReason.EFFORT:
+        stopped = StopReason.TIME
     attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
     whole: CompressResult = outer.rewrap(
         conclude(parsed, goal, validated, attacked, tables, options, stopped, budget)

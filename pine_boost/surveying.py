@@ -32,6 +32,7 @@ from pine_boost.tables.overlap import hashes_of
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
 _CONFIDENCE = 0.95
+_PATH_SHARE = 0.6  # of the time that is left, before sizes are tested
 _PROOFS = 0.5  # share of the time that goes to proofs
 _NOTHING = "nothing smaller was found"
 
@@ -191,8 +192,8 @@ def _compressed(
     goal = goal_of(parsed.forest, options)
     setting = set_up(goal, tables.fit, options.random_state, budget)
     n_look = tables.val.n_rows
-    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget)
-    for fidelity in FIDELITIES:
+    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget.until(_PATH_SHARE))
+    for n_before, fidelity in enumerate(FIDELITIES):
         promise, call = promises[fidelity], calls[fidelity]
         n_allowed = allowed(n_look, fidelity, _CONFIDENCE)
         if n_allowed < 0:
@@ -202,6 +203,7 @@ def _compressed(
         share = expected_share(n_look, fidelity, _CONFIDENCE)
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
         chains = choose_chains(path, share)
-        found = validate(parsed, parsed, goal, setting, chains, tables, target).written
+        own = budget.until(1 / (len(FIDELITIES) - n_before))
+        found = validate(parsed, parsed, goal, setting, chains, tables, target, own).written
         best = parsed if found is None else found.model
         yield _offer(parsed, best, tables, promise, call, budget)

@@ -113,6 +113,11 @@ def test_an_edited_record_is_refused_or_found_wrong(binary: Any, tmp_path: Any) 
         {"fidelity": 0.999},
         {"leaves_after": 3},
         {"claim": "It is the same."},
+        {"proved_distance": 0.9 * result.record.proved_distance},
+        {"proved_largest": 0.9 * result.record.proved_largest},
+        {"proved_rows": result.record.proved_rows + 1},
+        {"proved_distance": None},
+        {"proved_trees": result.record.proved_trees[1:]},
         {"path": (*result.path, replace(result.path[0], chain="slices", n_changed=700))},
     ):
         forged = replace(result.record, **edit)

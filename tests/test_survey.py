@@ -61,6 +61,12 @@ def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None
     path = survey.save(tmp_path / "survey.json")
     with pytest.raises(InvalidInputError, match="X_val were looked at by a survey"):
         pine_boost.compress_booster(model, X[:600], X[700:1100], fidelity=0.9, spent=path)
+    with pytest.raises(InvalidInputError, match="X_cal were looked at by a survey"):
+        pine_boost.sweep(model, X[:600], X[700:1100], alphas=[0.2], spent=path)
+    with pytest.raises(InvalidInputError, match="X_sel were looked at by a survey"):
+        pine_boost.select_alpha(model, X[:600], X[1100:1300], X[700:1100], 0.9, spent=survey)
+    with pytest.raises(InvalidInputError, match="X_cal were looked at by a survey"):
+        pine_boost.select_alpha(model, X[:600], X[700:1100], X[1100:], 0.9, spent=survey)
     with pytest.raises(InvalidInputError, match="spent is a dict"):
         pine_boost.compress_booster(model, X[:600], X[1100:], fidelity=0.9, spent={})
     loaded = pine_boost.load_survey(path, model)
@@ -97,7 +103,11 @@ def test_command_line(tmp_path: Any, capsys: Any) -> None:
     assert main(arguments) == 1
     assert "--force" in capsys.readouterr().err
     tables = ["--fit", f"{tmp_path}/fit.npy", "--spent", f"{tmp_path}/s.json"]
-    for command in (["prune", "--cal"], ["compress", "--fidelity", "0.9", "--val"]):
+    for command in (
+        ["prune", "--cal"],
+        ["sweep", "--cal"],
+        ["compress", "--fidelity", "0.9", "--val"],
+    ):
         again = [command[0], f"{tmp_path}/model.json", *tables, "-o", f"{tmp_path}/{command[0]}"]
         assert main([*again, *command[1:], f"{tmp_path}/look.npy"]) == 1
         assert "looked at by a survey" in capsys.readouterr().err

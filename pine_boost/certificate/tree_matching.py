@@ -121,6 +121,7 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
 
 
 def require_same_reading(original: Forest, smaller: Forest) -> None:
+    """Refuse two models that may send one input different ways at the same split."""
     for name in (
         "library", "n_features", "n_outputs", "comparison", "category_rule", "arithmetic",
         "accepts_missing", "feature_categories",

@@ -62,13 +62,13 @@ def values(model: Model, X: Any) -> FloatArray:
 
 def count_beyond(model: Model, X: Any, distance: float) -> int:
     """Rows whose native margin is farther than a distance from the decision."""
-
-    def distances(asked: Model, rows: Any) -> FloatArray:
-        sums, _ = predict_margins(asked, rows)
-        return asked.forest.decision.distance(np.asarray(sums, dtype=np.float64))
-
     loaded = replace(model, native=load_native(model))
-    return int(np.count_nonzero(asked_in_chunks(distances, loaded, X) > distance))
+    return int(np.count_nonzero(asked_in_chunks(_distances, loaded, X) > distance))
+
+
+def _distances(model: Model, X: Any) -> FloatArray:
+    sums, _ = predict_margins(model, X)
+    return model.forest.decision.distance(np.asarray(sums, dtype=np.float64))
 
 
 def differ(before: Answers, after: Answers, question: Question) -> npt.NDArray[np.bool_]:

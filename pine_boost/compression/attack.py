@@ -26,7 +26,9 @@ _N_ROUNDS = 80
 _PLAUSIBLE = 0.95  # quantile of the scores of X_fit within which an input is plausible
 _MOST_CELLS = 40_000_000  # rows x trees in all: a second or two
 _MOST_FIT_ROWS = 20_000
-_SHARE = 0.1  # of the time that is left
+_SHARE = 0.5  # of the time that is left
+_ROWS_PER_SECOND = 1_000  # of limited time: fitting the score is one step that cannot be ended
+_LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +62,14 @@ def attack(
     """Climb from rows of X_fit; None for models without classes, without a smaller one or time."""
     if validated.written is None or not goal.keeps_class or budget.is_over:
         return None
-    budget = budget.share(_SHARE) if budget.is_limited else budget
+    n_most = _MOST_FIT_ROWS
+    if budget.is_limited:
+        budget = budget.share(_SHARE)
+        if budget.remaining < _LEAST_SECONDS:
+            return None
+        n_most = int(min(n_most, _ROWS_PER_SECOND * budget.remaining))
     random = np.random.default_rng([seed, 3])
-    some = fit.take(np.sort(random.permutation(fit.n_rows)[:_MOST_FIT_ROWS]))
+    some = fit.take(np.sort(random.permutation(fit.n_rows)[:n_most]))
     score = fit_score("chow-liu", goal.forest, some, n_bins=4, random_state=seed)
     trees = route(goal.forest, score.space)
     climb = _Climb(goal, trees, setting.original, validated.written.shape)

@@ -53,6 +53,16 @@ class Chains:
     first: list[Candidate]
     slices: list[Candidate]
 
+    def thinned(self, n_most: int) -> Chains:
+        """At most so many of each, evenly, the largest always among them."""
+        first, slices = (
+            [chain[i] for i in np.unique(np.linspace(0, len(chain) - 1, n_most).astype(int))]
+            if len(chain) > n_most
+            else chain
+            for chain in (self.first, self.slices)
+        )
+        return Chains(first, slices)
+
 
 def choose_chains(found: Sequence[Candidate], allowed_share: float) -> Chains:
     """Both sequences, spaced by the estimate."""

@@ -69,5 +69,6 @@ def rounded_up(number: Fraction) -> Fraction:
     if number <= 0:
         return Fraction(0)
     step = Fraction(10) ** (math.floor(math.log10(number)) - _DIGITS + 1)
-    rounded = float(math.ceil(number / step) * step)
-    return Fraction(rounded if rounded >= number else math.nextafter(rounded, math.inf))
+    n_steps = math.ceil(number / step)
+    rounded = float(n_steps * step)
+    return Fraction(rounded if rounded >= number else float((n_steps + 1) * step))

@@ -214,7 +214,7 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         if version == 1:  # one chain, and nothing left out before it
             document["leaves_lossless"] = document.get("leaves_before")
             document["path"] = [{**entry, "chain": FIRST_CHAIN} for entry in document["path"]]
-        if version < FORMAT_VERSION:  # nothing was proved
+        if version in (1, 2):  # nothing was proved
             document |= dict.fromkeys(("proved_distance", "proved_largest"))
             document |= {"proved_rows": 0, "proved_trees": []}
         checked = record(document, _kinds(CompressionRecord))

@@ -120,8 +120,8 @@ class CompressResult:
             )
         if r.attack_starts:
             lines.append(attack_claim(r.attack_distance, r.attack_starts))
-        if proved := r.proved_claim():
-            lines.append(proved)
+        if r.proved_rows:  # else it is in the record and the report only
+            lines.append(r.proved_claim())
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{len(r.path)} sizes tested, {r.seconds:.1f} s{ended}.")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.compression.answers import Answers, Question, ask, differ
 from pine_boost.compression.candidates import Candidate, Chains
 from pine_boost.compression.fixed_sequence import (
@@ -31,7 +32,7 @@ from pine_boost.compression.scale import rescale
 from pine_boost.compression.search import Setting
 from pine_boost.compression.shape import Shape, margins
 from pine_boost.exporters import export
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.parsers import read_model
 
 
@@ -64,6 +65,8 @@ class Validated:
     bound : float
     before : Answers
     question : Question
+    is_whole : bool
+        False: time ended the test, or left room for some of the sizes only.
     """
 
     written: Written | None
@@ -72,6 +75,7 @@ class Validated:
     bound: float
     before: Answers
     question: Question
+    is_whole: bool
 
 
 def validate(
@@ -82,13 +86,21 @@ def validate(
     chains: Chains,
     tables: Tables,
     options: CompressOptions,
+    budget: Budget,
 ) -> Validated:
     """Test both chains natively; the smallest that passed in either is taken.
 
-    ``parsed`` is asked what must be kept; ``start``, its lossless part, is what shrinks.
+    ``parsed`` is asked what must be kept; ``start``, its lossless part, is what shrinks. As many
+    sizes are tested as time is left for, one at least; ending a sequence early accepts less.
     """
     question = Question(goal.keeps_class, goal.tolerance)
+    watch = budget.share(1.0)
     before = ask(parsed, tables.X_val, question)
+    given = chains
+    if budget.is_limited and chains.first:
+        _exported(start, setting, chains.first[0].shape)  # only for the time that one size takes
+        chains = chains.thinned(max(1, int(watch.remaining / max(watch.elapsed, 1e-3))))
+    is_whole = chains.first == given.first
     n_rows, confidence = tables.val.n_rows, options.confidence
     target = (n_rows, options.fidelity, confidence)
     tested: list[TestedSize] = []
@@ -100,6 +112,8 @@ def validate(
 
         def counts() -> Iterator[int]:
             for candidate in candidates:
+                if tested and budget.is_over:
+                    return
                 shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
                 written.append(_write(start, setting, shape, tables.X_val, before, question))
                 yield int(written[-1].changed.sum())
@@ -114,13 +128,15 @@ def validate(
     run(FIRST_CHAIN, chains.first, allowed(*target))
     most = allowed_by_the_rest(*target)
     n_best = setting.original.n_leaves if best is None else _size(best)
-    if _reaches(goal, setting, chains.slices, tables, most, n_best):
+    is_whole = is_whole and not budget.is_over
+    if is_whole and _reaches(goal, setting, chains.slices, tables, most, n_best):
         run(SLICE_CHAIN, chains.slices, most)
     changed = np.zeros(n_rows, dtype=bool)
     if best is not None:
         changed = best.changed
     bound = lower_bound(int(changed.sum()), n_rows, confidence)
-    return Validated(best, tuple(tested), changed, bound, before, question)
+    is_whole = is_whole and not budget.is_over
+    return Validated(best, tuple(tested), changed, bound, before, question, is_whole)
 
 
 def _reaches(
@@ -169,14 +185,19 @@ def _tested_size(chain: str, candidate: Candidate, now: Written, outcome: Tested
     )
 
 
+def _exported(parsed: Model, setting: Setting, shape: Shape) -> tuple[Any, Model, PrunedForest]:
+    """A shape as a native model, and that as read back."""
+    pruned = to_pruned(parsed.forest, setting.ranges, shape)
+    native = export(parsed, pruned)
+    thresholds = parsed.forest.decision.thresholds or None
+    return native, read_model(native, threshold=thresholds, decision="value"), pruned
+
+
 def _write(
     parsed: Model, setting: Setting, shape: Shape, X_val: Any, before: Answers, question: Question
 ) -> Written:
     """Export a shape, read it back and ask it."""
-    pruned = to_pruned(parsed.forest, setting.ranges, shape)
-    native = export(parsed, pruned)
-    thresholds = parsed.forest.decision.thresholds or None
-    model = read_model(native, threshold=thresholds, decision="value")
+    native, model, pruned = _exported(parsed, setting, shape)
     changed = differ(before, ask(model, X_val, question), question)
     assert pruned.is_leaf is not None  # as to_pruned makes it
     splits = ~pruned.is_leaf[parsed.forest.tree_offset[:-1][pruned.kept]]

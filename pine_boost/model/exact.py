@@ -193,16 +193,21 @@ def original_scale(forest: Forest) -> tuple[int, bool]:
     The largest margin (or gap of two) and the cut, times 2**s, stay below `SUM_LIMIT`. The smallest
     s that makes all leaves integers is taken where that fits: then nothing is rounded.
     """
-    n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
-    cut = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
-    constant = float(np.abs(forest.intercept).max())
-    total = n_sums * (float(_largest_leaf(forest).sum(axis=0).max()) + constant) + cut
-    largest = integer_scale(total, SUM_LIMIT)
+    largest = finest_scale(forest)
     leaves = forest.value[forest.kind == SplitKind.LEAF]
     needed = dyadic_exponent(np.concatenate([leaves.ravel(), forest.intercept]))
     if needed is not None and needed <= largest:
         return needed, True
     return largest, False
+
+
+def finest_scale(forest: Forest) -> int:
+    """The largest exponent s at which margins, gaps and cuts times 2**s stay below `SUM_LIMIT`."""
+    n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
+    cut = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
+    constant = float(np.abs(forest.intercept).max())
+    total = n_sums * (float(_largest_leaf(forest).sum(axis=0).max()) + constant) + cut
+    return integer_scale(total, SUM_LIMIT)
 
 
 def integer_scale(row_sum: float, limit: int = ROW_LIMIT // 4) -> int:

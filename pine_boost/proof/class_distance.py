@@ -62,7 +62,7 @@ def class_distance(
     pairs = _leaf_pairs(original, smaller, compared)
     if pairs is None or len(pairs.ours) * len(questions) * len(_WEIGHTS) > _MOST_SUMS:
         return None
-    scale = min(exact.original_scale(original)[0], exact.original_scale(smaller)[0])
+    scale = min(exact.finest_scale(original), exact.finest_scale(smaller))
     ours = exact.to_units(original.leaf_vectors(), scale)
     theirs = exact.to_units(smaller.leaf_vectors(), scale)
     constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
@@ -76,7 +76,7 @@ def class_distance(
         cuts = (question.cut_side(original.decision), question.cut_side(smaller.decision))
         tried = []
         for weight in _WEIGHTS:
-            # |f| and |g| are below 2**50 (original_scale): no product leaves int64
+            # |f| and |g| are below 2**50 (finest_scale): no product leaves int64
             largest = np.maximum.reduceat(_WEIGHT_UNIT * f - weight * g, pairs.starts)
             total = sum(int(one) for one in largest)
             total += _WEIGHT_UNIT * question.side_of(ours_fixed)

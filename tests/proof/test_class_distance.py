@@ -1,0 +1,128 @@
+"""The proved distance from the decision: no native input beyond it changes its class."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost.compression.proved_distance import distance_anew, prove_distance, rounded_up
+from pine_boost.native.predict import predict_classes, predict_margins
+from pine_boost.parsers import read_model
+from tests.support.grids import edge_rows
+from tests.support.native_models import make_table
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+KINDS = {
+    "xgboost": (lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1), 2),
+    "xgboost classes": (lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1), 3),
+    "lightgbm": (
+        lambda: lightgbm.LGBMClassifier(n_estimators=12, num_leaves=6, n_jobs=1, verbose=-1), 2,
+    ),
+    "forest": (lambda: ensemble.RandomForestClassifier(8, max_depth=4, random_state=0), 3),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def both(request: Any) -> Any:
+    make, n_classes = KINDS[request.param]
+    X, y = make_table(n_classes, n_rows=1000, missing=False)
+    model = make().fit(X[:600], y[:600])
+    result = pine_boost.compress_booster(model, X[:600], X[600:], fidelity=0.85)
+    assert result.leaves_after < result.leaves_before
+    return X, result.original, result.compressed, result.record
+
+
+def _farthest_change(X: Any, before: Any, after: Any) -> float:
+    """The largest distance at which a class changes natively, over rows mixed from edges."""
+    rng = np.random.default_rng(0)
+    edges = np.concatenate([X, edge_rows(before.forest, X[:4], limit=20)])
+    edges = edges[np.isfinite(edges).all(axis=1)]
+    mixed = np.stack([rng.permutation(np.tile(column, 8)) for column in edges.T], axis=1)
+    rows = np.concatenate([edges, mixed])
+    changed = predict_classes(before, rows) != predict_classes(after, rows)
+    assert changed.any()
+    margins, _ = predict_margins(before, rows)
+    return float(before.forest.decision.distance(margins)[changed].max())
+
+
+def test_no_input_beyond_the_distance_changes(both: Any) -> None:
+    X, before, after, record = both
+    seen = _farthest_change(X, before, after)
+    trees = _compared(before.forest, after.forest, record)
+    found = distance_anew(before.forest, after.forest, trees)
+    assert found is not None
+    assert seen <= found.distance <= found.largest
+    assert record.proved_distance is None or record.proved_distance >= found.distance
+    # another choice of trees is looser or tighter, and never wrong
+    n_trees = before.forest.n_trees
+    for other in (range(len(trees)), range(n_trees - len(trees), n_trees)):
+        another = distance_anew(before.forest, after.forest, tuple(other))
+        assert another is not None
+        assert seen <= another.distance
+
+
+def _compared(original: Any, smaller: Any, record: Any) -> tuple[int, ...]:
+    if record.proved_trees:
+        return tuple(record.proved_trees)
+    return tuple(range(int(np.count_nonzero(np.diff(smaller.tree_offset) > 1))))
+
+
+def test_a_model_is_no_distance_from_itself(both: Any) -> None:
+    _, before, *_ = both
+    every = tuple(range(before.forest.n_trees))
+    found = distance_anew(before.forest, before.forest, every)
+    assert found is not None
+    assert found.distance < 1e-4 * found.largest  # the roundings of both
+    proved = prove_distance(before.forest, before.forest, every)
+    assert proved is not None
+    assert found.distance <= proved.distance <= 1.0001 * float(found.distance)
+
+
+def test_numbers_by_hand() -> None:
+    """One split whose two leaves become +1: below it the class changes, at its own distance."""
+    X = np.array([[-1.0], [1.0]] * 20)
+    model = xgboost.XGBClassifier(
+        n_estimators=1, max_depth=1, learning_rate=1.0, reg_lambda=0.0, base_score=0.5, n_jobs=1
+    ).fit(X, (X[:, 0] > 0).astype(int))
+    before = read_model(model)
+    low, high = sorted(before.forest.value[before.forest.left < 0, 0])
+    assert low < 0 < high
+    text = bytes(model.get_booster().save_raw("json"))
+    after = read_model(_with_leaves(text, before, 1.0))
+    found = distance_anew(before.forest, after.forest, (0,))
+    assert found is not None
+    assert abs(float(found.distance) + low) < 1e-5
+    assert abs(float(found.largest) - max(high, -low)) < 1e-5
+
+
+def _with_leaves(text: bytes, before: Any, value: float) -> bytes:
+    import json
+
+    document = json.loads(text)
+    tree = document["learner"]["gradient_booster"]["model"]["trees"][0]
+    for node, child in enumerate(tree["left_children"]):
+        if child < 0:
+            tree["split_conditions"][node] = value
+    return json.dumps(document).encode()
+
+
+def test_what_cannot_be_compared_is_not_said(both: Any) -> None:
+    _, before, after, record = both
+    trees = _compared(before.forest, after.forest, record)
+    for wrong in ((*trees, before.forest.n_trees), trees[::-1], (-1, *trees[1:]), trees[1:]):
+        if len(trees) > 1:
+            assert distance_anew(before.forest, after.forest, wrong) is None
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction(1, 10**12)])
+def test_rounding_goes_up(number: Fraction) -> None:
+    rounded = rounded_up(number)
+    assert number <= rounded <= number * (1 + Fraction(2, 10**5))
+    assert len(repr(float(rounded)).replace(".", "").strip("0")) <= 10
