@@ -20,6 +20,7 @@ from pine_boost.certificate.issue import (
     native_rows,
     out_of_time,
     replay,
+    with_serving_margin,
 )
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
@@ -41,6 +42,7 @@ from pine_boost.sweep_order import SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+_FOR_MARGIN = 0.05  # of the time that is left, for the margin of one alpha
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
@@ -251,12 +253,13 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(parsed.forest, chosen.region, fitted.fit_states, grid, how, left, tell)
-        results = [named(r, outer.inner, options, choice) for r in _concluded(parsed, plan, X_fit)]
+        concluded = _concluded(parsed, plan, X_fit, X_cal)
+        results = [named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
-def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any) -> Iterator[PruneResult]:
+def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterator[PruneResult]:
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
@@ -273,7 +276,9 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any) -> Iterator[PruneResu
                 if rows is None or region.nesting is not None:  # each alpha has a delta of its own
                     rows = native_rows(parsed, region, problem, X_fit)
                 replay(result, problem, rows)
-        yield result
+            for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
+            served = with_serving_margin(result, problem, X_cal, for_margin, how.n_jobs)
+        yield served
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:

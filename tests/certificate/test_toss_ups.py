@@ -215,6 +215,17 @@ def test_sweeps_and_everything(booster: Case) -> None:
     assert whole.certificate.choice == ""
 
 
+def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster: Case) -> None:
+    model, X, _ = booster
+    swept = sweep(model, X[:250], X[250:], alphas=[0.2, 0.4], indifference=0.05)
+    for one in swept:
+        alone = prune_booster(model, X[:250], X[250:], alpha=one.certificate.alpha,
+                              indifference=0.05)  # fmt: skip
+        assert (one.certificate.serving is None) == (alone.certificate.serving is None)
+        assert verify(model, one.model, one.region, one.certificate).agrees
+    assert any(one.certificate.serving is not None for one in swept)
+
+
 def test_distances_are_never_rounded_down() -> None:
     for distance in (0.1242194, 1.0, 123456.7, 3.3e-7, 0.99999999):
         assert distance <= float(at_least(distance)) <= distance * 1.00001
