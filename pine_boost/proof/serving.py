@@ -23,7 +23,10 @@ from pine_boost.proof.verdict import Answer, Proof
 
 _TRIALS = 14
 _CLOSE = 32  # stop where the margin is known up to one part in so many
-_PROOF_EFFORT = 4.0  # deterministic seconds of CP-SAT per proof
+# deterministic seconds of CP-SAT per proof, and how many trials may end without an answer: large
+# models have none, and whoever gave no time limit waits for it (60 trees of depth 4: 100 s before)
+_PROOF_EFFORT = 0.3
+_MOST_UNANSWERED = 2
 _MOST_QUESTIONS = 200
 
 
@@ -76,10 +79,12 @@ def find_margin(
     off = required_int(problem.forest, pruned.grid)[1]  # nearer, its own class is not certain
     low = max(off, 1 + broken_until(asked, pruned, points))
     high = 1 + _never_reached(asked, pruned)
-    prover, best = Prover(asked, n_jobs), None
+    prover, best, unanswered = Prover(asked, n_jobs), None, 0
     units = low + (high - low) // 2  # from above: what is far from any input is proved at once
     for _ in range(_TRIALS):
         if budget.is_over or low >= high or (best is not None and (high - low) * _CLOSE <= high):
+            break
+        if unanswered == _MOST_UNANSWERED:
             break
         own = prover.on(replace(asked, permitted=units))
         proofs = first_proof(own, pruned, budget.share(0.5) if budget.is_limited else budget)
@@ -92,6 +97,7 @@ def find_margin(
         elif found:
             low = max(low, 1 + broken_until(asked, pruned, np.stack(found)))
         if best is None or high > units:  # refuted or not answered: ask for more
+            unanswered += not found
             low = max(low, units + (0 if found else 1))
         units = min(high - 1, low + (high - low) // (8 if high == units else 2))
     return best

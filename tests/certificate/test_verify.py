@@ -11,6 +11,7 @@ import pytest
 
 from pine_boost.budget import StopReason
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import rests_on
 from pine_boost.certificate.issue import conclude
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
@@ -168,7 +169,9 @@ def _planted(result: PruneResult, seed: int) -> tuple[Any, Certificate]:
     digest = forest_digest(read_model(native).forest)
     weights = list(result.certificate.weights)
     weights[number] *= factor
-    return native, replace(result.certificate, pruned_digest=digest, weights=tuple(weights))
+    certificate = replace(result.certificate, serving=None)  # its margin is of the true model
+    certificate = replace(certificate, rests_on=rests_on(certificate))
+    return native, replace(certificate, pruned_digest=digest, weights=tuple(weights))
 
 
 def test_a_forged_certificate_is_refuted_natively(booster: tuple[Any, PruneResult]) -> None:
