@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, finish, play
+from pine_boost.search.batches import let_go_in_batches
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.found import Found
 from pine_boost.search.game import Game, SearchOptions
@@ -26,7 +28,7 @@ from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import Rows, States, distinct_fit_rows
+from pine_boost.search.rows import MOST_CELLS, Rows, States, distinct_fit_rows
 from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
 from pine_boost.search.strategies import Outcome, Proposal
@@ -34,6 +36,9 @@ from pine_boost.search.strategies import Outcome, Proposal
 _MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
 _ANSWERS = 12  # different costs of ranges that are tried
 _FOR_FEWER = 0.85  # of the time limit; the rest is for values near the original's
+_WALKS = 6  # times as many walks as a search begins with
+_FIRST_TURN = 0.15  # of that for the first shapes
+_FIRST_SHAPES = 3
 _REFUTATIONS = 400  # shapes that may turn out not to do
 
 
@@ -65,10 +70,11 @@ def search_collapsed(
     early = replace(game, budget=budget.share(_FOR_FEWER)) if budget.is_limited else game
     explored = Explored(early)
     play(explored, _dropping_the_unreached(early, collapser, start, found.points))
-    play(explored, _shrinking(early, collapser))
+    _taking_turns(explored, early, collapser)
     explored.game = game
     if game.best.smallest.n_kept < start.n_kept:
         smallest = collapser.splits.of_model(game.best.smallest.pruned)
+        play(explored, _proved_again(game))
         play(explored, nearer(game, lambda: collapser.write_near(game, smallest)))
     result = finish(explored, budget)
     counted: dict[str, Any] = {
@@ -101,7 +107,7 @@ def _build_game(
     units = build_columns(problem, "leaf")
     every = np.ones(units.n_units, dtype=bool)
     columns = replace(leaf_columns(units, problem, every), name="leaf")
-    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
     pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
     oracle = Oracle(problem, options.n_jobs)
     game = Game(problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True])
@@ -119,6 +125,7 @@ def _dropping_the_unreached(
     game.rows.add(game.rows.fit.nearest(), game.budget)
     if points is not None:
         game.rows.add(points[game.problem.region.contains(points)], game.budget)
+    _walk(game)
     game.tell("leaves")
     splits, problem = collapser.splits, game.problem
     value: npt.NDArray[Any] = (
@@ -130,6 +137,34 @@ def _dropping_the_unreached(
     kept = splits.of_model(start.pruned) & (splits.ranges(spared) > 0)
     if kept.any() and splits.size(kept) < game.best.smallest.n_kept:
         yield Proposal(kept)
+
+
+def _walk(game: Game) -> None:
+    """More rows near the boundary: each is cheaper than one that a proof finds."""
+    n_sides = max(1, game.problem.forest.n_outputs - 1)
+    most = MOST_CELLS // (n_sides * game.columns.n_columns)
+    for number in range(1, 1 + _WALKS):
+        if len(game.rows) < most:
+            options = replace(game.options, seed=game.options.seed + number)
+            replace(game, options=options, _walked=[]).walk()
+
+
+def _proved_again(game: Game) -> Iterator[Proposal]:
+    """The second proof before time is spent on anything else; proposes nothing."""
+    game.prove_twice()
+    yield from ()
+
+
+def _taking_turns(explored: Explored, game: Game, collapser: Collapser) -> None:
+    """A few shapes; where none is proved, batches of splits from the other end; then the rest."""
+    known = game.best.smallest.n_kept
+    short = replace(game, budget=game.budget.share(_FIRST_TURN)) if game.budget.is_limited else game
+    explored.game = short
+    play(explored, islice(_shrinking(short, collapser), _FIRST_SHAPES))
+    if game.best.smallest.n_kept == known:
+        let_go_in_batches(explored, game, collapser)
+    explored.game = game
+    play(explored, _shrinking(game, collapser))
 
 
 def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:

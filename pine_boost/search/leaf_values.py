@@ -127,7 +127,7 @@ def _build_game(
     if problem.trees.n_leaves <= _MOST_COLUMNS:
         kept = np.ones_like(kept)
     columns = leaf_columns(units, problem, kept)
-    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
     pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
     oracle = Oracle(problem, options.n_jobs)
     return Game(

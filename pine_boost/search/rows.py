@@ -24,7 +24,7 @@ from pine_boost.search.probabilities import Reference, build_reference
 
 States = npt.NDArray[np.int32]
 _MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
-_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
+MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
 _KEY_BITS = 62  # of a whole number that tells rows apart
 
@@ -48,7 +48,7 @@ class FitRows:
         found = self.states[:0]
         if len(self.states) <= self.most_at_once:
             return found
-        chunk = max(1, _CELLS // len(problem.questions))
+        chunk = max(1, MOST_CELLS // len(problem.questions))
         for start in range(0, len(self.states), chunk):
             budget.check()
             leaves = self.reference.leaves[start : start + chunk]
@@ -60,16 +60,19 @@ class FitRows:
         return found[:_MOST_PER_ROUND]
 
 
-def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any]) -> FitRows:
-    """Distinct state rows and the original's margins; only features with states are compared."""
+def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], n_columns: int = 0) -> FitRows:
+    """Distinct state rows and the original's margins; only features with states are compared.
+
+    Where rows have many columns (``n_columns``), fewer become rows at once.
+    """
     keys = _keys(problem, states)
     axis = None if keys.ndim == 1 else 0
     _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
     distinct = states[first].astype(np.int32)
     reference = build_reference(problem, problem.trees.leaves(distinct), counts)
     n_sides = max(1, problem.forest.n_outputs - 1)
-    widest = max(len(problem.questions), n_sides * problem.trees.n_trees)
-    return FitRows(distinct, reference, min(_MOST_AT_ONCE, max(200, _CELLS // widest)))
+    widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, n_columns))
+    return FitRows(distinct, reference, min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest)))
 
 
 def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -128,7 +131,7 @@ class Rows:
 
     def add(self, states: npt.NDArray[Any], budget: Budget | None = None) -> int:
         """Add the points that are new and decided; returns how many those were."""
-        chunk = max(1, _CELLS // 10 // max(len(self.problem.questions), self.leaves.shape[1]))
+        chunk = max(1, MOST_CELLS // 10 // max(len(self.problem.questions), self.leaves.shape[1]))
         n_added = 0
         for start in range(0, len(states), chunk):
             if budget is not None:

@@ -48,7 +48,7 @@ class Shape:
     columns: Columns
     support: Support
     program: LinearProgram
-    _merge: csr_matrix
+    merge: csr_matrix
 
     def solve(self, game: Game, active: IntArray) -> Weights | None:
         """Values with the widest margin on every row of the game; None where there are none.
@@ -57,7 +57,7 @@ class Shape:
         """
         rows = game.rows.program
         fresh = slice(len(self.program.rows), len(rows.rows))
-        merged = np.asarray(rows.rows[fresh] @ self._merge)
+        merged = np.asarray(rows.rows[fresh] @ self.merge)
         self.program.add_rows(
             merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh]
         )
@@ -86,7 +86,7 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
         columns=replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group),
         support=np.asarray(np.bincount(tree, minlength=columns.n_units) > 0),
         program=LinearProgram(tree, columns.n_free, signed=True),
-        _merge=merge,
+        merge=merge,
     )
 
 

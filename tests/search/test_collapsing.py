@@ -17,6 +17,7 @@ from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.rows import distinct_fit_rows
 from pine_boost.search.shapes import Collapser
 from tests.support.bruteforce import Small, check_proofs, keeps_all, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, Manner
@@ -81,6 +82,28 @@ def test_subtrees_become_leaves() -> None:
         of_kept = np.isin(small.problem.forest.node_tree, after.pruned.kept)
         n_collapsed += np.count_nonzero(after.pruned.is_leaf & inner & of_kept)
     assert n_collapsed > 0
+
+
+def test_batches_find_fewer_leaves_where_no_shape_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collapsing, "_FIRST_SHAPES", 0)
+    monkeypatch.setattr(collapsing, "_REFUTATIONS", 0)
+    n_fewer = 0
+    for seed in range(3):
+        small = small_problem(seed, MANNERS[seed], n_outputs=3, n_trees=9, score="chow-liu")
+        before, after = _both(small)
+        _check(small, after)
+        whole = small.problem.forest.n_leaves
+        n_fewer += (whole if before.pruned is None else leaf_count(before.pruned)) - after.n_kept
+        assert _both(small)[1].n_kept == after.n_kept
+    assert n_fewer > 0
+
+
+def test_rows_of_many_columns_are_fewer_at_once() -> None:
+    small = small_problem(0, MANNERS[0], n_outputs=3, n_trees=9, score=None)
+    few = distinct_fit_rows(small.problem, small.fit_states, 10**6)
+    assert few.most_at_once < distinct_fit_rows(small.problem, small.fit_states).most_at_once
 
 
 def test_the_whole_search_counts_leaves_at_every_step() -> None:

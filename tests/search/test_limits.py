@@ -95,7 +95,7 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch
     small = small_problem(5, XGBOOST, n_outputs=3, n_trees=12, leaf_grid=None)
     whole, result = small.rows(), small.search()
     whole.add(small.everything)
-    monkeypatch.setattr(search_rows, "_CELLS", 600)
+    monkeypatch.setattr(search_rows, "MOST_CELLS", 600)
     portions = small.rows()
     assert portions.add(small.everything) == len(whole)
     assert np.array_equal(portions.states, whole.states)

@@ -1,0 +1,255 @@
+"""Splits that go in batches, from a certified model on: something is held early where shapes fail.
+
+In come a game over leaves and its splits; out goes nothing: what is proved takes the place of the
+smallest model. Those splits go first whose leaves differ least, and the leaves that are left stay
+as near to the certified model as the rows allow. Floats propose here; integers decide later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from inspect import GEN_CLOSED, getgeneratorstate
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix, hstack
+
+from pine_boost.budget import Budget, StopReason
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.search.algorithm import Explored, play
+from pine_boost.search.columns import build_columns
+from pine_boost.search.game import Game
+from pine_boost.search.leaf_rounding import leaves_to_grid
+from pine_boost.search.linear_program import Weights
+from pine_boost.search.shapes import Collapser, Shape, build_shape
+from pine_boost.search.splits import Kept, Splits
+from pine_boost.search.strategies import Outcome, Proposal
+
+_FIRST = 0.05  # of the splits go in the first batch
+_GROWTH = 4
+_MOST_REFUTED = 15  # models of one batch that may turn out not to do
+_EFFORT = 0.1  # of a proof's effort: what takes longer is a batch too large
+_ROOM = 0.5  # of the original's margin at a row, where that is narrow, is kept
+_NARROW = 0.05  # of the median margin: no row needs more room
+_MOST_FAILED = 40  # batches that may fail
+_ROWS_PER_PASS = 100
+_MAX_PASSES = 60
+_SECONDS = 10.0
+_NOISE = 1e-9  # of a margin
+_TIGHT = 1e-6  # what is nearer to breaking takes part from the beginning next time
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The certified model that a batch goes out from.
+
+    Attributes
+    ----------
+    kept : Kept
+        Its splits.
+    value : float64 (n_leaves,)
+    pruned : PrunedForest or None
+        None is the original.
+    """
+
+    kept: Kept
+    value: FloatArray
+    pruned: PrunedForest | None
+
+    def margins(self, game: Game) -> FloatArray:
+        """How far the model is beyond its cut at every row of the game."""
+        rows, problem = game.rows, game.problem
+        if self.pruned is None:
+            margins, grid = problem.original_margins_int(rows.leaves), problem.scale
+        else:
+            margins, grid = problem.pruned_margins_int(self.pruned, rows.leaves), self.pruned.grid
+        decision = problem.forest.decision
+        cut = np.array([float(question.cut_side(decision)) for question in problem.questions])
+        sides = np.ldexp(problem.sides(margins).astype(np.float64), -grid) - cut
+        return np.asarray(sides[rows.point_of, rows.question_of] * rows.program.magnified)
+
+
+def find_base(game: Game, splits: Splits, pruned: PrunedForest | None) -> Base:
+    """A certified model as the start of a batch."""
+    problem = game.problem
+    if pruned is None:
+        output = problem.forest.tree_output[splits.leaf_tree]
+        every = np.arange(len(output))
+        return Base(
+            splits.of_model(None), build_columns(problem, "leaf").value[every, output], None
+        )
+    value = np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid)
+    return Base(splits.of_model(pruned), value, pruned)
+
+
+class NearWriter:
+    """Writes models without a batch of splits, near the base; after some refutations no more."""
+
+    def __init__(self, splits: Splits) -> None:
+        self._splits = splits
+        self._base: Base | None = None
+        self._n_written = 0
+        self._active: IntArray = np.zeros(0, dtype=np.int64)
+
+    def begin(self, base: Base) -> None:
+        """Go out from another model."""
+        self._base, self._n_written = base, 0
+
+    def write(self, game: Game, kept: Kept) -> PrunedForest | None:
+        """A model with these splits on the grid, if there is one that keeps every row."""
+        self._n_written += 1
+        if self._n_written > _MOST_REFUTED:
+            return None
+        shape = build_shape(game.columns, self._splits, kept)
+        weights = self._project(game, shape)
+        if weights is None:
+            return None
+        reference = game.rows.fit.reference
+        pruned = leaves_to_grid(game.problem, shape.columns, weights, reference, scale=1.0)
+        if pruned is None or game.rows.loses(pruned):
+            return None
+        return self._splits.collapse(pruned, kept)
+
+    def _project(self, game: Game, shape: Shape) -> Weights | None:
+        """Values with the least distance to the base's that keep every row with some room.
+
+        Constants are free; the distance of cuts stays.
+        """
+        base, program = self._base, game.rows.program
+        if base is None:
+            return None
+        before = base.margins(game) - program.rows @ base.value
+        free = np.asarray(np.linalg.lstsq(program.free_rows, before, rcond=None)[0], np.float64)
+        reference = game.rows.fit.reference
+        whole = Weights(base.value, free, 1.0)
+        written = leaves_to_grid(game.problem, game.columns, whole, reference, scale=1.0)
+        if written is None:
+            return None
+        target, counts = _merged(game, shape, base)
+        entries = csr_matrix(program.rows) @ shape.merge
+        lacking = _needed(game, written.grid) - (entries @ target + program.free_rows @ free)
+        bounds: list[tuple[float | None, float | None]] = [(0, None)] * (2 * len(target))
+        fixed = 0 if game.problem.forest.n_outputs > 1 else max(0, program.n_free - 1)
+        bounds += [(None, None)] * (program.n_free - fixed) + [(0, 0)] * fixed
+        found = _least_change(
+            csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])), lacking,
+            np.concatenate([counts, counts, np.zeros(program.n_free)]), bounds, self._active,
+            game.budget,
+        )  # fmt: skip
+        if found is None:
+            return None
+        self._active = found[1]
+        up, down, constant = np.split(found[0], [len(target), 2 * len(target)])
+        return Weights(target + up - down, free + constant, 1.0)
+
+
+def _merged(game: Game, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
+    """The base's mean below every leaf that is left, and the share of fit rows there."""
+    reference = game.rows.fit.reference
+    repeated = np.repeat(reference.counts, reference.leaves.shape[1])
+    count = np.bincount(reference.leaves.ravel(), repeated, len(base.value)) + 1.0
+    of_leaves = np.asarray(shape.merge.T @ count)
+    mean = np.asarray(shape.merge.T @ (count * base.value)) / of_leaves
+    return mean, of_leaves / of_leaves.sum()
+
+
+def _least_change(
+    rows: csr_matrix,
+    lacking: FloatArray,
+    cost: FloatArray,
+    bounds: list[tuple[float | None, float | None]],
+    active: IntArray,
+    budget: Budget,
+) -> tuple[FloatArray, IntArray] | None:
+    """``min cost @ x : rows @ x >= lacking``, and the rows that are tight.
+
+    Only ``active`` rows take part, and those that a solution breaks.
+    """
+    is_active = np.zeros(len(lacking), dtype=bool)
+    change, short = np.zeros(len(cost)), lacking
+    is_active[active] = True
+    for _ in range(_MAX_PASSES):
+        budget.check()
+        broken = np.flatnonzero((short > _NOISE) & ~is_active)
+        if len(broken) == 0 and (change.any() or not is_active.any()):
+            return change, np.flatnonzero(is_active & (short > -_TIGHT))
+        is_active[broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]] = True
+        result = linprog(
+            cost, A_ub=-rows[is_active], b_ub=-lacking[is_active], bounds=bounds, method="highs",
+            options={"time_limit": max(0.1, min(_SECONDS, budget.remaining))},
+        )  # fmt: skip
+        if not result.success:
+            return None
+        change = result.x
+        short = lacking - rows @ change
+    return None
+
+
+def _needed(game: Game, grid: int) -> FloatArray:
+    """The margin to keep at every row: a part of the original's, and what rounding takes away."""
+    original = Base(np.zeros(0, dtype=bool), np.zeros(0), None).margins(game)
+    rounding = np.ldexp(float(game.problem.forest.n_trees), -grid)
+    room = _ROOM * np.minimum(original, _NARROW * float(np.median(original)))
+    program = game.rows.program
+    return np.asarray(np.maximum(room, rounding * program.magnified) * program.strict)
+
+
+def let_go_in_batches(explored: Explored, game: Game, collapser: Collapser) -> None:
+    """Play batches to their end; a proof that does not end is one batch that failed."""
+    effort = replace(game.effort, proof_effort=_EFFORT * game.effort.proof_effort)
+    writer = NearWriter(collapser.splits)
+    game = replace(game, writer=writer.write, budget=game.budget.with_effort(effort))
+    explored.game, proposed = game, _batches(game, collapser, writer)
+    while getgeneratorstate(proposed) != GEN_CLOSED:
+        play(explored, proposed)
+        if explored.stopped is StopReason.INTERRUPTED:
+            return
+
+
+def _batches(
+    game: Game, collapser: Collapser, writer: NearWriter
+) -> Generator[Proposal, None, None]:
+    """Larger batches after a proof, else smaller ones, until no split is left that may go.
+
+    A shape that keeps every row known says which splits may; of those that it goes without, the
+    ones whose leaves differ least go first. A split that cannot go alone is needed, and so are
+    those above it.
+    """
+    splits = collapser.splits
+    needed = np.zeros(len(splits.node), dtype=bool)
+    size = max(1, int(_FIRST * len(needed)))
+    n_failed = 0
+    while n_failed < _MOST_FAILED:
+        game.tell("leaves")
+        base = find_base(game, splits, game.best.smallest.pruned)
+        shape = collapser.shrink(game, base.kept, level=0)
+        if shape is None:
+            return
+        may_go = np.flatnonzero(base.kept & ~shape & ~needed)
+        if len(may_go) == 0:
+            return
+        # ranges never shrink upwards, and children come after their parents
+        order = np.lexsort((-may_go, splits.ranges(base.value)[may_go]))
+        batch = may_go[order[:size]]
+        kept = base.kept.copy()
+        kept[batch] = False
+        if not kept.any():
+            return
+        proposal = Proposal(kept)
+        writer.begin(base)
+        yield proposal
+        if proposal.outcome is Outcome.PROVED:
+            size = _GROWTH * len(batch)
+            continue
+        n_failed += 1
+        size = max(1, len(batch) // 3)
+        if len(batch) == 1:
+            _need(splits, needed, int(batch[0]))
+
+
+def _need(splits: Splits, needed: Kept, split: int) -> None:
+    """Remember a split that is needed, with all above it."""
+    while split >= 0:
+        needed[split] = True
+        split = int(splits.parent[split])
