@@ -37,7 +37,7 @@ _MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
 _ANSWERS = 12  # different costs of ranges that are tried
 _FOR_FEWER = 0.85  # of the time limit; the rest is for values near the original's
 _WALKS = 6  # times as many walks as a search begins with
-_FIRST_TURN = 0.15  # of that for the first shapes
+_FIRST_TURN = 0.1  # of that for the first shapes
 _FIRST_SHAPES = 3
 _REFUTATIONS = 400  # shapes that may turn out not to do
 
@@ -71,6 +71,8 @@ def search_collapsed(
     explored = Explored(early)
     play(explored, _dropping_the_unreached(early, collapser, start, found.points))
     _taking_turns(explored, early, collapser)
+    if budget.is_limited and game.best.smallest.n_kept == start.n_kept:
+        let_go_in_batches(explored, game, collapser)  # with the time of what is not needed then
     explored.game = game
     if game.best.smallest.n_kept < start.n_kept:
         smallest = collapser.splits.of_model(game.best.smallest.pruned)
