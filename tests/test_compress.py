@@ -244,6 +244,9 @@ def test_time_limit_ends_the_path(binary: Any) -> None:
     result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, time_limit=0.2)
     assert result.record.stopped == "time"
     assert result.status in ("VALIDATED", "NOT_VALIDATED")
+    late = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, time_limit=1e-3)
+    assert len(late.path) == 1  # one size is tested however little time there is
+    assert late.record.attack_starts == 0
 
 
 def test_plot_shows_the_tested_sizes(binary: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from pine_boost.compression.candidates import Candidate, choose, choose_chains
+from pine_boost.compression.candidates import Candidate, Chains, choose, choose_chains
 from pine_boost.compression.fixed_sequence import (
     allowed,
     allowed_by_the_rest,
@@ -150,3 +150,16 @@ def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
     assert 90 not in chain
     assert 40 not in chain  # hopeless
     assert chain[-1] == 50
+
+
+@pytest.mark.parametrize("n_most", [1, 2, 3, 9, 50])
+def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
+    chain = [_candidate(size, 0.001) for size in range(100, 10, -10)]
+    given = Chains(chain, chain[:1])
+    thinned = given.thinned(n_most)
+    assert len(thinned.first) == min(n_most, len(chain))
+    assert thinned.first[0] is chain[0]
+    assert n_most == 1 or thinned.first[-1] is chain[-1]
+    sizes = [candidate.n_leaves for candidate in thinned.first]
+    assert sizes == sorted(sizes, reverse=True)
+    assert thinned.slices == given.slices
