@@ -57,13 +57,13 @@ class Effort:
     """
 
     n_walks: int = 400
-    n_eliminations: int = 3
+    n_eliminations: int = 1
     exact_rounds: int = 400
     exact_programs: int = 8000
     passed_over: int = 40
     master_effort: float = 2.0
     proof_effort: float = 100.0
-    box_limit: int = 3000
+    box_limit: int = 1000
 
 
 @dataclass(frozen=True)

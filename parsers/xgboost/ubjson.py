@@ -15,9 +15,13 @@ from pine_boost.errors import MalformedModelError
 
 _INTEGERS = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q"}
 _SCALARS = {**_INTEGERS, "d": "f", "D": "d"}
+_NUMBERS = {marker: struct.Struct(">" + code) for marker, code in _SCALARS.items()}
 _ARRAY_TYPES = {
     "i": "i1", "U": "u1", "I": "i2", "l": "i4", "L": "i8", "d": "f4", "D": "f8",
 }  # fmt: skip
+_BIG_ENDIAN = {marker: np.dtype(code).newbyteorder(">") for marker, code in _ARRAY_TYPES.items()}
+_NATIVE = {marker: np.dtype(code) for marker, code in _ARRAY_TYPES.items()}
+_CONSTANTS: dict[str, Any] = {"T": True, "F": False, "Z": None}
 _MARKERS = {np.dtype(code).newbyteorder("="): marker for marker, code in _ARRAY_TYPES.items()}
 # an XGBoost model nests 8 deep; a hostile file must not reach Python's recursion limit
 _MAX_DEPTH = 32
@@ -42,14 +46,19 @@ class _Reader:
         return taken
 
     def marker(self) -> str:
-        return self.take(1).decode("latin-1")
+        if self.position == len(self.contents):
+            self.take(1)  # says what is wrong
+        self.position += 1
+        return chr(self.contents[self.position - 1])
 
     def peek(self) -> str:
-        return self.contents[self.position : self.position + 1].decode("latin-1")
+        """The next byte; nothing at the end."""
+        is_over = self.position == len(self.contents)
+        return "" if is_over else chr(self.contents[self.position])
 
     def number(self, marker: str) -> Any:
-        code = _SCALARS[marker]
-        return struct.unpack(">" + code, self.take(struct.calcsize(code)))[0]
+        number = _NUMBERS[marker]
+        return number.unpack(self.take(number.size))[0]
 
     def count(self) -> int:
         marker = self.marker()
@@ -94,9 +103,8 @@ def _read_value(reader: _Reader, marker: str, depth: int) -> Any:
         return _read_object(reader, depth)
     if marker == "[":
         return _read_array(reader, depth)
-    constants: dict[str, Any] = {"T": True, "F": False, "Z": None}
-    if marker in constants:
-        return constants[marker]
+    if marker in _CONSTANTS:
+        return _CONSTANTS[marker]
     raise reader.fault(f"the unknown type {marker!r}")
 
 
@@ -117,9 +125,9 @@ def _read_array(reader: _Reader, depth: int) -> Any:
         kind = reader.marker()
         if kind not in _ARRAY_TYPES or reader.marker() != "#":
             raise reader.fault(f"a typed array of {kind!r} without a count")
-        dtype = np.dtype(_ARRAY_TYPES[kind]).newbyteorder(">")
+        dtype = _BIG_ENDIAN[kind]
         raw = reader.take(reader.count() * dtype.itemsize)
-        return np.frombuffer(raw, dtype=dtype).astype(dtype.newbyteorder("="))
+        return np.frombuffer(raw, dtype=dtype).astype(_NATIVE[kind])
     if reader.peek() == "#":
         reader.take(1)
         return [_read_value(reader, reader.marker(), depth + 1) for _ in range(reader.count())]

@@ -37,14 +37,14 @@ def boundary_walks(
     for start in range(0, len(starts), neighbourhood.batch):
         rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
         decision = problem.forest.decision
-        here = _margins(problem, rows)
-        nearest = decision.distance(here)
+        leaves = problem.trees.leaves(rows)
+        nearest = decision.distance(_margins(problem, leaves))
         for _ in range(max_steps):
             seen = random.random((len(rows), problem.space.n_features)) < 0.5
             steps = _Best(rows, np.full(len(rows), np.inf))
             across = _Best(rows, np.full(len(rows), np.inf))
-            own = decision.classes(_margins(problem, rows))[:, None]
-            for near in neighbourhood.of(rows, budget):
+            own = decision.classes(_margins(problem, leaves))[:, None]
+            for near in neighbourhood.of(rows, budget, leaves=leaves):
                 margins = _real(problem, near.original)
                 distance = decision.distance(margins)
                 usable = near.inside & seen[:, near.feature, None]
@@ -56,6 +56,7 @@ def boundary_walks(
             if not closer.any():
                 break
             rows, nearest = steps.moved()[closer], steps.cost[closer]
+            leaves = problem.trees.leaves(rows)
             passed.append(rows)
     if not passed:
         return np.zeros((0, problem.space.n_features), dtype=np.int32)
@@ -153,8 +154,8 @@ class _Best:
         return rows
 
 
-def _margins(problem: Problem, rows: npt.NDArray[Any]) -> FloatArray:
-    return _real(problem, problem.original_margins_int(problem.trees.leaves(rows)))
+def _margins(problem: Problem, leaves: IntArray) -> FloatArray:
+    return _real(problem, problem.original_margins_int(leaves))
 
 
 def _real(problem: Problem, margins: IntArray) -> FloatArray:

@@ -131,11 +131,11 @@ class LinearProgram:
                 is_fresh = True
                 continue
             value = float(self._value.solution_value())
-            weights = np.array([variable.solution_value() for variable in self._columns])
-            free = np.array([variable.solution_value() for variable in self._free])
             if value < SMALLEST_VALUE:
                 dual = np.array([row.dual_value() for row in self._constraints])
                 return self._exclude(support, dual, np.array(self._active, dtype=np.int64))
+            weights = np.array([variable.solution_value() for variable in self._columns])
+            free = np.array([variable.solution_value() for variable in self._free])
             weights = np.maximum(weights, self._lowest) * support[self.column_unit]
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)

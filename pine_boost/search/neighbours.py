@@ -114,11 +114,18 @@ class Neighbourhood:
         )
 
     def of(
-        self, states: npt.NDArray[Any], budget: Budget, pruned_int: IntArray | None = None
+        self,
+        states: npt.NDArray[Any],
+        budget: Budget,
+        pruned_int: IntArray | None = None,
+        leaves: IntArray | None = None,
     ) -> Iterator[Neighbours]:
-        """Yield the neighbours of all rows, feature by feature (rows at most ``batch``)."""
+        """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
+
+        ``leaves`` are those of the rows, where they are known.
+        """
         problem = self.problem
-        leaves = problem.trees.leaves(states)
+        leaves = problem.trees.leaves(states) if leaves is None else leaves
         others = self.model_trees.without(states)
         tables = (
             [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]

@@ -206,24 +206,22 @@ class Pruner:
         """Grow an excluded support while it stays excluded: the cuts it leaves are small.
 
         The dual of an excluded support excludes everything outside its cut at once, so only the
-        units of the cut are tried, in two random orders.
+        units of the cut are tried, in a random order.
         """
         random = np.random.default_rng(seed)
-        first = self._solve(support)
-        if isinstance(first, Weights):
+        cut = self._solve(support)
+        if isinstance(cut, Weights):
             return
-        for _ in range(2):
-            cut = first
-            for unit in random.permutation(first.units):
-                if unit not in cut.units:
-                    continue
-                trial = np.ones(self.n_units, dtype=bool)
-                trial[cut.units] = False
-                trial[unit] = True
-                grown = None if self._known.wins(trial) else self._solve(trial)
-                if isinstance(grown, Exclusion):
-                    cut = grown
-            self._record(cut)
+        for unit in random.permutation(cut.units):
+            if unit not in cut.units:
+                continue
+            trial = np.ones(self.n_units, dtype=bool)
+            trial[cut.units] = False
+            trial[unit] = True
+            grown = None if self._known.wins(trial) else self._solve(trial)
+            if isinstance(grown, Exclusion):
+                cut = grown
+        self._record(cut)
 
     def _record(self, excluded: Exclusion) -> None:
         key = frozenset(int(unit) for unit in excluded.units)
