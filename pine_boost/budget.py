@@ -63,7 +63,7 @@ class Effort:
     passed_over: int = 40
     master_effort: float = 2.0
     proof_effort: float = 100.0
-    box_limit: int = 1000
+    box_limit: int = 3000
 
 
 @dataclass(frozen=True)

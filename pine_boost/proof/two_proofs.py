@@ -16,7 +16,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.verdict import Answer, Proof
 
 _LARGEST_TABLE = 10**8  # leaves times states, in bytes: boxes of more would take seconds to set up
-_MORE_BOXES = 60  # where the score has trees of its own CP-SAT needs seconds, boxes do not
+_MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, boxes do not
 
 
 def first_settings(problem: Problem) -> tuple[Setting, ...]:
@@ -50,22 +50,15 @@ def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[P
 
 
 def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """What a short run of boxes says of the questions, up to the first that is too long for it.
-
-    Nothing where the effort allows none.
-    """
+    """What a short run of boxes says of every question; nothing where the effort allows none."""
     most = budget.effort.box_limit * (_MORE_BOXES if problem.has_score_trees else 1)
     if problem.trees.n_leaves * int(problem.space.n_states.sum()) > _LARGEST_TABLE:
         most = 0
     if most == 0 or budget.is_over:
         return []
     ground = Ground(problem)
-    proofs: list[Proof] = []
-    for question in problem.questions:
-        if budget.is_over:
-            break
-        proof = prove_boxes(problem, pruned, question, max_boxes=most, budget=budget, ground=ground)
-        proofs.append(proof)
-        if proof.answer is Answer.UNKNOWN and not problem.has_score_trees:
-            break  # the other questions of this model would take as long; CP-SAT answers sooner
-    return proofs
+    return [
+        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget, ground=ground)
+        for question in problem.questions
+        if not budget.is_over
+    ]
