@@ -154,7 +154,7 @@ class _Best:
         return rows
 
 
-def _margins(problem: Problem, leaves: IntArray) -> FloatArray:
+def _margins(problem: Problem, leaves: npt.NDArray[np.int32]) -> FloatArray:
     return _real(problem, problem.original_margins_int(leaves))
 
 

@@ -118,7 +118,7 @@ class Neighbourhood:
         states: npt.NDArray[Any],
         budget: Budget,
         pruned_int: IntArray | None = None,
-        leaves: IntArray | None = None,
+        leaves: npt.NDArray[np.int32] | None = None,
     ) -> Iterator[Neighbours]:
         """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
 
