@@ -46,7 +46,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 _LARGE = ",".join(LARGE)
-_BOOSTERS = "--indifference 0,auto --time-limit 15 --models xgboost,lightgbm,histgb"
+_BOOSTERS = "--indifference 0,auto --time-limit 10 --models xgboost,lightgbm,histgb"
 PLAN = (
     Run("paper", "paper", "paper_l0.csv", (), 7),
     Run(
@@ -61,9 +61,9 @@ PLAN = (
     ),
     Run(
         "forest_prune", "forest_prune", "forest_prune.csv",
-        _words("--seeds 2 --time-limit 15"), 16,
+        _words("--seeds 1 --time-limit 20"), 8,
     ),
-    Run("compare", "compare", "compare.csv", (BEFORE,), 12, is_serial=True),
+    Run("compare", "compare", "compare.csv", (BEFORE, "--seeds", "2"), 6, is_serial=True),
     Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 6, is_serial=True),
     Run(
