@@ -57,7 +57,7 @@ class Effort:
     """
 
     n_walks: int = 400
-    n_eliminations: int = 1
+    n_eliminations: int = 3
     exact_rounds: int = 400
     exact_programs: int = 8000
     passed_over: int = 40
