@@ -246,10 +246,11 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     except OutOfTime:
         late = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
+    middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
-    chosen = settle_toss_ups(parsed.forest, fitted, grid[len(grid) // 2], budget, how)
+    chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(parsed.forest, chosen.region, fitted.fit_states, grid, how, left, tell)

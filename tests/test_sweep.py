@@ -11,7 +11,7 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
-from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweep_order
+from pine_boost import InvalidInputError, RegionError, prune_booster, sweep, sweep_order, sweeping
 from pine_boost.native.predict import predict_classes
 from pine_boost.sweeping import ALPHAS
 
@@ -174,3 +174,22 @@ def test_refuses_grids_that_are_none(parts: Any, alphas: Any) -> None:
     model, X_fit, X_cal, _ = parts
     with pytest.raises(InvalidInputError):
         sweep(model, X_fit, X_cal, alphas=alphas)
+
+
+def test_which_alphas_have_room_for_x_cal_chooses_nothing(
+    monkeypatch: pytest.MonkeyPatch, parts: Any
+) -> None:
+    """The share of toss-ups is chosen at the middle of the grid before X_cal shortens it."""
+    model, X_fit, X_cal, _ = parts
+    chosen: list[float] = []
+    settle = sweeping.settle_toss_ups
+
+    def watch(forest: Any, fitted: Any, alpha: float, *others: Any) -> Any:
+        chosen.append(alpha)
+        return settle(forest, fitted, alpha, *others)
+
+    monkeypatch.setattr(sweeping, "settle_toss_ups", watch)
+    monkeypatch.setattr(sweeping, "_has_room", lambda region, alpha: alpha > 0.2)
+    swept = sweep(model, X_fit, X_cal, indifference="auto", objective="l1", time_limit=20)
+    assert min(swept.alphas) == 0.4
+    assert chosen == [ALPHAS[len(ALPHAS) // 2]]

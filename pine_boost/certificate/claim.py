@@ -104,10 +104,7 @@ def headline_of(certificate: Certificate) -> str:
         )
     if c.grid < 0:
         if c.optimal:
-            return (
-                f"No {c.unit} can be spared without changing a decision: the original model is "
-                "returned."
-            )
+            return f"{bound_of(c)} The original model is returned."
         return "No smaller model was found that keeps every decision: the original is returned."
     lost = 1 - c.trees_after / c.trees_before
     if c.unit == "leaf":

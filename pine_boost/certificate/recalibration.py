@@ -16,6 +16,7 @@ import numpy as np
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import speaks_of_everything
 from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.options import SCORE_NAMES
@@ -111,7 +112,7 @@ def _require_calibration(
             decision_distance(float_margins(original, trees, rows), original.decision.cuts)
             for rows in (region.space.states(fit), states)
         ]
-        delta = indifference_delta(distances[0], region.indifference)
+        delta = indifference_delta(off_rounding(distances[0], original), region.indifference)
         _require_equal("delta", region.delta, delta)
         if delta is not None:
             inside = inside & (distances[1] >= delta)

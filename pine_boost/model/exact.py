@@ -116,6 +116,18 @@ def summation_band(forest: Forest) -> float:
     return max(bands) + forest.slack
 
 
+def off_rounding(distance: FloatArray, forest: Forest) -> FloatArray:
+    """Distances to the decision lowered so far that no rounding of a native margin matters.
+
+    A limit taken from the rows lies exactly on inputs: all those of one cell of leaves. Computed in
+    float64 they reach it; their native margins may miss it by `summation_band`, twice that where
+    two sums are compared, and our own sum by as much again. So a limit is lowered by twice that,
+    or by half of it where it is tiny; increasing, and positive where the distance is.
+    """
+    blur = 2 * (1 if forest.n_outputs == 1 else 2) * summation_band(forest)
+    return np.maximum(distance - blur, distance / 2)
+
+
 def certain_distance(forest: Forest) -> float:
     """Distance to the decision from which any float64 sum of the leaves decides as natively.
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace
@@ -32,7 +33,7 @@ class FitEvidence:
     ----------
     scores : int64 (n_fit,)
     distances : float64 (n_fit,)
-        Of the original from its decision.
+        Of the original from its decision, as limits: lowered by what rounding can do.
     swapped : float64
         The same on rows with values swapped between rows of X_fit: a model is far surer of the
         rows that it was trained on than of others.
@@ -64,7 +65,8 @@ def fit_evidence(
     random = np.random.default_rng(random_state)
     swapped = _swapped(states, trees.leaves(states), random)
     found = distance_of(forest, trees, swapped)
-    return FitEvidence(np.sort(scores), np.sort(distances), np.sort(found))
+    limits = (off_rounding(np.sort(each), forest) for each in (distances, found))
+    return FitEvidence(np.sort(scores), *limits)
 
 
 def cal_evidence(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
@@ -230,6 +231,7 @@ def _calibration(
     if options.indifference != 0:
         distance = partial(distance_of, forest, route(forest, space))
         nearest = _nearest(fit.map_states(space, distance), options.indifference, fit.n_rows)
+        nearest = off_rounding(nearest, forest)
         delta = indifference_delta(nearest, options.indifference, fit.n_rows)
     judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
     n_impossible = sum(part.n_impossible for part in judged)

@@ -79,7 +79,8 @@ def nest(evidence: FitEvidence, share: float) -> Nesting:
     outside = float(n_rows)
     while True:
         rare, undecided = (1 - share) * outside, share * outside
-        tau.append(_score_at(evidence.scores, rare) if rare >= 1 else tau[-1] + growth)
+        beyond = rare < 1 and len(tau) > 0
+        tau.append(tau[-1] + growth if beyond else _score_at(evidence.scores, rare))
         delta.append(
             min(
                 _distance_at(evidence.distances, undecided),

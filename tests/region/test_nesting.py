@@ -148,3 +148,34 @@ def test_limits_beyond_the_last_step() -> None:
     assert ladder.limits(4) == (23, None)
     levels = ladder.levels(np.array([5, 5, 15, 21, 23]), np.array([0.5, 0.4, 9.0, 9.0, 0.0]))
     assert levels.tolist() == [0, 1, 1, 2, 4]
+
+
+def test_limits_lie_off_the_inputs() -> None:
+    """Whole numbers make few cells of many rows: rounding of native margins moves none of them."""
+    xgboost = pytest.importorskip("xgboost")
+    n_toss_ups = 0
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        X = random.integers(0, 4, size=(1200, 4)).astype(np.float32)
+        y = (X[:, 0] + X[:, 1] + random.normal(0, 1.5, len(X)) > 3).astype(int)
+        model = xgboost.XGBClassifier(n_estimators=7, max_depth=2, n_jobs=1).fit(X[:400], y[:400])
+        margins = model.predict(X, output_margin=True)
+        parsed = read_model(model)
+        found = fit_with_states(parsed.forest, X[:400], X[400:800], alpha=0.2, with_evidence=True)
+        fixed = fit_region(parsed.forest, X[:400], X[400:800], alpha=0.3, indifference=0.1)
+        for region in (fixed, *(found.with_toss_ups(share) for share in (0.25, 0.5, 0.75, 0.9))):
+            if region.delta is not None:
+                n_toss_ups += 1
+                by_margins = region.contains(X, margins=margins)
+                np.testing.assert_array_equal(by_margins, region.contains(X, model=model))
+    assert n_toss_ups > 20
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 10])
+def test_few_rows_make_a_ladder(n_rows: int) -> None:
+    distances = np.linspace(0.1, 1.0, n_rows)
+    few = FitEvidence(np.arange(n_rows), distances, distances)
+    for share in (0.25, 0.75, 0.9):
+        ladder = nest(few, share)
+        assert (np.diff(ladder.tau) >= 0).all()
+        assert (np.diff(ladder.delta) <= 0).all()
