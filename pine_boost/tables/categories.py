@@ -1,7 +1,8 @@
 """Categories of a table as the codes that the trees know.
 
 In come raw category values, or a frame's own codes; out go codes as floats, NaN for missing.
-Unknown values become what the library makes of them: missing, or an error.
+Unknown values become what the library makes of them: missing, or an error. Booleans where the
+model knows numbers, or the reverse, are refused unless the library matches them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def recode(
     ``own_codes`` are positions in ``own_values``, negative for missing. XGBoost compares them, and
     not the model's codes, with its ``missing=``.
     """
+    if schema.reader is not Reader.LIGHTGBM or list(own_values) != list(known):
+        check_booleans(own_values, known, schema, label)  # LightGBM keeps the codes of equal lists
     used = np.unique(own_codes[own_codes >= 0])
     if schema.reader is Reader.XGBOOST and not all(isinstance(v, str) for v in own_values):
         used = np.arange(len(own_values))  # it refuses an unknown number even if no row has it
@@ -65,6 +68,43 @@ def code_of(
     return codes
 
 
+def check_booleans(
+    values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str
+) -> None:
+    """Refuse booleans against numbers as categories, where the library does not match them.
+
+    For LightGBM, pandas finds no boolean among numbers and no number among booleans: all would be
+    missing. It does find them where one side mixes both, and where numbers are stored as objects,
+    which is refused all the same. XGBoost takes no booleans at all.
+    """
+    own_kinds, known_kinds = _kinds(values), _kinds(known)
+    if schema.reader is Reader.XGBOOST and "boolean" in own_kinds:
+        reason = "XGBoost takes no booleans as categories"
+    elif schema.reader is Reader.LIGHTGBM and (own_kinds, known_kinds) in (
+        ({"boolean"}, {"number"}), ({"number"}, {"boolean"}),
+    ):  # fmt: skip
+        reason = "LightGBM would in most cases read every row as missing"
+    else:
+        return
+    renaming = "bool" if known_kinds == {"boolean"} else "int"
+    raise InvalidInputError(
+        f"The {label} has the categories {listing(list(dict.fromkeys(values)))}, the model was "
+        f"trained on {listing(known)}: {reason}. Convert the column to the values of training; "
+        f"in pandas for example X[column].cat.rename_categories({renaming})."
+    )
+
+
+def _kinds(values: Sequence[Any]) -> set[str]:
+    """Which kinds of values there are: boolean, number, other."""
+    kinds = set()
+    for kind in {type(value) for value in values}:
+        if issubclass(kind, (bool, np.bool_)):
+            kinds.add("boolean")
+        else:
+            kinds.add("number" if issubclass(kind, (int, float, np.number)) else "other")
+    return kinds
+
+
 def refuse_unencoded(found: str, known: Sequence[Any], label: str) -> InvalidInputError:
     """The refusal of plain values where the model was trained on a categorical column."""
     return InvalidInputError(
@@ -82,5 +122,5 @@ def refuse_unstored(label: str) -> InvalidInputError:
 
 
 def _key(value: Any) -> Any:
-    """1, 1.0, np.int64(1) and True are one category, for pandas as for scikit-learn; "1" is not."""
+    """1, 1.0, np.int64(1) and True are one category, "1" is not; see also `check_booleans`."""
     return value.item() if isinstance(value, np.generic) else value

@@ -15,7 +15,13 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import CategoryRule, FloatArray
 from pine_boost.parsers.traits import Reader
-from pine_boost.tables.categories import code_of, recode, refuse_unencoded, refuse_unstored
+from pine_boost.tables.categories import (
+    check_booleans,
+    code_of,
+    recode,
+    refuse_unencoded,
+    refuse_unstored,
+)
 from pine_boost.tables.columns import model_columns
 from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
 from pine_boost.tables.schema import InputSchema, check_shape
@@ -132,6 +138,7 @@ def _read_columns(
         else:
             _check_categories(column, kind, schema, known, label, bool(present.all()))
             raw = values.astype(object)
+            check_booleans(raw[present].tolist(), known, schema, label)
             raw[~present] = None
             matrix[:, feature] = code_of(raw, known, schema, label)
     return matrix

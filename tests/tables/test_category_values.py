@@ -72,6 +72,100 @@ def test_categories_are_matched_as_the_library_matches_them(maker: str, known: s
     assert n_read > 0
 
 
+BOOLEANS: dict[str, Any] = {
+    "bool": pandas.Index([False, True]),
+    "reversed": pandas.Index([True, False]),
+    "only True": pandas.Index([True]),
+    "object": pandas.Index([False, True], dtype=object),
+    "nullable": pandas.Index(pandas.array([False, True], dtype="boolean")),
+}
+NUMBERS: dict[str, Any] = {
+    "int": pandas.Index([0, 1]),
+    "three": pandas.Index([0, 1, 2]),
+    "subset": pandas.Index([1, 2]),
+    "only 1": pandas.Index([1]),
+    "float": pandas.Index([0.0, 1.0, 2.0]),
+    "nullable": pandas.Index(pandas.array([0, 1, 2], dtype="Int64")),
+}
+MIXED: dict[str, Any] = {
+    "numbers": pandas.Index([True, False, 2], dtype=object),
+    "text": pandas.Index([False, True, "a"], dtype=object),
+    "both": pandas.Index([False, 1], dtype=object),
+}
+CATEGORIES = {
+    f"{kind} {name}": values
+    for kind, group in (("boolean", BOOLEANS), ("number", NUMBERS), ("mixed", MIXED))
+    for name, values in group.items()
+}
+# scikit-learn refuses most of what mixes
+READERS = [("lightgbm", name) for name in CATEGORIES if "only" not in name]
+READERS += [("histogram", name) for name in ("boolean bool", "number three", "number float")]
+
+
+def _rows_of(categories: Any, n_rows: int) -> Any:
+    """A table whose column k goes through all of its categories, again and again."""
+    rng = np.random.default_rng(1)
+    category = pandas.Categorical.from_codes(np.arange(n_rows) % len(categories), categories)
+    return pandas.DataFrame({"k": category, "x": rng.normal(size=n_rows)})
+
+
+@pytest.mark.filterwarnings("ignore:The behavior of is_bool_dtype")  # pandas, in scikit-learn
+@pytest.mark.parametrize(("maker", "known"), READERS)
+def test_booleans_and_numbers_are_read_as_natively_or_refused(maker: str, known: str) -> None:
+    X = _rows_of(CATEGORIES[known], 240)
+    codes = X["k"].cat.codes.to_numpy()
+    model = read_model(MAKERS[maker]().fit(X, (codes == 1) ^ (X["x"].to_numpy() > 0.8)))
+    n_read = 0
+    for name, own in CATEGORIES.items():
+        for n_rows in (1, 40):
+            rows = _rows_of(own, n_rows)
+            tables = [rows] if "mixed" in name else [rows, pyarrow.Table.from_pandas(rows)]
+            n_read += sum(_is_read_alike(model, table, maker, known, name) for table in tables)
+    assert n_read >= 20
+
+
+def _is_read_alike(model: Any, X: Any, maker: str, known: str, own: str) -> bool:
+    """Whether a table is read, then as natively; LightGBM only lacks booleans against numbers."""
+    kinds = {known.partition(" ")[0], own.partition(" ")[0]}
+    try:
+        matrix = to_matrix(X, schema_of(model.forest))
+        margins, bound = predict_margins(model, X)
+    except InvalidInputError:
+        assert maker != "lightgbm" or kinds == {"boolean", "number"}
+        return False
+    own_margins = np.reshape(native_margins(model.forest, matrix), margins.shape)
+    assert np.abs(margins - own_margins).max() <= bound, (known, own, type(X))
+    return True
+
+
+@pytest.mark.parametrize("own", [name for name in CATEGORIES if "number " not in name])
+def test_xgboost_takes_no_booleans_as_categories(own: str) -> None:
+    X = _rows_of(pandas.Index([0, 1, 2]), 60)
+    model = read_model(MAKERS["xgboost"]().fit(X, X["k"].cat.codes.to_numpy() == 1))
+    rows = _rows_of(CATEGORIES[own], 6)
+    with pytest.raises(InvalidInputError, match="XGBoost's own predict refuses"):
+        predict_margins(model, rows)
+    with pytest.raises(InvalidInputError, match="takes no booleans as categories"):
+        to_matrix(rows, schema_of(model.forest))
+
+
+def test_the_refusal_of_booleans_says_what_to_do() -> None:
+    X = _rows_of(pandas.Index([0, 1, 2]), 240)
+    codes = X["k"].cat.codes.to_numpy()
+    model = read_model(MAKERS["lightgbm"]().fit(X, (codes == 1) ^ (X["x"].to_numpy() > 0.8)))
+    rows = _rows_of(pandas.Index([False, True]), 40)
+    rows.loc[3, "k"] = None
+    with pytest.raises(InvalidInputError, match=r"False, True.*0, 1, 2.*rename_categories\(int\)"):
+        to_matrix(rows, schema_of(model.forest))
+    renamed = rows.assign(k=rows["k"].cat.rename_categories(int))
+    matrix = to_matrix(renamed, schema_of(model.forest))
+    assert np.isnan(matrix[3, 0])
+    assert set(matrix[4:, 0]) == {0.0, 1.0}
+    margins, bound = predict_margins(model, renamed)
+    own_margins = np.reshape(native_margins(model.forest, matrix), margins.shape)
+    assert np.abs(margins - own_margins).max() <= bound
+
+
 def test_integers_of_128_bits_are_refused() -> None:
     rng = np.random.default_rng(0)
     X = polars.DataFrame({"a": rng.integers(0, 9, 60), "b": rng.normal(size=60)})
