@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pine_boost.certificate.sureness import at_least, words_of
 from pine_boost.region.conformal import coverage_floor
-from pine_boost.region.region import Coverage
+from pine_boost.region.coverage import Coverage
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate

@@ -7,6 +7,7 @@ CertificateMismatch where it does not hold. Only regions that leave out toss-ups
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def serving_margin(
     """The record of a margin, with the calibration rows that pass it counted."""
     record = ServingMargin(
         pruned_digest=certificate.pruned_digest,
+        region_digest=region.tables_digest,
+        tau=region.tau,
         distance=distance_of(margin.units, certificate.grid),
         units=margin.units,
         proofs=tuple((proof.question.name, proof.method) for proof in margin.proofs),
@@ -65,7 +68,7 @@ def count_sure(
 
 
 def require_serving(
-    problem: Problem, matched: MatchedTrees, certificate: Certificate
+    problem: Problem, matched: MatchedTrees, certificate: Certificate, region: Region
 ) -> ServingMargin | None:
     """Check that the numbers of a serving margin follow from one another; None without one."""
     stated = certificate.serving
@@ -76,10 +79,13 @@ def require_serving(
         raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
     if stated.pruned_digest != certificate.pruned_digest:
         raise CertificateMismatch("The serving margin is of another model than the pruned one.")
+    if (stated.region_digest, stated.tau) != (region.tables_digest, region.tau):
+        raise CertificateMismatch("The serving margin was proved in another region.")
     if stated.distance != distance_of(stated.units, pruned.grid):
         raise CertificateMismatch("The serving margin is not its number of grid units.")
     if stated.units < required_int(problem.forest, pruned.grid)[1]:
         raise CertificateMismatch("The serving margin is nearer than the model's own rounding.")
+    _require_near_grid(matched)
     methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
     for question, method in stated.proofs:
         methods.setdefault(question, set()).add(method)
@@ -88,11 +94,22 @@ def require_serving(
     return stated
 
 
+def _require_near_grid(matched: MatchedTrees) -> None:
+    """The one unit of `distance_of` must hold the rounding of the cut and that of the leaves."""
+    per_side = 1 if matched.pruned.forest.n_outputs == 1 else 2
+    off = matched.deviation * per_side * 2**matched.pruned.grid
+    if off + Fraction(1, 2) > 1:
+        raise CertificateMismatch(
+            f"The serving margin leaves half a grid unit for the rounding of the pruned model, "
+            f"whose margin may be off by {float(off):.3g}."
+        )
+
+
 def prove_serving(
     problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...],
     budget: Budget,
-) -> str:  # fmt: skip
-    """Prove a serving margin anew, by boxes or else by CP-SAT; the sentence about it.
+) -> bool:  # fmt: skip
+    """Prove a serving margin anew, by boxes or else by CP-SAT; False where the budget ran out.
 
     Raises
     ------
@@ -112,5 +129,5 @@ def prove_serving(
                 f"The serving margin does not hold: an input breaks it ({question.name})."
             )
         if proof.answer is Answer.UNKNOWN:
-            return "The serving margin could not be proved anew within the budget."
-    return "The serving margin was proved anew."
+            return False
+    return True

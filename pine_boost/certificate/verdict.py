@@ -55,6 +55,9 @@ class Verification:
     remarks : tuple of str
         Whatever a reader should know beyond that.
     seconds : float
+    serving_proved : bool or None
+        Whether the certificate's serving margin was proved anew; False: the budget ran out, and
+        nothing here speaks for it. None: the certificate has none.
     """
 
     agrees: bool | None
@@ -64,6 +67,7 @@ class Verification:
     covered: float
     remarks: tuple[str, ...]
     seconds: float
+    serving_proved: bool | None = None
 
     def summary(self) -> str:
         """A few readable lines."""
@@ -75,6 +79,8 @@ class Verification:
         head = heads[self.agrees]
         if self.agrees:
             head += ", twice, by two methods" if self.proved_twice else ", by one method"
+        if self.serving_proved is False:
+            head += "; its serving margin was NOT proved anew, the budget ran out"
         lines = [f"{head} ({self.seconds:.1f} s)."]
         for proof in self.proofs:
             share = "" if proof.covered in (None, 1.0) else f", {proof.covered:.1%} covered"
@@ -89,6 +95,8 @@ class Verification:
                 f"  input {found.row.tolist()}: class {found.original_class} before, "
                 f"{found.pruned_class} after ({by})"
             )
+        if self.serving_proved:
+            lines.append("  The serving margin was proved anew.")
         return "\n".join([*lines, *(f"  {remark}" for remark in self.remarks)])
 
     def record(self, certificate: Certificate) -> Certificate:

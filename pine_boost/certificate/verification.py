@@ -103,10 +103,10 @@ def prove_anew(
     remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
     case = Case(problem, matched.pruned, before, after, replay)
-    serving = require_serving(problem, matched, certificate)
+    serving, served = require_serving(problem, matched, certificate, region), None
     if serving is not None:
-        remarks += _check_serving(problem, matched.pruned, serving, (region, after), tables, budget)
-    verdict = case.conclude(proofs, remarks, budget)
+        served = _check_serving(problem, matched.pruned, serving, (region, after), tables, budget)
+    verdict = replace(case.conclude(proofs, remarks, budget), serving_proved=served)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(problem, matched, certificate)
     return verdict
@@ -133,6 +133,8 @@ def _identical(
         raise CertificateMismatch(
             "The certificate says that the original was kept, but not all of its trees."
         )
+    if certificate.serving is not None:
+        raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
     require_consistent(problem, None, certificate)
     remarks += ("Both models are the same; there is nothing to prove.",)
     return Verification(True, True, None, (), 1.0, remarks, seconds)
@@ -170,7 +172,7 @@ def _check_serving(
     parts: tuple[Region, Model],
     tables: tuple[Any, Any],
     budget: Budget,
-) -> tuple[str, ...]:
+) -> bool:
     region, after = parts
     if tables[1] is not None:
         found = count_sure(serving, region, after.forest, tables[1])
@@ -179,7 +181,7 @@ def _check_serving(
                 f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the "
                 f"serving margin; of X_cal {found[1]} of {found[0]} do."
             )
-    return (prove_serving(problem, pruned, serving.units, THIRD, budget),)
+    return prove_serving(problem, pruned, serving.units, THIRD, budget)
 
 
 def _prove(

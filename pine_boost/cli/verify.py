@@ -175,6 +175,7 @@ def _describe(verdict: Verification) -> dict[str, Any]:
     return {
         "agrees": verdict.agrees,
         "proved_twice": verdict.proved_twice,
+        "serving_proved": verdict.serving_proved,
         "covered": verdict.covered,
         "seconds": verdict.seconds,
         "remarks": list(verdict.remarks),

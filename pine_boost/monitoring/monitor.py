@@ -17,7 +17,8 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
 from pine_boost.options import require_share
-from pine_boost.region.region import Coverage, Region
+from pine_boost.region.coverage import Coverage
+from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix
 
 KEPT_SHARE = 0.7  # of the costs before a batch: half of what ``drifted`` sees is two batches old

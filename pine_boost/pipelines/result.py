@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import OutputError
+from pine_boost.region.coverage import Coverage
 from pine_boost.region.explanation import Explanation
-from pine_boost.region.region import Coverage, Region
+from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
     from pine_boost.pipelines.unwrapping import Wrapper

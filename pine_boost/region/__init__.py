@@ -1,7 +1,8 @@
 """The in-distribution region: plausibility scores, conformal calibration."""
 
+from pine_boost.region.coverage import Coverage
 from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.fitting import fit_region
-from pine_boost.region.region import Coverage, Region
+from pine_boost.region.region import Region
 
 __all__ = ["Condition", "Coverage", "Domain", "Region", "fit_region"]

@@ -25,6 +25,7 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import require_share
 from pine_boost.region import storage
 from pine_boost.region.conformal import calibrate
+from pine_boost.region.coverage import Coverage
 from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
@@ -34,30 +35,6 @@ from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Share of rows in a region, with an exact (Clopper-Pearson) interval for its true value."""
-
-    n_rows: int
-    n_inside: int
-    low: float
-    high: float
-    confidence: float
-
-    @classmethod
-    def of(cls, n_rows: int, n_inside: int, confidence: float = 0.95) -> Coverage:
-        """The coverage of so many rows, so many of them inside."""
-        from scipy.stats import binomtest
-
-        interval = binomtest(n_inside, n_rows).proportion_ci(confidence, method="exact")
-        return cls(n_rows, n_inside, float(interval.low), float(interval.high), confidence)
-
-    @property
-    def share(self) -> float:
-        """Observed share."""
-        return self.n_inside / self.n_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,23 +144,21 @@ class Region:
             The original's native margins of these rows instead (raw scores, not probabilities).
         serving : ServingMargin, optional
             ``certificate.serving``: then ``model`` is the pruned model, and the answer is where it
-            alone tells the original's class: plausible, and so far from its own decision.
+            alone tells the original's class: plausible, and so far from its own decision. Only
+            for the region of that certificate and for those of the same fit with a smaller tau.
 
         Raises
         ------
         InvalidInputError
             The region has a ``delta`` and neither model nor margins were given, the model is not
-            the original, or the table does not fit it.
+            the original, or the table does not fit it. With ``serving``: margins, another model
+            than the pruned one, or a region in which that margin was not proved.
         """
-        matrix = to_matrix(X, self.schema)
-        forest = self._original(model) if serving is None else None
-        if len(matrix) >= MANY_ROWS:
-            inside = self._compiled.contains(matrix)
-        else:
-            inside = self.tables.contains(self.space.states(matrix))
         if serving is not None:
-            pruned = None if model is None else _forest_of(model, self.thresholds)
-            return inside & serving.is_sure(pruned, matrix)
+            return self._serves(X, model, margins, serving)
+        matrix = to_matrix(X, self.schema)
+        forest = self._original(model)
+        inside = self._plausible(matrix)
         if self.delta is not None:
             inside &= self._distance(matrix, forest, margins) >= self.delta
         return inside
@@ -273,6 +248,11 @@ class Region:
         """SHA-256 of the canonical JSON: two regions are equal iff these are."""
         return storage.fingerprint(self.to_json())
 
+    @cached_property
+    def tables_digest(self) -> str:
+        """Equal for regions of one fit and one model, whatever alpha and X_cal made of them."""
+        return storage.tables_digest(self.to_json())
+
     def __repr__(self) -> str:
         tau = "infinite" if self.tau is None else str(self.tau)
         return (
@@ -290,6 +270,30 @@ class Region:
     def _compiled(self) -> Membership:
         """Made once: a scorer asks about batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
+
+    def _plausible(self, matrix: FloatArray) -> npt.NDArray[np.bool_]:
+        """Membership without the indifference."""
+        if len(matrix) >= MANY_ROWS:
+            return self._compiled.contains(matrix)
+        return self.tables.contains(self.space.states(matrix))
+
+    def _serves(
+        self, X: Any, model: Any, margins: npt.ArrayLike | None, serving: ServingMargin
+    ) -> npt.NDArray[np.bool_]:
+        if margins is not None:
+            raise InvalidInputError(
+                "With serving= the pruned model's own margin decides, which is computed here; "
+                "pass model=<the pruned model> and no margins."
+            )
+        serving.require_region(self.tables_digest, self.tau)
+        pruned = None if model is None else _forest_of(model, self.thresholds)
+        if pruned is not None and pruned.decision.thresholds != self.thresholds:
+            raise InvalidInputError(
+                f"The pruned model was read with threshold={pruned.decision.thresholds}, the "
+                f"region with {self.thresholds}; read both with the same."
+            )
+        matrix = to_matrix(X, self.schema)
+        return self._plausible(matrix) & serving.is_sure(pruned, matrix)
 
     def _original(self, model: Any) -> Forest | None:
         """The Forest of a model that is handed in as the original, checked to be it."""

@@ -1,7 +1,8 @@
 """The margin that serving can see: how sure of itself a pruned model must be to stand alone.
 
 In come a pruned model and rows; out goes on which of them it is that sure. Here is the record of
-what was proved about one model in one region; nothing is proved here, and other models are refused.
+what was proved about one model in one region; nothing is proved here. Other models are refused, and
+regions that reach further.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ class ServingMargin:
     ----------
     pruned_digest : str
         Of the one model that this is about.
+    region_digest : str
+        Of score, domain and original of the region that it was proved in (`Region.tables_digest`).
+    tau : int or None
+        How far that region reaches; None is infinity. It holds in all with a smaller tau.
     distance : float
         In units of its margin; several classes: the gap of its two best.
     units : int
@@ -43,11 +48,33 @@ class ServingMargin:
     """
 
     pruned_digest: str
+    region_digest: str
+    tau: int | None
     distance: float
     units: int
     proofs: tuple[tuple[str, str], ...]
     n_cal: int = 0
     n_inside: int = 0
+
+    def require_region(self, digest: str, tau: int | None) -> None:
+        """Refuse a region in which nothing was proved: other tables, or one that reaches further.
+
+        Raises
+        ------
+        InvalidInputError
+        """
+        if digest != self.region_digest:
+            raise InvalidInputError(
+                "The serving margin was proved in another region: its score, its domain or its "
+                "original differs. Pass the region that was saved with the certificate."
+            )
+        if self.tau is not None and (tau is None or tau > self.tau):
+            reach = "every input" if tau is None else f"tau={tau}"
+            raise InvalidInputError(
+                f"The serving margin was proved up to tau={self.tau}, and this region reaches "
+                f"further ({reach}). Pass the certificate's own region or one of a larger alpha, "
+                "or prune again with this alpha."
+            )
 
     def is_sure(self, forest: Forest | None, matrix: FloatArray) -> npt.NDArray[np.bool_]:
         """On which rows the pruned model is that far from its own decision."""

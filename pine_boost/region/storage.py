@@ -46,6 +46,9 @@ FORMAT_VERSION = 3
 _PLAIN = 2  # a region without a ladder is written as before there were any
 _OLDEST = 1  # without the keys of `_LATER`; a region read from such a file is written as one
 _LATER = ("thresholds", "overlap", "model_digest")
+_UNCALIBRATED = (  # what another alpha or other calibration rows leave as it is
+    "schema", "space", "domain", "score", "cuts", "n_outputs", "thresholds", "model_digest",
+)  # fmt: skip
 
 
 def canonical(document: Mapping[str, Any]) -> str:
@@ -56,6 +59,11 @@ def canonical(document: Mapping[str, Any]) -> str:
 def fingerprint(document: Mapping[str, Any]) -> str:
     """SHA-256 of the canonical text."""
     return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def tables_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of what a region is apart from its calibration: regions with one of it are nested."""
+    return fingerprint({name: document.get(name) for name in _UNCALIBRATED})
 
 
 def write_text(path: Path, text: str) -> None:

@@ -251,13 +251,11 @@ def _check_guard(
         "threshold": (tuple(manifest["thresholds"]), certificate.thresholds),
         "status": (certificate.status, Status.CERTIFIED.value),
         "indifference": (region.delta, None) if certificate.serving is None else (None, None),
-        "serving margin": (
-            manifest["pruned_digest"]
-            if certificate.serving is None
-            else certificate.serving.pruned_digest,
-            certificate.pruned_digest,
-        ),
     }
+    if (serving := certificate.serving) is not None:
+        own = (certificate.pruned_digest, region.tables_digest, region.tau)
+        stated = (serving.pruned_digest, serving.region_digest, serving.tau)
+        pairs["serving margin"] = (stated, own)
     for what, (found, expected) in pairs.items():
         if found != expected:
             raise CertificateMismatch(f"The {what} is not the one that the certificate speaks of.")

@@ -106,6 +106,8 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             "save nothing. Prune with more time or with indifference=0, or pass X_val to guard by "
             "the pruned model's own margin."
         )
+    if certificate.serving is not None:
+        certificate.serving.require_region(region.tables_digest, region.tau)
     return GuardedParts(
         original, pruned, original.forest.classes, region=region, certificate=certificate,
         prepare=prepare, finish=finish,
