@@ -144,6 +144,11 @@ def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult])
         leaves_after=found.leaves_before, units_kept=found.units_before, proofs=(),
         weights=(1.0,) * len(kept), optimal=False,
     )  # fmt: skip
+    assert found.serving is not None
+    with pytest.raises(CertificateMismatch, match="serving margin that nothing needs"):
+        verify(model, model, result.region, certificate)
+    certificate = replace(certificate, serving=None)
+    certificate = replace(certificate, rests_on=rests_on(certificate))
     assert verify(model, model, result.region, certificate).agrees is True
     for edit in ({"kept": kept[1:], "trees_after": len(kept) - 1}, {"weights": (2.0,) * len(kept)},
                  {"leaves_after": 1}, {"units_kept": 1}, {"grid": -2}):  # fmt: skip
