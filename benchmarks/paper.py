@@ -15,9 +15,9 @@ from benchmarks import answer_times, data
 from benchmarks.cells import COLUMNS, FAITHFUL, KEY_COLUMNS, MODELS, Cell, run_cell
 from benchmarks.machine import record_run
 from benchmarks.runner import Job, read_rows, run_jobs
+from pine_boost.options import SCORE_NAMES
 
 ALPHAS = (FAITHFUL, "0.05", "0.1", "0.2", "0.4", "0.6", "0.8")
-SCORES = ("chow-liu", "leaf-support", "isolation-forest")
 
 
 def listed(text: str) -> list[str]:
@@ -84,8 +84,8 @@ def cells_of(options: argparse.Namespace) -> list[Cell]:
 def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Refuse wrong words and absent data before hours of work."""
     for score in options.score:
-        if score not in SCORES:
-            parser.error(f"--score {score}: accepted are {', '.join(SCORES)}")
+        if score not in SCORE_NAMES:
+            parser.error(f"--score {score}: accepted are {', '.join(SCORE_NAMES)}")
     for objective in options.objective:
         if objective not in ("l0", "l1"):
             parser.error(f"--objective {objective}: accepted are l0, l1")

@@ -115,13 +115,16 @@ class Budget:
     callback : callable or None
         Called with a `Step`.
     started : float
-        When the work began.
+        When this piece of work began.
+    began : float
+        When the whole work began that this is a part of: parts keep it, steps are dated by it.
     """
 
     deadline: float = math.inf
     effort: Effort = Effort()
     callback: Callable[[Step], None] | None = None
     started: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
 
     @classmethod
     def of(
@@ -133,7 +136,7 @@ class Budget:
         """A budget that begins now; ``time_limit`` in seconds, None for no limit."""
         started = time.monotonic()
         deadline = math.inf if time_limit is None else started + time_limit
-        return cls(deadline, effort or Effort(), callback, started)
+        return cls(deadline, effort or Effort(), callback, started, started)
 
     @property
     def is_limited(self) -> bool:
@@ -147,8 +150,13 @@ class Budget:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the work began."""
+        """Seconds since this piece of work began."""
         return time.monotonic() - self.started
+
+    @property
+    def clock(self) -> float:
+        """Seconds since the whole work began that this is a part of."""
+        return time.monotonic() - self.began
 
     @property
     def is_over(self) -> bool:
@@ -172,6 +180,10 @@ class Budget:
     def until(self, part: float) -> Budget:
         """The same work with less time: a part of what is left, counted from the old beginning."""
         return replace(self, deadline=min(self.deadline, time.monotonic() + part * self.remaining))
+
+    def after(self, seconds: float) -> Budget:
+        """The same time, for work that goes on and has taken so many seconds already."""
+        return replace(self, began=time.monotonic() - seconds)
 
     def with_effort(self, effort: Effort) -> Budget:
         """The same time, another effort."""

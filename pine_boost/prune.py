@@ -166,10 +166,9 @@ def prune_booster(
     how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
     with shown(verbose, time_limit, callback) as tell:
         chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
-        budget = replace(chosen.left_of(budget), callback=chosen.told(tell))
+        budget = replace(chosen.left_of(budget), callback=tell)
         part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
         found = search_reweighted(chosen.problem, fitted.fit_states, part, how)
-        found = chosen.counted(found)
     region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)

@@ -56,7 +56,7 @@ class SweepPlan:
         whole = budget.deadline - budget.started
         if budget.is_limited:  # some is left for the second proofs
             seconds = budget.remaining - (1 - _FOR_SEARCHES) * whole
-            budget = budget.within(max(seconds / n_left, 1e-3))
+            budget = budget.within(max(seconds / n_left, 1e-3)).after(0.0)
         else:
             budget = Budget.of(None, effort)
         return replace(budget, callback=_told(self.callback, alpha))

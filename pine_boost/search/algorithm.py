@@ -112,7 +112,7 @@ def explore(
     play(explored, proposals(game, known))
     with _keeping_the_best(explored, budget):
         _prove_bound(explored)
-    explored.seconds = time.monotonic() - budget.started
+    explored.seconds = budget.clock
     return explored
 
 

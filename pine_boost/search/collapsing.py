@@ -7,7 +7,6 @@ changed. Nothing is said about how few leaves would do.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -43,19 +42,14 @@ _REFUTATIONS = 400  # shapes that may turn out not to do
 
 
 def search_collapsed(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    found: Found,
-    budget: Budget,
-    options: SearchOptions,
-    larger: Found | None = None,
-) -> Found:
+    problem: Problem, fit_states: npt.NDArray[Any], found: Found, budget: Budget,
+    options: SearchOptions, larger: Found | None = None,
+) -> Found:  # fmt: skip
     """Go on from a certified model with fewer leaves; sizes of the result are counted in leaves.
 
     ``found`` is what the searches over single trees found, ``larger`` the answer of this search
     for a larger region, whose model holds here too.
     """
-    started = time.monotonic()
     start = _in_leaves(problem, found)
     if larger is not None and larger.n_kept < start.n_kept:
         start = replace(
@@ -65,6 +59,7 @@ def search_collapsed(
     is_stopped = found.stopped is StopReason.INTERRUPTED or budget.is_over
     if is_stopped or problem.trees.n_leaves > _MOST_LEAVES:
         return start
+    budget = budget.after(found.seconds)
     game, collapser = _build_game(problem, fit_states, budget, options)
     game.best.adopt(start.best, found.undecided)
     early = replace(game, budget=budget.share(_FOR_FEWER)) if budget.is_limited else game
@@ -78,17 +73,7 @@ def search_collapsed(
         smallest = collapser.splits.of_model(game.best.smallest.pruned)
         play(explored, _proved_again(game))
         play(explored, nearer(game, lambda: collapser.write_near(game, smallest)))
-    result = finish(explored, budget)
-    counted: dict[str, Any] = {
-        "seconds": found.seconds + time.monotonic() - started,
-        "rounds": found.rounds + result.rounds, "points": result.points, "rows": result.rows,
-    }  # fmt: skip
-    if result.n_kept >= start.n_kept:
-        if result.stopped is StopReason.INTERRUPTED:
-            counted["stopped"] = result.stopped
-        return replace(start, **counted)
-    later = (moment._replace(seconds=found.seconds + moment.seconds) for moment in result.history)
-    return replace(result, reweight="leaf", history=(*start.history, *later), **counted)
+    return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
 
 
 def _in_leaves(problem: Problem, found: Found) -> Found:
@@ -110,7 +95,7 @@ def _build_game(
     every = np.ones(units.n_units, dtype=bool)
     columns = replace(leaf_columns(units, problem, every), name="leaf")
     rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
-    pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
+    pruner, best = Pruner(rows, budget), Incumbent(columns, budget.began)
     oracle = Oracle(problem, options.n_jobs)
     game = Game(problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True])
     collapser = Collapser(game, find_splits(problem))

@@ -5,8 +5,8 @@ In comes nothing but other stages' values; out go frozen records. Nothing here s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from pine_boost.budget import StopReason
 from pine_boost.model.forest import PrunedForest
@@ -111,3 +111,19 @@ class Found:
     def best(self) -> Candidate:
         """The model that is proved twice."""
         return Candidate(self.pruned, self.proofs, self.n_kept)
+
+    def followed_by(self, later: Found) -> Found:
+        """What remains of this and a later search over leaf values that began with this model.
+
+        The later result if it is smaller; bounds of the earlier search do not hold for its form.
+        """
+        counted: dict[str, Any] = {
+            "seconds": later.seconds, "rounds": self.rounds + later.rounds,
+            "points": later.points, "rows": later.rows,
+        }  # fmt: skip
+        if later.n_kept >= self.n_kept:
+            if later.stopped is StopReason.INTERRUPTED:
+                counted["stopped"] = later.stopped
+            return replace(self, **counted)
+        before = (moment._replace(lower_bound=1) for moment in self.history)
+        return replace(later, reweight="leaf", history=(*before, *later.history), **counted)

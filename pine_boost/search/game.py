@@ -176,7 +176,7 @@ class Game:
             phase=phase,
             trees=self.problem.forest.n_trees if best.pruned is None else len(best.pruned.kept),
             rows=len(self.rows),
-            seconds=self.budget.elapsed,
+            seconds=self.budget.clock,
             unit=unit,
             units=sizes[0],
             proved_once=sizes[1],
@@ -204,7 +204,7 @@ def build_game(
     else:
         rows = start.rows.on(problem)
     pruner = Pruner(rows, budget, None if start is None else start.cuts)
-    best = Incumbent(rows.columns, budget.started)
+    best = Incumbent(rows.columns, budget.began)
     if start is not None:
         best.bound = start.bound
         best.raise_bound(start.believed_bound)

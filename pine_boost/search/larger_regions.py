@@ -7,7 +7,6 @@ and each region nearer to the asked one may replace it by a smaller one.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +37,6 @@ def search_inwards(
     outer = enclosures(problem)
     if not outer:
         return search(problem, fit_states, budget, options, Known(larger=larger))
-    started = time.monotonic()
     if larger is not None:
         outer = outer[1:]  # instead of the whole domain
     shorter = min(budget.effort.proof_effort, _STAGE_EFFORT)
@@ -62,7 +60,7 @@ def search_inwards(
             break
     known = Known(larger=found, points=points, is_hopeless=is_hopeless)
     final = search(problem, fit_states, budget, options, known)
-    return replace(final, rounds=rounds + final.rounds, seconds=time.monotonic() - started)
+    return replace(final, rounds=rounds + final.rounds)
 
 
 def _named(found: Found, stage: Enclosure, before: Found | None) -> Found:

@@ -7,7 +7,6 @@ tree stay. Nothing is said about how few units would do.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, finish, play
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.columns import Support, build_columns, leaf_columns
-from pine_boost.search.found import Found, Moment
+from pine_boost.search.found import Found
 from pine_boost.search.game import Game, SearchOptions
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.larger_regions import search_inwards
@@ -57,47 +56,32 @@ def search_reweighted(
 
 
 def search_leaves(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    found: Found,
-    budget: Budget,
-    options: SearchOptions,
-    larger: Found | None = None,
-) -> Found:
+    problem: Problem, fit_states: npt.NDArray[Any], found: Found, budget: Budget,
+    options: SearchOptions, larger: Found | None = None,
+) -> Found:  # fmt: skip
     """Go on from a certified model: its trees keep their splits, their leaf values are free.
 
     ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
     is proved, ``found`` comes back (or ``larger``), with what is true of it.
     """
-    started = time.monotonic()
     stopped = found.stopped is StopReason.INTERRUPTED or budget.is_over
-    start = found if larger is None or found.n_kept <= larger.n_kept else larger
+    best = found if larger is None or found.n_kept <= larger.n_kept else larger
+    start = found if best is found else _taken_over(best, found)
     if stopped or start.n_kept <= 1:
-        return start if start is found else _taken_over(start, found)
+        return start
+    budget = budget.after(found.seconds)
     game = _build_game(problem, fit_states, start, budget, options)
     if game.columns.n_columns > _MOST_COLUMNS:
-        return start if start is found else _taken_over(start, found)
+        return start
     game.best.adopt(start.best, found.undecided)
     explored = Explored(game)
-    play(explored, _dropping(game, start.points))
+    play(explored, _dropping(game, best.points))
     play(explored, _bounding(game))
     if game.best.lower_bound < game.best.smallest.n_kept:
         play(explored, _swapping(game))
     if game.best.smallest.n_kept < start.n_kept:
         play(explored, nearer(game, lambda: _write_near(game)))
-    result = finish(explored, budget)
-    seconds = found.seconds + time.monotonic() - started
-    counted: dict[str, Any] = {
-        "seconds": seconds, "rounds": found.rounds + result.rounds, "points": result.points,
-        "rows": result.rows,
-    }  # fmt: skip
-    if result.n_kept >= start.n_kept:
-        if result.stopped is StopReason.INTERRUPTED:
-            counted["stopped"] = result.stopped
-        return replace(start if start is found else _taken_over(start, found), **counted)
-    later = (moment._replace(seconds=found.seconds + moment.seconds) for moment in result.history)
-    history = (*(_without_bound(moment) for moment in found.history), *later)
-    return replace(result, reweight="leaf", history=history, **counted)
+    return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
 
 
 def _taken_over(larger: Found, found: Found) -> Found:
@@ -107,11 +91,6 @@ def _taken_over(larger: Found, found: Found) -> Found:
         found, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, stopped=stopped,
         lower_bound=1, bound=None, reweight=larger.reweight,
     )  # fmt: skip
-
-
-def _without_bound(moment: Moment) -> Moment:
-    """A moment of a search over units, whose bound does not hold for leaves."""
-    return moment._replace(lower_bound=1)
 
 
 def _build_game(
@@ -128,7 +107,7 @@ def _build_game(
         kept = np.ones_like(kept)
     columns = leaf_columns(units, problem, kept)
     rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
-    pruner, best = Pruner(rows, budget), Incumbent(columns, time.monotonic())
+    pruner, best = Pruner(rows, budget), Incumbent(columns, budget.began)
     oracle = Oracle(problem, options.n_jobs)
     return Game(
         problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True]

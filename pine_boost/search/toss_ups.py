@@ -8,13 +8,12 @@ every choice keeps the guarantee.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, Effort, Step, StopReason
+from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import Forest
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.evidence import FitEvidence
@@ -23,7 +22,6 @@ from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
-from pine_boost.search.found import Found
 from pine_boost.search.game import Game, SearchOptions, build_game
 from pine_boost.search.nearby import lightest_units, unit_ranges
 
@@ -52,24 +50,12 @@ class Chosen:
     region: Region
     problem: Problem
     choice: Choice | None = None
-    seconds: float = 0.0
 
     def left_of(self, budget: Budget) -> Budget:
         """What the search may take: it begins now, and has next to nothing after Ctrl-C."""
         if self.choice is None:
             return budget
         return budget.within(_MOMENT if self.choice.interrupted else math.inf)
-
-    def told(self, tell: Callable[[Step], None] | None) -> Callable[[Step], None] | None:
-        """A callback that hears of seconds since the whole work began."""
-        if tell is None or self.seconds == 0:
-            return tell
-        return lambda step: tell(replace(step, seconds=step.seconds + self.seconds))
-
-    def counted(self, found: Found) -> Found:
-        """What a search found, its seconds counted since the whole work began."""
-        later = [moment._replace(seconds=moment.seconds + self.seconds) for moment in found.history]
-        return replace(found, seconds=found.seconds + self.seconds, history=tuple(later))
 
 
 def settle_toss_ups(
@@ -85,7 +71,7 @@ def settle_toss_ups(
     )
     region = fitted.with_toss_ups(choice.share)
     problem = restated(problem, region.tables, region.delta or 0.0)
-    return Chosen(region, problem, choice, budget.elapsed)
+    return Chosen(region, problem, choice)
 
 
 def choose_share(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pine_boost.budget import Budget, Effort, OutOfEffort, Step
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.leaf_values import search_reweighted
 from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
 from pine_boost.search.strategies import first_answers
 from tests.support.bruteforce import (
@@ -153,6 +155,25 @@ def test_steps_are_told_in_order() -> None:
     assert steps[-1].units == result.n_kept
     assert result.pruned is not None
     assert steps[-1].trees == len(result.pruned.kept)
+
+
+@pytest.mark.parametrize(("unit", "reweight"), [("tree", "leaf"), ("leaf", "leaf")])
+@pytest.mark.parametrize("time_limit", [600, None])
+def test_one_clock_for_whole_trees_and_leaves(
+    unit: str, reweight: str, time_limit: float | None
+) -> None:
+    """Whatever part of the time a strategy gets, its steps are dated by the whole search."""
+    small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
+    steps: list[Step] = []
+    budget = Budget.of(time_limit, callback=steps.append)
+    options = SearchOptions(unit=unit, reweight=reweight)
+    result = search_reweighted(small.problem, small.fit_states, budget, options)
+    assert "leaves" in {step.phase for step in steps}
+    told = [step.seconds for step in steps]
+    proved = [moment.seconds for moment in result.history]
+    assert told == sorted(told)
+    assert proved == sorted(proved)
+    assert max(told + proved) <= result.seconds <= budget.elapsed
 
 
 def test_a_step_counts_trees_and_units_apart() -> None:
