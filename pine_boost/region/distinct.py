@@ -1,7 +1,7 @@
-"""Distinct state rows of a table that is read in chunks, and how often each occurs.
+"""Distinct state rows of a table that is read in chunks.
 
-In come chunks of states; out go at most `MOST_DISTINCT` distinct rows with their counts. Where
-there are more, those with the smallest hashes are kept: a sample that no order of chunks changes.
+In come chunks of states; out go at most `MOST_DISTINCT` distinct rows. Where there are
+more, those with the smallest hashes are kept: a sample that no order of chunks changes.
 The search begins with these rows; what it proves does not depend on them.
 """
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_boost.model.forest import IntArray
 from pine_boost.tables.overlap import Hashes, row_hashes
 from pine_boost.tables.rows import States
 
@@ -22,42 +21,36 @@ _LOGGER = logging.getLogger("pine_boost")
 
 
 @dataclass(frozen=True, eq=False)
-class StateCounts:
+class DistinctStates:
     """Distinct state rows by ascending hash."""
 
     hashes: Hashes
     states: States
-    counts: IntArray
 
 
-def count_states(states: States) -> StateCounts:
+def distinct_of_chunk(states: States) -> DistinctStates:
     """The distinct rows of a chunk."""
-    hashes = row_hashes(states.astype(np.float64))
-    return _together(hashes, states, np.ones(len(states), dtype=np.int64))
+    return _distinct(row_hashes(states.astype(np.float64)), states)
 
 
-def distinct_states(chunks: Iterable[StateCounts]) -> tuple[States, IntArray]:
-    """The distinct rows of all chunks, at most `MOST_DISTINCT`, and their counts."""
-    total: StateCounts | None = None
+def distinct_states(chunks: Iterable[DistinctStates]) -> States:
+    """The distinct rows of all chunks, at most `MOST_DISTINCT`."""
+    total: DistinctStates | None = None
     is_cut = False
     for chunk in chunks:
         if total is not None:
-            chunk = _together(
+            chunk = _distinct(
                 np.concatenate([total.hashes, chunk.hashes]),
                 np.concatenate([total.states, chunk.states]),
-                np.concatenate([total.counts, chunk.counts]),
             )
-        # a row that is kept in the end was among the smallest hashes all the time, so that none
-        # of its occurrences is missed
         is_cut |= len(chunk.hashes) > MOST_DISTINCT
-        kept = slice(MOST_DISTINCT)
-        total = StateCounts(chunk.hashes[kept], chunk.states[kept], chunk.counts[kept])
+        total = DistinctStates(chunk.hashes[:MOST_DISTINCT], chunk.states[:MOST_DISTINCT])
     assert total is not None
     if is_cut:
         _LOGGER.info("X_fit has more than %d distinct rows; a sample begins", MOST_DISTINCT)
-    return total.states, total.counts
+    return total.states
 
 
-def _together(hashes: Hashes, states: States, counts: IntArray) -> StateCounts:
-    distinct, first, place = np.unique(hashes, return_index=True, return_inverse=True)
-    return StateCounts(distinct, states[first], np.bincount(place, weights=counts).astype(np.int64))
+def _distinct(hashes: Hashes, states: States) -> DistinctStates:
+    distinct, first = np.unique(hashes, return_index=True)
+    return DistinctStates(distinct, states[first])

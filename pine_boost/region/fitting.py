@@ -24,7 +24,7 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
-from pine_boost.region.distinct import count_states, distinct_states
+from pine_boost.region.distinct import distinct_of_chunk, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.evidence import (
     CalEvidence,
@@ -55,8 +55,6 @@ class FittedRegion:
     fit_states : int32 (n_rows, n_features)
         States of the rows of X_fit in ``region.space``; of drawn inputs where there was none.
         Of a table that is read in chunks the distinct rows, at most `distinct.MOST_DISTINCT`.
-    fit_counts : int64 (n_rows,) or None
-        How often each of them occurs in X_fit; None where every row is there.
     fit, cal : FitEvidence, CalEvidence or None
         Where toss-ups are to be given a share of alpha (``indifference="auto"``): what chooses
         the share, and what calibrates it.
@@ -64,7 +62,6 @@ class FittedRegion:
 
     region: Region
     fit_states: npt.NDArray[np.int32]
-    fit_counts: IntArray | None = None
     fit: FitEvidence | None = None
     cal: CalEvidence | None = None
 
@@ -211,7 +208,7 @@ def fit_with_states(
             cal_evidence(*parts, tables, cal),
         )
     calibrated = region.with_alpha(chosen.alpha)
-    return FittedRegion(calibrated, *_states_of(fit, fitted.space), *evidence)
+    return FittedRegion(calibrated, _states_of(fit, fitted.space), *evidence)
 
 
 def _hashes(rows: Rows) -> Hashes:
@@ -283,11 +280,11 @@ def _nearest(chunks: Iterable[FloatArray], indifference: float, n_rows: int) -> 
     return np.sort(kept)
 
 
-def _states_of(rows: Rows, space: StateSpace) -> tuple[States, IntArray | None]:
-    """The states of X_fit for the search: all of them in memory, else distinct ones and counts."""
+def _states_of(rows: Rows, space: StateSpace) -> States:
+    """The states of X_fit for the search: all of them in memory, else distinct ones."""
     if isinstance(rows, MemoryRows):
-        return rows.states(space), None
-    return distinct_states(rows.map_states(space, count_states))
+        return rows.states(space)
+    return distinct_states(rows.map_states(space, distinct_of_chunk))
 
 
 def _whole_space(
@@ -297,7 +294,7 @@ def _whole_space(
     region = every_input(forest, domain)
     if X_fit is None:
         return FittedRegion(region, _some_states(region.tables))
-    return FittedRegion(region, *_states_of(_open(X_fit, schema, "X_fit", budget), region.space))
+    return FittedRegion(region, _states_of(_open(X_fit, schema, "X_fit", budget), region.space))
 
 
 def every_input(forest: Forest, domain: Domain | None, alpha: float = 0.0) -> Region:

@@ -18,6 +18,8 @@ from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees
 
+PSEUDO_COUNT = 1.0  # of every cell: what X_fit did not show is implausible, not impossible
+
 
 @dataclass(frozen=True, eq=False)
 class PairTable:

@@ -17,11 +17,10 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
-from pine_boost.region.scores.chow_liu import fit_chow_liu
-from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import SKLEARN, Manner, random_forest, random_rows
 from tests.support.naive import Case, every_row, in_region, total_score
+from tests.support.scores import fit_chow_liu, fit_leaf_support
 
 GRID = 10
 BASE_GRID = 3  # leaves of the base forests are eighths

@@ -17,6 +17,7 @@ from pine_boost.search.game import SearchOptions
 from pine_boost.search.larger_regions import search_inwards
 from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, random_forest, random_rows
+from tests.support.scores import fit_isolation_forest
 
 pytest.importorskip("sklearn")
 
@@ -122,7 +123,6 @@ def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPa
 
 def test_random_forests_of_default_size_are_cut_soundly() -> None:
     """30 isolation trees of 256 rows, as users have them: sampled rows, not all of them."""
-    from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 
     rng = np.random.default_rng(5)
     forest = random_forest(rng, n_trees=8, manner=MANNERS[0], categorical=[3])

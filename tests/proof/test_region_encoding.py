@@ -13,12 +13,10 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import ScoreTables
-from pine_boost.region.scores.chow_liu import fit_chow_liu
-from pine_boost.region.scores.isolation_forest import fit_isolation_forest
-from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.tables.schema import schema_of
 from tests.support.encoding import solver_members
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]

@@ -16,9 +16,9 @@ from pine_boost.proof.cpsat.encoding import Encoding, encode_region
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
-from pine_boost.region.scores.isolation_forest import fit_isolation_forest
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
+from tests.support.scores import fit_isolation_forest
 
 pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]

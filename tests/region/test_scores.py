@@ -12,12 +12,11 @@ from pine_boost.model.exact import ROW_LIMIT, SCORE_SCALE
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import PairTable, ScoreTables
-from pine_boost.region.scores.chow_liu import fit_chow_liu
 from pine_boost.region.scores.fitting import check_tables, fit_score
-from pine_boost.region.scores.isolation_forest import average_path_length, fit_isolation_forest
-from pine_boost.region.scores.leaf_support import fit_leaf_support
+from pine_boost.region.scores.isolation_forest import average_path_length
 from pine_boost.region.scores.missing import UNSEEN_MISSING_NATS, price_unseen_missing
 from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest, random_rows
+from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
@@ -60,20 +59,20 @@ def test_at_most_exp_tau_bins_score_within_tau(seed: int) -> None:
 
 def test_chow_liu_equals_its_definition() -> None:
     _, X, space, states = _data(XGBOOST, 5)
-    score = fit_chow_liu(states, space, X, n_bins=3, beta=0.5)
+    score = fit_chow_liu(states, space, X, n_bins=3)
     binned = np.stack([score.bins[j][states[:, j]] for j in range(4)], axis=1)
     n_bins = [len(cost) for cost in score.unary]
     assert score.pairs[0].first == 0  # the root is the first feature
     n = len(X)
     for b in range(n_bins[0]):
-        p = (np.sum(binned[:, 0] == b) + 0.5) / (n + 0.5 * n_bins[0])
+        p = (np.sum(binned[:, 0] == b) + 1) / (n + n_bins[0])
         assert score.unary[0][b] == round(-np.log(p) * SCORE_SCALE)
     assert all(not cost.any() for cost in score.unary[1:])
     for pair in score.pairs:
         for a, b in product(range(n_bins[pair.first]), range(n_bins[pair.second])):
             given = binned[:, pair.first] == a
             joint = np.sum(given & (binned[:, pair.second] == b))
-            p = (joint + 0.5) / (np.sum(given) + 0.5 * n_bins[pair.second])
+            p = (joint + 1) / (np.sum(given) + n_bins[pair.second])
             assert pair.cost[a, b] == round(-np.log(p) * SCORE_SCALE)
 
 
@@ -312,10 +311,6 @@ def test_other_options_are_refused() -> None:
     forest, X, space, states = _data(XGBOOST, 11)
     with pytest.raises(InvalidInputError, match="accepted are chow-liu"):
         fit_score("kde", forest, X)
-    with pytest.raises(InvalidInputError, match="pseudo-count"):
-        fit_chow_liu(states, space, X, beta=0)
-    with pytest.raises(InvalidInputError, match="pseudo-count"):
-        fit_leaf_support(states, route(forest, space), space, beta=0)
     for n_bins in (0, 2.5, True):
         with pytest.raises(InvalidInputError, match="n_bins"):
             fit_chow_liu(states, space, X, n_bins=n_bins)  # type: ignore[arg-type]

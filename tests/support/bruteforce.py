@@ -29,9 +29,6 @@ from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.verdict import Answer
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
-from pine_boost.region.scores.chow_liu import fit_chow_liu
-from pine_boost.region.scores.isolation_forest import fit_isolation_forest
-from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.search.algorithm import Known, search
 from pine_boost.search.found import Found
 from pine_boost.search.game import Game, SearchOptions, build_game
@@ -39,6 +36,7 @@ from pine_boost.search.oracle import Oracle
 from pine_boost.search.rows import Rows
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
+from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 MOST_STATES = 60_000
 # The value of a problem with columns scaled to 1: above CLEAR it is won, below NOTHING it is lost.

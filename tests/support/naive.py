@@ -20,11 +20,9 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
-from pine_boost.region.scores.chow_liu import fit_chow_liu
-from pine_boost.region.scores.isolation_forest import fit_isolation_forest
-from pine_boost.region.scores.leaf_support import fit_leaf_support
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, random_forest, random_rows
+from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
 MOST_ROWS = 50_000
 SCORES = (None, "chow-liu", "leaf-support", "isolation-forest")

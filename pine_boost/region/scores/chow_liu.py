@@ -1,7 +1,7 @@
 """Chow-Liu tree: the negative log-likelihood of a tree-shaped distribution over bins.
 
 In come the states and values of X_fit; out go integer tables for the root and for every edge of
-the tree. Refuses a non-positive pseudo-count, because an unseen bin would cost infinity.
+the tree. Refuses nothing of its own but a number of bins that is none.
 """
 
 from __future__ import annotations
@@ -14,63 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import Budget
-from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import SCORE_SCALE
-from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.forest import IntArray
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.options import MAX_BINS, require_whole
-from pine_boost.region.score_tables import PairTable, ScoreTables
-from pine_boost.region.scores.quantiles import (
-    Nearest,
-    count_nearest,
-    edges_at_quantiles,
-    nearest_of_axis,
-)
-
-
-def fit_chow_liu(
-    states: npt.NDArray[Any],
-    space: StateSpace,
-    X: FloatArray,
-    *,
-    n_bins: int = 4,
-    beta: float = 1.0,
-) -> ScoreTables:
-    """Fit ``-log p`` of a Chow-Liu tree, rounded to integers of 1 / SCORE_SCALE nat.
-
-    Parameters
-    ----------
-    states : int (n_rows, n_features)
-        States of X_fit.
-    space : StateSpace
-    X : float64 (n_rows, n_features)
-        X_fit itself, for the quantiles.
-    n_bins : int
-        Quantile bins of a numeric feature. Their boundaries are moved to the nearest thresholds of
-        the trees (of two equally near ones to the larger), duplicates are merged; missing, zero as
-        missing and every group of categories is a bin of its own.
-    beta : float
-        Pseudo-count of every cell of every table.
-
-    Returns
-    -------
-    ScoreTables
-        ``exp(-score / SCORE_SCALE)`` sums to 1 over the bins, up to the rounding of the tables.
-    """
-    if not beta > 0:
-        raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    return chow_liu_of_states(bins_of(space, count_nearest(space, X), n_bins), states, beta)
+from pine_boost.region.score_tables import PSEUDO_COUNT, PairTable, ScoreTables
+from pine_boost.region.scores.quantiles import Nearest, edges_at_quantiles
 
 
 def chow_liu_of_states(
-    bins: tuple[IntArray, ...],
-    states: npt.NDArray[Any],
-    beta: float = 1.0,
-    budget: Budget | None = None,
+    bins: tuple[IntArray, ...], states: npt.NDArray[Any], budget: Budget | None = None
 ) -> ScoreTables:
     """The tables of rows at hand: a pair is counted when it is asked about.
 
-    With many rows and features that takes long: raises `OutOfTime` where the budget ends before.
+    ``exp(-score / SCORE_SCALE)`` sums to 1 over the bins, up to the rounding of the tables. With
+    many rows and features it takes long: `OutOfTime` is raised where the budget ends before.
     """
     budget = budget or Budget()
     binned = [small(table)[states[:, feature]] for feature, table in enumerate(bins)]
@@ -79,11 +37,16 @@ def chow_liu_of_states(
         budget.check()
         return _joint_counts(binned[first], binned[second], *_sizes(bins, first, second))
 
-    return chow_liu_tables(bins, joint, beta)
+    return chow_liu_tables(bins, joint)
 
 
 def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tuple[IntArray, ...]:
-    """The bin of every state of every feature."""
+    """The bin of every state of every feature.
+
+    At most ``n_bins`` of quantiles for a numeric one. Their boundaries are moved to the nearest
+    thresholds of the trees (of two equally near ones to the larger), duplicates are merged;
+    missing, zero as missing and every group of categories is a bin of its own.
+    """
     require_whole(n_bins, "n_bins", 1, MAX_BINS)
     return tuple(
         _bins(axis, edges_at_quantiles(axis, values, n_bins))
@@ -92,7 +55,7 @@ def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tup
 
 
 def chow_liu_tables(
-    bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray], beta: float = 1.0
+    bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray]
 ) -> ScoreTables:
     """The tables from the bins and the joint counts of two features, asked for one by one."""
     used = [feature for feature, table in enumerate(bins) if table.max() > 0]
@@ -100,9 +63,9 @@ def chow_liu_tables(
     if not used:
         return ScoreTables(bins, tuple(unary))
     # the root's own counts are its diagonal
-    unary[used[0]] = _cost(np.diagonal(joint(used[0], used[0])), beta)
+    unary[used[0]] = _cost(np.diagonal(joint(used[0], used[0])))
     pairs = [
-        PairTable(first, second, _cost(joint(first, second), beta))
+        PairTable(first, second, _cost(joint(first, second)))
         for first, second in _spanning_tree(used, joint)
     ]
     return ScoreTables(bins, tuple(unary), tuple(pairs))
@@ -144,11 +107,6 @@ def small(table: IntArray) -> npt.NDArray[Any]:
 
 def _sizes(bins: tuple[IntArray, ...], first: int, second: int) -> tuple[int, int]:
     return int(bins[first].max()) + 1, int(bins[second].max()) + 1
-
-
-def bins_of_axis(space: StateSpace, axis: Axis, x: FloatArray, n_bins: int) -> IntArray:
-    """The bin of every state of one feature with these values."""
-    return _bins(axis, edges_at_quantiles(axis, nearest_of_axis(space, axis, x), n_bins))
 
 
 def _bins(axis: Axis, chosen: IntArray) -> IntArray:
@@ -202,8 +160,8 @@ def _joint_counts(
     return counts.reshape(n_first, n_second)
 
 
-def _cost(counts: IntArray, beta: float) -> IntArray:
+def _cost(counts: IntArray) -> IntArray:
     """Integer ``-log`` of the smoothed shares along the last axis."""
-    smoothed = counts + beta
+    smoothed = counts + PSEUDO_COUNT
     share = smoothed / smoothed.sum(axis=-1, keepdims=True)
     return np.asarray(np.rint(-np.log(share) * SCORE_SCALE), dtype=np.int64)

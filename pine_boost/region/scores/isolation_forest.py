@@ -46,39 +46,6 @@ class GrownForest:
     space: StateSpace
 
 
-def fit_isolation_forest(
-    X: FloatArray,
-    forest: Forest,
-    *,
-    n_trees: int = 30,
-    max_samples: int = 256,
-    random_state: int = 0,
-) -> tuple[ScoreTables, StateSpace]:
-    """Grow an isolation forest on X_fit and turn it into integer costs over a finer space.
-
-    The score is ``-mean(depth + c(n))`` over the trees, ``n`` the rows of X_fit in the leaf and
-    ``c(n) = 2 H(n-1) - 2 (n-1) / n``. It is ours: thresholds are compared as the model compares
-    its own, so it need not equal scikit-learn's ``score_samples``. A categorical feature is split
-    by the number of its state; missing values follow scikit-learn's own side for them.
-
-    Parameters
-    ----------
-    X : float64 (n_rows, n_features)
-        X_fit, categories as codes and NaN for missing.
-    forest : Forest
-        The model.
-    n_trees, max_samples : int
-    random_state : int
-
-    Returns
-    -------
-    ScoreTables, StateSpace
-        The space holds the thresholds of the model and of the isolation trees.
-    """
-    grown = grow_trees(X, forest, n_trees, max_samples, random_state)
-    return isolation_tables(grown, grown.trees.visits(grown.space.states(X))), grown.space
-
-
 def grow_trees(
     X: FloatArray,
     forest: Forest,
@@ -99,7 +66,13 @@ def grow_trees(
 
 
 def isolation_tables(grown: GrownForest, visits: IntArray) -> ScoreTables:
-    """The score of grown trees whose leaves were visited so often."""
+    """The score of grown trees whose leaves were visited so often.
+
+    It is ``-mean(depth + c(n))`` over the trees, ``n`` the rows of X_fit in the leaf and
+    ``c(n) = 2 H(n-1) - 2 (n-1) / n``. It is ours: thresholds are compared as the model compares
+    its own, so it need not equal scikit-learn's ``score_samples``. A categorical feature is split
+    by the number of its state; missing values follow scikit-learn's own side for them.
+    """
     path = grown.depth + average_path_length(visits)
     cost = -np.rint(path * SCORE_SCALE / grown.trees.n_trees).astype(np.int64)
     tree_cost = TreeCost(grown.trees, cost, of_model=False)

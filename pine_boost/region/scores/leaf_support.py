@@ -1,55 +1,27 @@
 """Leaf Support: how rarely the rows of X_fit visit the leaves that an input reaches.
 
 In come the states of X_fit and the model's own trees; out goes a cost per leaf, -log of its share
-of the visits. Refuses a non-positive pseudo-count, because an unvisited leaf would cost infinity.
+of the visits. Refuses nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import ROW_LIMIT, SCORE_SCALE
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
-from pine_boost.region.score_tables import ScoreTables, TreeCost
+from pine_boost.region.score_tables import PSEUDO_COUNT, ScoreTables, TreeCost
 
 
-def fit_leaf_support(
-    states: npt.NDArray[Any], trees: StateTrees, space: StateSpace, *, beta: float = 1.0
-) -> ScoreTables:
-    """Fit the sum over the trees of ``-log`` of the share of X_fit in the leaf reached.
+def leaf_tables(trees: StateTrees, visits: IntArray, space: StateSpace) -> ScoreTables:
+    """The sum over the trees of ``-log`` of the share of X_fit in the leaf reached.
 
-    Parameters
-    ----------
-    states : int (n_rows, n_features)
-        States of X_fit.
-    trees : StateTrees
-        The model's trees over ``space``.
-    space : StateSpace
-    beta : float
-        Pseudo-count of every leaf.
-
-    Returns
-    -------
-    ScoreTables
-        In units of 1 / SCORE_SCALE nat; coarser by a power of ten where the costs of all leaves
-        would not fit into one row of the solver.
+    ``visits`` counts the rows of X_fit in every leaf. In units of 1 / SCORE_SCALE nat; coarser by a
+    power of ten where the costs of all leaves would not fit into one row of the solver.
     """
-    return leaf_tables(trees, trees.visits(states), space, beta)
-
-
-def leaf_tables(
-    trees: StateTrees, visits: IntArray, space: StateSpace, beta: float = 1.0
-) -> ScoreTables:
-    """The tables from the visits of every leaf."""
-    if not beta > 0:
-        raise InvalidInputError(f"beta is {beta}; the pseudo-count must be positive.")
-    smoothed = visits + beta
+    smoothed = visits + PSEUDO_COUNT
     total = np.add.reduceat(smoothed, trees.leaf_offset[:-1])[trees.leaf_tree]
     nats = -np.log(smoothed / total)
     scale = SCORE_SCALE

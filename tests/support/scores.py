@@ -1,0 +1,37 @@
+"""The three scores as they are before the price of unseen missing values, on small data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.routing import StateTrees
+from pine_boost.model.states import StateSpace
+from pine_boost.region.score_tables import ScoreTables
+from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states
+from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
+from pine_boost.region.scores.leaf_support import leaf_tables
+from pine_boost.region.scores.quantiles import count_nearest
+
+States = np.ndarray[Any, np.dtype[Any]]
+
+
+def fit_chow_liu(states: States, space: StateSpace, X: FloatArray, n_bins: int = 4) -> ScoreTables:
+    """Chow-Liu tables of rows and their states."""
+    return chow_liu_of_states(bins_of(space, count_nearest(space, X), n_bins), states)
+
+
+def fit_leaf_support(states: States, trees: StateTrees, space: StateSpace) -> ScoreTables:
+    """Leaf Support of the model's trees over a space."""
+    return leaf_tables(trees, trees.visits(states), space)
+
+
+def fit_isolation_forest(
+    X: FloatArray, forest: Forest, *, n_trees: int = 30, max_samples: int = 256,
+    random_state: int = 0,
+) -> tuple[ScoreTables, StateSpace]:  # fmt: skip
+    """Isolation trees and the space that their thresholds and the model's make."""
+    grown = grow_trees(X, forest, n_trees, max_samples, random_state)
+    return isolation_tables(grown, grown.trees.visits(grown.space.states(X))), grown.space
