@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, OutputError, PineBoostError
 
@@ -70,6 +70,13 @@ def read_limited(
         ) from error
     require_size(len(contents), limit, str(path), what, too_large)
     return contents
+
+
+def model_bytes(model: Any) -> bytes | None:
+    """The contents of a model file, given as its path or as bytes; None for a live model."""
+    if isinstance(model, (str, os.PathLike)):
+        return read_limited(model, MODEL_LIMIT, "model file")
+    return bytes(model) if isinstance(model, (bytes, bytearray, memoryview)) else None
 
 
 def _read_up_to(file: BinaryIO, limit: int) -> bytes:

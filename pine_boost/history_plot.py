@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pine_boost.errors import MissingDependencyError
+from pine_boost.axes import given_or_new
 from pine_boost.search.found import Moment
 
 
@@ -15,14 +15,7 @@ def plot_history(
     history: tuple[Moment, ...], units_before: int, unit: str, seconds: float, ax: Any = None
 ) -> Any:
     """Draw the sizes over the seconds of a search; returns the Axes."""
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise MissingDependencyError(
-                "A plot needs matplotlib; install pine-boost[plot]."
-            ) from error
-        _, ax = pyplot.subplots(figsize=(6, 4))
+    ax = given_or_new(ax)
     end = max([seconds, *(moment.seconds for moment in history)])
     for proofs, label, style in ((1, "proved once", ":"), (2, "proved twice", "-")):
         moments = [moment for moment in history if moment.proofs >= proofs]

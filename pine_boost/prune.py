@@ -19,10 +19,11 @@ from pine_boost.certificate.issue import (
     replay,
     with_serving_margin,
 )
+from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.region.domain import Domain
@@ -147,11 +148,7 @@ def prune_booster(
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
-    outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
-    parsed = read_and_try(outer.inner, threshold=outer.threshold)
-    require_size(parsed.forest)  # from its shape, before any table is built
-    if options.chosen_reweight == "leaf":
-        require_free_leaves(parsed)
+    outer, parsed = open_model(model, options)
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state,
         options.asks_for_everything,
@@ -163,7 +160,7 @@ def prune_booster(
     except OutOfTime:
         original = named(out_of_time(parsed, options, alpha), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))
-    how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
+    how = search_options(options)
     with shown(verbose, time_limit, callback) as tell:
         chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
         budget = replace(chosen.left_of(budget), callback=tell)
@@ -177,3 +174,24 @@ def prune_booster(
             result = with_serving_margin(result, problem, X_cal, budget, options.n_workers)
     result = named(result, outer.inner, options, chosen.choice)
     return cast(PruneResult, outer.rewrap(result, X_fit))
+
+
+def open_model(model: Any, options: Options) -> tuple[Wrapper, Model]:
+    """What lies around the ensemble, if anything, and the ensemble, read and tried natively.
+
+    Refuses a model that cannot be searched before any table is read.
+    """
+    outer = unwrap(model, options.threshold)  # a Pipeline, thresholds, calibration
+    parsed = read_and_try(outer.inner, threshold=outer.threshold)
+    require_size(parsed.forest)  # from its shape
+    if options.chosen_reweight == "leaf":
+        require_free_leaves(parsed)
+    return outer, parsed
+
+
+def search_options(options: Options) -> SearchOptions:
+    """What the search takes of a user's options."""
+    return SearchOptions(
+        options.objective, options.unit, options.n_workers, options.random_state,
+        options.chosen_reweight,
+    )  # fmt: skip

@@ -159,14 +159,13 @@ def select_alpha(
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> import pine_boost
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> gb = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    >>> gb = gb.fit(X[:250], y[:250])
+    >>> booster = HistGradientBoostingClassifier(max_iter=10, max_depth=2).fit(X[:250], y[:250])
     >>> chosen = pine_boost.select_alpha(
-    ...     gb, X[:250], X[250:400], X[400:], 0.9, alphas=[0.2, 0.6])
+    ...     booster, X[:250], X[250:400], X[400:], 0.9, alphas=[0.2, 0.6])
     >>> chosen.alpha
     0.6
     """

@@ -81,12 +81,12 @@ def survey(
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import GradientBoostingClassifier
     >>> import pine_boost
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> gb = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X[:250], y[:250])
-    >>> found = pine_boost.survey(gb, X[:250], X[250:], time_limit=10)
+    >>> forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[:250], y[:250])
+    >>> found = pine_boost.survey(forest, X[:250], X[250:], time_limit=10)
     >>> found.offers[0].promise
     'the original'
     >>> found.offers[1].promise

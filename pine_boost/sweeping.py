@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.certificate.issue import (
     NativeRows,
@@ -24,19 +25,15 @@ from pine_boost.certificate.issue import (
 )
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
-from pine_boost.model.routing import require_size
-from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, plural, require_level
-from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.prune import open_model, search_options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
-from pine_boost.search.free_leaves import require_free_leaves
-from pine_boost.search.game import SearchOptions
 from pine_boost.search.toss_ups import settle_toss_ups
 from pine_boost.sweep_order import SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
@@ -109,14 +106,7 @@ class SweepResult:
         ax : matplotlib axes, optional
             Where to draw; a new figure without it.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise MissingDependencyError(
-                "plot needs matplotlib; install pine-boost[plot]."
-            ) from error
-        if ax is None:
-            ax = Figure(figsize=(6, 4), layout="constrained").add_subplot()
+        ax = given_or_new(ax)
         rows = self.table()
         units = plural(self.results[0].certificate.unit)
         ax.plot([r["alpha"] for r in rows], [100 * r["removed"] for r in rows], marker="o")
@@ -213,13 +203,11 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
 
     Examples
     --------
+    >>> import pine_boost, xgboost
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import GradientBoostingClassifier
-    >>> import pine_boost
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> gb = GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0)
-    >>> gb = gb.fit(X[:300], y[:300])
-    >>> swept = pine_boost.sweep(gb, X[:300], X[300:450], alphas=[0.1, 0.4])
+    >>> booster = xgboost.XGBClassifier(n_estimators=10, max_depth=2).fit(X[:300], y[:300])
+    >>> swept = pine_boost.sweep(booster, X[:300], X[300:450], alphas=[0.1, 0.4])
     >>> swept.alphas
     (0.1, 0.4)
     >>> swept[0.4].pruning_rate >= swept[0.1].pruning_rate
@@ -230,11 +218,7 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
         max(grid), score, n_bins, indifference, objective, unit, reweight, threshold, domain,
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
-    outer = unwrap(model, threshold)
-    parsed = read_and_try(outer.inner, threshold=outer.threshold)
-    require_size(parsed.forest)  # from its shape, before any table is built
-    if options.chosen_reweight == "leaf":
-        require_free_leaves(parsed)
+    outer, parsed = open_model(model, options)
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
@@ -249,7 +233,7 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    how = SearchOptions(objective, unit, options.n_workers, random_state, options.chosen_reweight)
+    how = search_options(options)
     chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:

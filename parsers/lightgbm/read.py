@@ -6,7 +6,6 @@ goes a Model. Text is parsed here, without LightGBM; linear leaves and other ver
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.files import MODEL_LIMIT, read_limited
+from pine_boost.files import model_bytes
 from pine_boost.model.forest import (
     CategoryRule,
     Comparison,
@@ -81,11 +80,9 @@ def read_lightgbm(
     >>> read_lightgbm(booster).forest.n_trees
     3
     """
-    values = decision == "value"
-    if isinstance(model, (str, os.PathLike)):
-        model = read_limited(model, MODEL_LIMIT, "model file")
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        document = read_document(bytes(model))
+    values, contents = decision == "value", model_bytes(model)
+    if contents is not None:
+        document = read_document(contents)
         forest = _build_forest(document, threshold, values, labels=None)
         return Model(forest, FILE_KIND, None, document)
     return _read_live(model, threshold, values)

@@ -6,7 +6,6 @@ for the exporter. Refuses gblinear, vector leaves, several targets and damaged f
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.files import MODEL_LIMIT, read_limited
+from pine_boost.files import model_bytes
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import CategoryRule, Comparison, Decision, Forest, Model, SplitKind
 from pine_boost.parsers.thresholds import no_class_decision
@@ -64,11 +63,9 @@ def read_xgboost(
     >>> read_xgboost(booster).forest.n_trees
     2
     """
-    values = decision == "value"
-    if isinstance(model, (str, os.PathLike)):
-        model = read_limited(model, MODEL_LIMIT, "model file")
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        document = read_document(bytes(model))
+    contents, values = model_bytes(model), decision == "value"
+    if contents is not None:
+        document = read_document(contents)
         origin = _Origin(FILE_KIND, None, "scikit_learn" in document.attributes)
         return _build(document, origin, threshold, values)
     name = _class_name(model)

@@ -65,11 +65,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
+        module = _module(name)
         command = commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.",
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
-        _module(name).format_parser(command)
+        module.format_parser(command)
         command.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser
 

@@ -21,9 +21,8 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
-    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    data = options.data_group(parser)
     data.add_argument("--fit", required=True, metavar="FILE", help="rows that shape the model")
     data.add_argument("--val", required=True, metavar="FILE", help="unseen rows for the test")
     data.add_argument("--test", metavar="FILE", help="further rows to measure on")

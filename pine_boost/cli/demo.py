@@ -18,11 +18,13 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.tables.native import take_rows
 
 _FEATURES = 10  # the means; the other twenty columns are spreads and extremes of the same ten
+EXAMPLES = """examples:
+  pine-boost demo
+  pine-boost demo -o /tmp/demo --alpha 0.2"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = "examples:\n  pine-boost demo\n  pine-boost demo -o /tmp/demo --alpha 0.2"
     output.add_output(parser, "pine-demo")
     parser.add_argument("--alpha", type=float, default=0.1)
     parser.add_argument("--indifference", type=options.indifference, default=0.05)

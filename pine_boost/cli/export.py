@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import options, output
 
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
@@ -20,12 +20,9 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
     parser.add_argument("--to", required=True, choices=("treelite", "c", "onnx"), dest="target")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="PATH", help="a file; for C code a folder"
-    )
+    output.add_target(parser, "PATH", "a file; for C code a folder")
     parser.add_argument(
         "--data", metavar="FILE", help="further rows on which onnxruntime must agree"
     )
@@ -34,7 +31,6 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         "--codes", action="store_true",
         help="category codes will be fed where the model takes the values of a table",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
     options.add_json(parser)
 
 

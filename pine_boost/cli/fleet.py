@@ -24,7 +24,6 @@ cal.* or val.*."""
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("jobs", metavar="JOBS", help="CSV file, or folder of folders")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
     options.add_reading_options(parser)

@@ -21,7 +21,6 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("result", metavar="RESULT", help="folder that prune or compress wrote")
     parser.add_argument("--original", metavar="MODEL", required=True, help="what it was made from")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")

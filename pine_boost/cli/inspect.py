@@ -21,7 +21,6 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_threshold(parser)
     options.add_json(parser)

@@ -21,7 +21,6 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("region", metavar="REGION",
                         help="region.json, or the folder that prune wrote")  # fmt: skip
     parser.add_argument("data", metavar="DATA", nargs="+",

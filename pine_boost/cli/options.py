@@ -53,9 +53,14 @@ def add_spent(parser: Any) -> None:
     )
 
 
+def data_group(parser: argparse.ArgumentParser) -> Any:
+    """Where a command's tables are listed."""
+    return parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """The tables."""
-    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    """The tables of `prune_booster` and `sweep`."""
+    data = data_group(parser)
     data.add_argument("--fit", required=True, metavar="FILE", help="rows to fit the score on")
     data.add_argument(
         "--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)"
@@ -68,6 +73,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--label", metavar="COLUMN", help="column of the labels in --test, for accuracy"
     )
+    add_spent(data)
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

@@ -30,6 +30,12 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--no-report", action="store_true", help="write no report.html")
 
 
+def add_target(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
+    """What a command that makes one thing writes to."""
+    parser.add_argument("-o", "--output", required=True, metavar=metavar, help=what)
+    parser.add_argument("--force", action="store_true", help=f"replace {metavar} if it exists")
+
+
 def require_place(
     arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None
 ) -> None:

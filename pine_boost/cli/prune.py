@@ -22,10 +22,8 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
-    options.add_spent(parser)
     output.add_output(parser, "pruned")
     parser.add_argument(
         "--alpha", type=float, default=0.1,

@@ -19,7 +19,6 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("folder", metavar="DIR", help="folder that prune or sweep wrote")
     parser.add_argument("--original", metavar="MODEL", help="the model before pruning")
     parser.add_argument("--data", metavar="FILE", help="rows for coverage and speed")

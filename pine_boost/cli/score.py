@@ -21,7 +21,6 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("folder", metavar="DIR", help="folder that guard wrote")
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
     parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write")

@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import options, output
 from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
@@ -21,16 +21,12 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="where to write the model"
-    )
+    output.add_target(parser, "FILE", "where to write the model")
     parser.add_argument(
         "--fold-constants", action="store_true",
         help="fold constant trees too: the same margins within the rounding band only",
     )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     options.add_json(parser)
 
 

@@ -17,9 +17,8 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
-    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    data = options.data_group(parser)
     data.add_argument("--fit", required=True, metavar="FILE", help="the training rows are fine")
     data.add_argument("--look", required=True, metavar="FILE", help="unseen rows, spent by this")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="write the survey (nowhere)")

@@ -20,10 +20,8 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     options.add_model_options(parser)
     options.add_data_options(parser)
-    options.add_spent(parser)
     output.add_output(parser, "sweep")
     parser.add_argument("--alphas", metavar="A,B,...", help="grid (0,0.05,0.1,0.2,0.4,0.6,0.8)")
     options.add_search_options(parser)

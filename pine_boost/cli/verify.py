@@ -27,7 +27,6 @@ _CODES = {True: 0, False: 1, None: 2}
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.epilog = EXAMPLES
     parser.add_argument("original", metavar="ORIGINAL", help="model file before pruning")
     parser.add_argument("pruned", metavar="PRUNED", help="pruned model file, or the folder with it")
     parser.add_argument("--certificate", metavar="FILE", help="(certificate.json beside PRUNED)")

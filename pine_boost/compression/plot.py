@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pine_boost.axes import given_or_new
 from pine_boost.compression.record import FIRST_CHAIN, CompressionRecord
-from pine_boost.errors import MissingDependencyError
 
 
 def plot_path(record: CompressionRecord, ax: Any = None) -> Any:
     """Draw the tested sizes; returns the Axes."""
-    if ax is None:
-        try:
-            from matplotlib import pyplot
-        except ImportError as error:
-            raise MissingDependencyError(
-                "A plot needs matplotlib; install pine-boost[plot]."
-            ) from error
-        _, ax = pyplot.subplots(figsize=(6, 4))
+    ax = given_or_new(ax)
     path = [size for size in record.path if size.chain == FIRST_CHAIN]
     leaves = [size.leaves for size in path]
     kept = [1 - size.n_changed / record.n_val for size in path]

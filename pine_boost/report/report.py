@@ -78,14 +78,12 @@ def render_folder_report(
         Rows for coverage and speed, and to look for inputs outside the region from.
     curve : sequence of mapping
     trust_pickle : bool
-        Load pickled models; only for files you made.
+        As in `PruneResult.load`.
 
     Raises
     ------
-    InvalidInputError
-        The folder lacks a file.
-    CertificateMismatch
-        A model or the region is not the one that the certificate names.
+    InvalidInputError, CertificateMismatch
+        As in `PruneResult.load`.
     """
     parts = read_saved(folder)
     certificate, region = parts.certificate, parts.region

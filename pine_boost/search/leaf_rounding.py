@@ -25,13 +25,9 @@ from pine_boost.search.rounding import (
 
 
 def leaves_to_grid(
-    problem: Problem,
-    columns: Columns,
-    weights: Weights,
-    reference: Reference,
-    *,
+    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *,
     scale: float | None = None,
-) -> PrunedForest | None:
+) -> PrunedForest | None:  # fmt: skip
     """Round leaf values to the grid; None when there is no scale or no tree.
 
     Every tree of a unit with a non-zero leaf is kept, and its weight is 1: its leaves need not be

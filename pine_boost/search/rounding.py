@@ -24,13 +24,9 @@ _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of ma
 
 
 def to_grid(
-    problem: Problem,
-    columns: Columns,
-    weights: Weights,
-    reference: Reference,
-    *,
+    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *,
     scale: float | None = None,
-) -> PrunedForest | None:
+) -> PrunedForest | None:  # fmt: skip
     """Round a solution to the grid; None when the weights cannot be written exactly.
 
     Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is

@@ -100,15 +100,14 @@ class GuardedModel:
 
     Examples
     --------
+    >>> import lightgbm, pine_boost
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import GradientBoostingClassifier
-    >>> import pine_boost
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> gb = GradientBoostingClassifier(n_estimators=20, max_depth=2, random_state=0)
-    >>> gb = gb.fit(X[:300], y[:300])
-    >>> result = pine_boost.prune_booster(gb, X[:300], X[300:450], alpha=0.2)
+    >>> booster = lightgbm.LGBMClassifier(n_estimators=20, max_depth=2, verbose=-1)
+    >>> booster = booster.fit(X[:300], y[:300])
+    >>> result = pine_boost.prune_booster(booster, X[:300], X[300:450], alpha=0.2)
     >>> guarded = pine_boost.GuardedModel(result)
-    >>> bool((guarded.predict(X) == gb.predict(X)).all())
+    >>> bool((guarded.predict(X) == booster.predict(X)).all())
     True
     >>> guarded.counts.n_rows
     569
