@@ -33,8 +33,7 @@ from sklearn.tree import DecisionTreeRegressor, export_text
 
 from tests.support.sklearn_models import (
     CASES,
-    decide,
-    expected_values,
+    check_exported,
     fitted,
     native_values,
     probe_rows,
@@ -47,19 +46,7 @@ from tests.support.verifying import pruned_model
 def check(model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> Any:
     """Margins bit for bit, classes by the margins, the nodes read back are those that remain."""
     exported = export(model, pruned)
-    assert type(exported) is type(model.native)
-    margins_int = integer_margins(pruned, codes)
-    margins = np.ldexp(margins_int.astype(float), -pruned.grid)
-    clear = np.ones(len(raw), dtype=bool)
-    if "AdaBoost" in model.kind and len(model.forest.classes) > 2:
-        # the native votes of several classes round where two are equal
-        ordered = np.sort(margins_int, axis=1)
-        clear = ordered[:, -1] > ordered[:, -2]
-    else:
-        values = expected_values(exported, model.forest, margins)
-        assert np.array_equal(values, native_values(exported, model.kind, raw))
-    labels = np.array(model.forest.classes)[decide(model.forest, margins)]
-    assert np.array_equal(labels[clear], exported.predict(raw)[clear])
+    check_exported(exported, model, pruned, codes, raw)
     written = read_sklearn(exported).forest
     assert assert_same_trees(pruned, written) == n_remaining(pruned)
     assert written.n_nodes == n_remaining(pruned) + written.n_trees - len(pruned.kept)

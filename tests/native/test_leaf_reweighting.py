@@ -15,9 +15,7 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import bound_of
 from pine_boost.certificate.issue import conclude, native_rows, replay
-from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
-from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
@@ -26,17 +24,12 @@ from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_leaves
 from pine_boost.verifying import verify
-from tests.adversary.attack import adversarial_rows, count_breaks
-from tests.support.grids import edge_rows, integer_margins
+from tests.support.leaf_results import KINDS, check_native, prune_and_verify_by_command
 from tests.support.verifying import fitted
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
-
-KINDS = (
-    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
-)  # fmt: skip
 
 
 def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray, PruneResult]:
@@ -61,25 +54,12 @@ def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray,
 )
 def test_native_exactly_and_proved_anew(kind: str, unit: str) -> None:
     native, X, result = _from_the_original(kind, unit)
-    certificate, pruned = result.certificate, result.search.pruned
+    certificate = result.certificate
     assert certificate.reweight == "leaf"
     assert certificate.units_kept < certificate.units_before
     assert certificate.optimal == (certificate.units_kept == certificate.lower_bound)
     assert set(certificate.weights) == {1.0}
-    assert pruned is not None
-    forest = result.original.forest
-    rows = np.vstack([X, edge_rows(forest, X, limit=100)])
-    if not forest.accepts_missing:
-        rows = rows[~np.isnan(rows).any(axis=1)]
-    margins, rounded = predict_margins(result.pruned, rows)
-    assert rounded == 0
-    np.testing.assert_array_equal(margins, np.ldexp(integer_margins(pruned, rows), -pruned.grid))
-    tried, breaks = count_breaks(
-        result, adversarial_rows(np.random.default_rng(0), forest, X, 3000)
-    )
-    assert tried > 100
-    assert breaks == 0
-    assert verify(native, result.model, result.region, certificate).agrees is True
+    check_native(native, X, result)
 
 
 def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
@@ -132,17 +112,7 @@ def test_prune_sweep_and_the_command_line_take_it(tmp_path: Path) -> None:
     for result in swept:
         assert result.status == "CERTIFIED"
         assert verify(native, result.model, result.region, result.certificate).agrees is True
-    booster, X = fitted("xgboost")
-    booster.save_model(tmp_path / "model.json")
-    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
-        np.save(tmp_path / f"{name}.npy", rows)
-    arguments = [
-        "prune", f"{tmp_path}/model.json", "--fit", f"{tmp_path}/fit.npy", "--cal",
-        f"{tmp_path}/cal.npy", "--reweight", "leaf", "--alpha", "0.5", "--no-report", "-o",
-        f"{tmp_path}/out",
-    ]  # fmt: skip
-    assert main(arguments) == 0
-    assert main(["verify", f"{tmp_path}/model.json", f"{tmp_path}/out"]) == 0
+    prune_and_verify_by_command(tmp_path, *fitted("xgboost"), "--reweight", "leaf")
 
 
 @pytest.mark.parametrize("kind", ["forest", "forest-3", "extra-trees", "adaboost", "adaboost-3"])

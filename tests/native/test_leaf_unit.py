@@ -14,21 +14,15 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import bound_of, headline_of
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.native.predict import predict_margins
 from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
-from tests.adversary.attack import adversarial_rows, count_breaks
-from tests.support.grids import edge_rows, integer_margins
+from tests.support.leaf_results import KINDS, check_native, prune_and_verify_by_command
 from tests.support.verifying import breast_or_iris, fitted
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 pandas = pytest.importorskip("pandas")
-
-KINDS = (
-    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
-)  # fmt: skip
 
 
 def _deep(kind: str) -> tuple[Any, np.ndarray]:
@@ -58,7 +52,7 @@ def _pruned(model: Any, X: Any, alpha: float = 0.2) -> PruneResult:
 
 
 def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
-    """Native margins are the integers; no attack finds a changed class; proved anew."""
+    """The leaves that are counted are those of the native model, and all of it holds natively."""
     certificate, pruned = result.certificate, result.search.pruned
     assert pruned is not None
     # whole trees with a weight each may already be the fewest leaves that were found
@@ -69,18 +63,7 @@ def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
     with_splits = result.pruned.forest
     constants = np.count_nonzero(np.diff(with_splits.tree_offset) == 1)
     assert with_splits.n_leaves - constants == certificate.leaves_after
-    forest = result.original.forest
-    rows = np.vstack([X, edge_rows(forest, X, limit=100)])
-    if not forest.accepts_missing:
-        rows = rows[~np.isnan(rows).any(axis=1)]
-    margins, rounded = predict_margins(result.pruned, rows)
-    assert rounded == 0
-    np.testing.assert_array_equal(margins, np.ldexp(integer_margins(pruned, rows), -pruned.grid))
-    attack = adversarial_rows(np.random.default_rng(0), forest, X, 3000)
-    tried, breaks = count_breaks(result, attack)
-    assert tried > 100
-    assert breaks == 0
-    assert verify(native, result.model, result.region, certificate).agrees is True
+    check_native(native, X, result)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -182,17 +165,7 @@ def test_sweep_the_command_line_and_the_classifier_take_it(tmp_path: Path) -> No
     assert "leaves removed" in str(swept)
     for result in swept:
         assert verify(native, result.model, result.region, result.certificate).agrees is True
-    booster, X = fitted("xgboost")
-    booster.save_model(tmp_path / "model.json")
-    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
-        np.save(tmp_path / f"{name}.npy", rows)
-    arguments = [
-        "prune", f"{tmp_path}/model.json", "--fit", f"{tmp_path}/fit.npy", "--cal",
-        f"{tmp_path}/cal.npy", "--unit", "leaf", "--alpha", "0.5", "--no-report", "-o",
-        f"{tmp_path}/out",
-    ]  # fmt: skip
-    assert main(arguments) == 0
-    assert main(["verify", f"{tmp_path}/model.json", f"{tmp_path}/out"]) == 0
+    arguments = prune_and_verify_by_command(tmp_path, *fitted("xgboost"), "--unit", "leaf")
     assert main([*arguments, "--reweight", "tree"]) == 1
     X, y = breast_or_iris(2)
     classifier = PineClassifier(

@@ -20,8 +20,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from pine_boost.model.forest import Forest, Model, Tie
-from tests.support.grids import edge_rows
+from pine_boost.model.forest import Forest, Model, PrunedForest, Tie
+from tests.support.grids import edge_rows, integer_margins
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes
 threadpool_limits(1)
@@ -135,3 +135,22 @@ def decide(forest: Forest, margins: np.ndarray) -> np.ndarray:
     (cut,) = forest.decision.cuts
     above = margins[:, 0] >= cut if forest.decision.tie is Tie.HIGHEST else margins[:, 0] > cut
     return above.astype(int)
+
+
+def check_exported(
+    exported: Any, model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray
+) -> None:
+    """The export's margins are the integers / 2**grid bit for bit, its classes follow."""
+    assert type(exported) is type(model.native)
+    margins_int = integer_margins(pruned, codes)
+    margins = np.ldexp(margins_int.astype(float), -pruned.grid)
+    clear = np.ones(len(raw), dtype=bool)
+    if "AdaBoost" in model.kind and len(model.forest.classes) > 2:
+        # the native votes of several classes round where two are equal
+        ordered = np.sort(margins_int, axis=1)
+        clear = ordered[:, -1] > ordered[:, -2]
+    else:
+        values = expected_values(exported, model.forest, margins)
+        assert np.array_equal(values, native_values(exported, model.kind, raw))
+    labels = np.array(model.forest.classes)[decide(model.forest, margins)]
+    assert np.array_equal(labels[clear], exported.predict(raw)[clear])

@@ -1,0 +1,53 @@
+"""What holds for every result with leaf values of its own, and the ways to get one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.cli import main
+from pine_boost.native.predict import predict_margins
+from pine_boost.result import PruneResult
+from pine_boost.verifying import verify
+from tests.adversary.attack import adversarial_rows, count_breaks
+from tests.support.grids import edge_rows, integer_margins
+
+KINDS = (
+    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
+)  # fmt: skip
+
+
+def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
+    """Native margins are the integers; no attack finds a changed class; proved anew."""
+    pruned, forest = result.search.pruned, result.original.forest
+    assert pruned is not None
+    rows = np.vstack([X, edge_rows(forest, X, limit=100)])
+    if not forest.accepts_missing:
+        rows = rows[~np.isnan(rows).any(axis=1)]
+    margins, rounded = predict_margins(result.pruned, rows)
+    assert rounded == 0
+    np.testing.assert_array_equal(margins, np.ldexp(integer_margins(pruned, rows), -pruned.grid))
+    attack = adversarial_rows(np.random.default_rng(0), forest, X, 3000)
+    tried, breaks = count_breaks(result, attack)
+    assert tried > 100
+    assert breaks == 0
+    assert verify(native, result.model, result.region, result.certificate).agrees is True
+
+
+def prune_and_verify_by_command(
+    folder: Path, booster: Any, X: np.ndarray, *options: str
+) -> list[str]:
+    """The command line on files of an XGBoost model; returns the arguments that pruned it."""
+    n = len(X) // 2
+    booster.save_model(folder / "model.json")
+    for name, rows in (("fit", X[:n]), ("cal", X[n:])):
+        np.save(folder / f"{name}.npy", rows)
+    arguments = [
+        "prune", f"{folder}/model.json", "--fit", f"{folder}/fit.npy", "--cal",
+        f"{folder}/cal.npy", *options, "--alpha", "0.5", "--no-report", "-o", f"{folder}/out",
+    ]  # fmt: skip
+    assert main(arguments) == 0
+    assert main(["verify", f"{folder}/model.json", f"{folder}/out"]) == 0
+    return arguments
