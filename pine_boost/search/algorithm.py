@@ -8,7 +8,7 @@ original itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -64,14 +64,26 @@ class Known:
     is_hopeless: bool = False
 
 
+MakesRoom = Callable[[Game], bool]
+
+
 @dataclass(eq=False)
 class Explored:
-    """A game that was played to its end, before its second proofs."""
+    """A game that was played to its end, before its second proofs.
+
+    ``makes_room`` is asked between steps whether what follows needs the time that is left.
+    """
 
     game: Game
     stopped: StopReason = StopReason.EFFORT
     gave_up: bool = False
     seconds: float = 0.0
+    makes_room: MakesRoom | None = None
+
+    def go_on(self) -> None:
+        """Raise `OutOfTime` where what follows needs the time that is left."""
+        if self.makes_room is not None and self.makes_room(self.game):
+            raise OutOfTime
 
     def start(self) -> WarmStart:
         """What the search of a larger region may begin with."""
@@ -87,13 +99,16 @@ def search(
     budget: Budget | None = None,
     options: SearchOptions | None = None,
     known: Known | None = None,
+    makes_room: MakesRoom | None = None,
 ) -> Found:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Ctrl-C and the time limit return the best certified model, at worst the original itself.
     """
     budget = budget or Budget.of()
-    return finish(explore(problem, fit_states, budget, options, known), budget)
+    return finish(
+        bounded(play_out(problem, fit_states, budget, options, known, makes_room)), budget
+    )
 
 
 def explore(
@@ -103,13 +118,31 @@ def explore(
     options: SearchOptions | None = None,
     known: Known | None = None,
 ) -> Explored:
-    """Play the game until it is settled; what it finds is proved once."""
+    """Play the game until it is settled; what it finds is proved once, and its bound."""
+    return bounded(play_out(problem, fit_states, budget, options, known))
+
+
+def play_out(
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    budget: Budget,
+    options: SearchOptions | None = None,
+    known: Known | None = None,
+    makes_room: MakesRoom | None = None,
+) -> Explored:
+    """The same without its bound: whoever goes on with other columns does not need it."""
     known = known or Known()
     game = build_game(problem, fit_states, budget, options or SearchOptions(), known.start)
-    explored = Explored(game)
+    explored = Explored(game, makes_room=makes_room)
     if known.larger is not None:
         game.best.adopt(known.larger.best, known.larger.undecided)
     play(explored, proposals(game, known))
+    return explored
+
+
+def bounded(explored: Explored) -> Explored:
+    """A game that was played, with its lower bound proved as far as that goes."""
+    budget = explored.game.budget
     with _keeping_the_best(explored, budget):
         _prove_bound(explored)
     explored.seconds = budget.clock
@@ -127,6 +160,7 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
     game = explored.game
     with _keeping_the_best(explored, game.budget):
         for proposal in proposed:
+            explored.go_on()
             while (pruned := weigh(game, proposal)) is not None:
                 started = time.monotonic()
                 verdict = ask(game, pruned, proposal)
@@ -144,6 +178,7 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                     )
                 if proposal.briefly and verdict.by_proof and game.in_a_hurry(since=started):
                     break
+                explored.go_on()
             if proposal.outcome is Outcome.PROVED and proposal.model is None and game.is_late():
                 game.prove_twice()
 

@@ -90,6 +90,11 @@ class Incumbent:
             self.waiting = [found for found in self.waiting if found.n_kept < larger.n_kept]
             self.note(2)
 
+    def take_over(self, other: Incumbent) -> None:
+        """The answers of a search over the same units; what it says of bounds is left aside."""
+        self.best, self.waiting = other.best, list(other.waiting)
+        self.undecided, self.history = other.undecided, list(other.history)
+
     def prove_twice(self, prover: Prover, budget: Budget) -> None:
         """The second proof: the smallest model that passes it too becomes the best.
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget, StopReason
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Known, search
+from pine_boost.search.algorithm import Known, MakesRoom, search
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
 
@@ -29,14 +29,16 @@ def search_inwards(
     budget: Budget,
     options: SearchOptions,
     larger: Found | None = None,
+    makes_room: MakesRoom | None = None,
 ) -> Found:
     """`search`, by way of larger regions where the problem has any that are easier.
 
-    ``larger`` is the result of a region that contains this one, if there is one already.
+    ``larger`` is the result of a region that contains this one, if there is one already. The
+    search in this region ends where it ``makes_room`` for what follows, as if time were over.
     """
     outer = enclosures(problem)
     if not outer:
-        return search(problem, fit_states, budget, options, Known(larger=larger))
+        return search(problem, fit_states, budget, options, Known(larger=larger), makes_room)
     if larger is not None:
         outer = outer[1:]  # instead of the whole domain
     shorter = min(budget.effort.proof_effort, _STAGE_EFFORT)
@@ -59,7 +61,7 @@ def search_inwards(
             is_hopeless = True  # nearer to the region proofs only get harder
             break
     known = Known(larger=found, points=points, is_hopeless=is_hopeless)
-    final = search(problem, fit_states, budget, options, known)
+    final = search(problem, fit_states, budget, options, known, makes_room)
     return replace(final, rounds=rounds + final.rounds)
 
 

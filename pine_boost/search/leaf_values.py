@@ -7,6 +7,7 @@ tree stay. Nothing is said about how few units would do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,42 +18,86 @@ import numpy.typing as npt
 from pine_boost.budget import Budget, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Explored, finish, play
+from pine_boost.search.algorithm import Explored, MakesRoom, bounded, finish, play, play_out
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.columns import Support, build_columns, leaf_columns
+from pine_boost.search.columns import Support, leaf_columns
 from pine_boost.search.found import Found
-from pine_boost.search.game import Game, SearchOptions
+from pine_boost.search.game import Game, SearchOptions, build_game
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.nearer import nearer
-from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import Rows, States, distinct_fit_rows
+from pine_boost.search.rows import FitRows, Rows, States
 from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
 _PERTURBATIONS = 24  # other sets of units that are tried
 _FOR_BOUND = 0.25  # of the time that is left then
 _BOUND_ROUNDS = 40  # sets of fewer units that are excluded
-_FOR_UNITS = 0.6  # of the time limit; the rest is for leaf values
+_FOR_UNITS = 0.75  # of the time limit, if they take so long; the rest is for leaf values
 _BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewer leaves
 
 
 def search_reweighted(
     problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
 ) -> Found:
-    """The search over whole units, and where the options say so, on with leaf values or leaves."""
+    """The search over whole units, and where the options say so, on with leaf values or leaves.
+
+    Under a time limit the search over units before leaf values is that of ``reweight="tree"`` with
+    the same limit, until it ends or most of the time is gone.
+    """
     if options.reweight == "tree":
         return search_inwards(problem, fit_states, budget, options)
-    counts_leaves = options.unit == "leaf"
-    part = _BEFORE_LEAVES if counts_leaves else _FOR_UNITS
-    share = budget.share(part) if budget.is_limited else budget
-    found = search_inwards(problem, fit_states, share, options)
-    if counts_leaves:
+    if options.unit == "leaf":
+        share = budget.share(_BEFORE_LEAVES) if budget.is_limited else budget
+        found = search_inwards(problem, fit_states, share, options)
         return search_collapsed(problem, fit_states, found, budget, options)
+    makes_room = _room_for_leaves(budget)
+    if problem.has_score_trees:
+        found = search_inwards(problem, fit_states, budget, options, makes_room=makes_room)
+        return search_leaves(problem, fit_states, found, budget, options)
+    played = play_out(problem, fit_states, budget, options, makes_room=makes_room)
+    if played.stopped is StopReason.EFFORT and not played.game.is_late():
+        return _leaves_at_once(played, budget)
+    found = finish(bounded(played), budget)
     return search_leaves(problem, fit_states, found, budget, options)
+
+
+def _room_for_leaves(budget: Budget) -> MakesRoom | None:
+    """Whether a search over units should end: late, with a model whose leaves can be chosen."""
+    if not budget.is_limited:
+        return None
+    last = time.monotonic() + _FOR_UNITS * budget.remaining
+
+    def makes_room(game: Game) -> bool:
+        if time.monotonic() < last:
+            return False
+        kept = game.best.support[game.columns.tree_unit[game.problem.trees.leaf_tree]]
+        return bool(np.count_nonzero(kept) <= _MOST_COLUMNS)
+
+    return makes_room
+
+
+def _leaves_at_once(played: Explored, budget: Budget) -> Found:
+    """Leaf values from units that are proved once: where fewer do, these need no second proof.
+
+    Nor do they need a bound then, which would not hold for leaf values.
+    """
+    units = played.game
+    game = _leaf_game(units.problem, units.rows.fit, units.best.support, units)
+    n_before = units.best.smallest.n_kept
+    if n_before > 1 and game.columns.n_columns <= _MOST_COLUMNS:
+        game.best.take_over(units.best)
+        explored = Explored(game)
+        _play_leaves(explored, units.rows.states)
+        result = finish(explored, budget)
+        if result.n_kept < n_before:
+            return replace(result, reweight="leaf", seconds=budget.clock)
+        units.best.take_over(game.best)
+        played.stopped = explored.stopped
+    return finish(bounded(played), budget)
 
 
 def search_leaves(
@@ -70,18 +115,26 @@ def search_leaves(
     if stopped or start.n_kept <= 1:
         return start
     budget = budget.after(found.seconds)
-    game = _build_game(problem, fit_states, start, budget, options)
+    units = build_game(problem, fit_states, budget, options)
+    support = units.columns.kept_units(start.pruned)
+    game = _leaf_game(problem, units.rows.fit, support, units)
     if game.columns.n_columns > _MOST_COLUMNS:
         return start
     game.best.adopt(start.best, found.undecided)
     explored = Explored(game)
-    play(explored, _dropping(game, best.points))
-    play(explored, _bounding(game))
-    if game.best.lower_bound < game.best.smallest.n_kept:
-        play(explored, _swapping(game))
-    if game.best.smallest.n_kept < start.n_kept:
-        play(explored, nearer(game, lambda: _write_near(game)))
+    _play_leaves(explored, best.points)
     return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
+
+
+def _play_leaves(explored: Explored, points: States | None) -> None:
+    """Fewer units, how few there must be, other sets of units, and values near the original's."""
+    game = explored.game
+    n_before = game.best.smallest.n_kept
+    play(explored, _dropping(game, points))
+    play(explored, _bounding(game))
+    play(explored, _swapping(game))
+    if game.best.smallest.n_kept < n_before:
+        play(explored, nearer(game, lambda: _write_near(game)))
 
 
 def _taken_over(larger: Found, found: Found) -> Found:
@@ -93,25 +146,17 @@ def _taken_over(larger: Found, found: Found) -> Found:
     )  # fmt: skip
 
 
-def _build_game(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    start: Found,
-    budget: Budget,
-    options: SearchOptions,
-) -> Game:
-    """A game without rows whose columns are all leaves, or those of the model found."""
-    units = build_columns(problem, options.unit)
-    kept = units.kept_units(start.pruned)
+def _leaf_game(problem: Problem, fit: FitRows, support: Support, units: Game) -> Game:
+    """A game without rows whose columns are all leaves, or those of a support; else that of units.
+
+    The walks of the first search are among its points.
+    """
     if problem.trees.n_leaves <= _MOST_COLUMNS:
-        kept = np.ones_like(kept)
-    columns = leaf_columns(units, problem, kept)
-    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
-    pruner, best = Pruner(rows, budget), Incumbent(columns, budget.began)
-    oracle = Oracle(problem, options.n_jobs)
-    return Game(
-        problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True]
-    )  # the walks of the first search are among its points
+        support = np.ones_like(support)
+    columns = leaf_columns(units.columns, problem, support)
+    rows = Rows(problem, columns, fit.with_columns(problem, columns.n_columns))
+    pruner, best = Pruner(rows, units.budget), Incumbent(columns, units.budget.began)
+    return replace(units, columns=columns, rows=rows, pruner=pruner, best=best, _walked=[True])
 
 
 def _dropping(game: Game, points: States | None) -> Iterator[Proposal]:
@@ -127,6 +172,8 @@ def _dropping(game: Game, points: States | None) -> Iterator[Proposal]:
     needed = np.zeros_like(support)
     while np.count_nonzero(support) > 1:
         game.tell("leaves")
+        if game.is_late():
+            game.prove_twice()
         unit = _missed_least(game, support, needed)
         if unit is None:
             return
@@ -147,7 +194,7 @@ def _swapping(game: Game) -> Iterator[Proposal]:
         return  # other units have no columns
     for number in range(_PERTURBATIONS):
         game.budget.check()
-        if game.best.smallest.n_kept <= 1:
+        if game.best.smallest.n_kept <= game.best.lower_bound:
             return
         nearby = yield from perturb(game, nearby, game.options.seed + number)
 

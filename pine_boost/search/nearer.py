@@ -25,6 +25,8 @@ def nearer(game: Game, write: Callable[[], PrunedForest | None]) -> Iterator[Pro
     known = probability_shift(game.problem, smallest, reference)
     for _ in range(_MOST_ASKED):
         game.budget.check()
+        if game.is_late():
+            game.prove_twice()
         pruned = write()
         if pruned is None or game.rows.loses(pruned):
             return

@@ -7,7 +7,7 @@ program for every question a point belongs to. Nothing is ever removed.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,10 @@ class FitRows:
     reference: Reference
 
     most_at_once: int
+
+    def with_columns(self, problem: Problem, n_columns: int) -> FitRows:
+        """The same rows for another number of columns."""
+        return replace(self, most_at_once=_most_at_once(problem, n_columns))
 
     def nearest(self) -> States:
         """Rows to begin with, those near the boundary first; the others join when lost."""
@@ -70,9 +74,13 @@ def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], n_columns: int
     _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
     distinct = states[first].astype(np.int32)
     reference = build_reference(problem, problem.trees.leaves(distinct), counts)
+    return FitRows(distinct, reference, _most_at_once(problem, n_columns))
+
+
+def _most_at_once(problem: Problem, n_columns: int) -> int:
     n_sides = max(1, problem.forest.n_outputs - 1)
     widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, n_columns))
-    return FitRows(distinct, reference, min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest)))
+    return min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest))
 
 
 def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from pine_boost.budget import Budget, Effort, StopReason
+from pine_boost.budget import Budget, Effort, OutOfTime, StopReason
 from pine_boost.model.reference import find_leaves
 from pine_boost.proof.bound import ExactRows, check_bound
 from pine_boost.search import leaf_values
+from pine_boost.search.algorithm import play_out
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
+from pine_boost.search.game import SearchOptions, build_game
 from pine_boost.search.leaf_values import search_leaves, search_reweighted
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
@@ -120,13 +121,61 @@ def test_leaf_values_need_fewer_units() -> None:
     assert max(bounds) > 1  # somewhere a bound on models with free leaf values is proved
 
 
-def test_the_whole_search_goes_on_with_leaves_only_when_asked() -> None:
-    small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
+@pytest.mark.parametrize("seed", [1, 5, 6])
+def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed: int) -> None:
+    small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=15, score="chow-liu")
     parts = (small.problem, small.fit_states, Budget.of())
     tree = search_reweighted(*parts, SearchOptions())
     leaf = search_reweighted(*parts, SearchOptions(reweight="leaf"))
     assert tree.reweight == "tree"
     assert leaf.n_kept <= tree.n_kept
+    assert leaf.reweight == ("leaf" if leaf.n_kept < tree.n_kept else "tree")
+    check_result(small, leaf)
+    if leaf.bound is not None:
+        own = (small.problem, small.tree_unit, leaf.bound, Budget.of())
+        assert check_bound(*own, by_leaf=leaf.reweight == "leaf") is True
+    assert [moment.seconds for moment in leaf.history] == sorted(m.seconds for m in leaf.history)
+
+
+@pytest.mark.parametrize("reason", [OutOfTime, KeyboardInterrupt])
+def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
+    reason: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model of whole units is proved twice after them, too, and has its own bound."""
+
+    def stop(*arguments: object) -> None:
+        raise reason
+
+    small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
+    parts = (small.problem, small.fit_states, Budget.of())
+    tree = search_reweighted(*parts, SearchOptions())
+    assert search_reweighted(*parts, SearchOptions(reweight="leaf")).n_kept < tree.n_kept
+    for step in ("_missed_least", "perturb"):
+        monkeypatch.setattr(leaf_values, step, stop)
+    leaf = search_reweighted(*parts, SearchOptions(reweight="leaf"))
+    check_result(small, leaf)
+    assert (leaf.n_kept, leaf.reweight) == (tree.n_kept, "tree")
+    assert len(leaf.proofs) == len(tree.proofs) == 2 * len(small.problem.questions)
+    assert leaf.lower_bound == tree.lower_bound > 1
+
+
+def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
+    game = build_game(small.problem, small.fit_states, Budget.of(), SearchOptions())
+    assert leaf_values._room_for_leaves(Budget.of()) is None
+    early, late = (leaf_values._room_for_leaves(Budget.of(limit)) for limit in (1000.0, 0.0))
+    assert early is not None
+    assert late is not None
+    assert (early(game), late(game)) == (False, True)
+    ended = play_out(
+        small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), makes_room=late
+    )
+    assert ended.stopped is StopReason.TIME
+    assert ended.game.oracle.n_asked == 0
+    monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
+    assert not late(game)
 
 
 def test_a_column_is_a_leaf_of_the_chosen_units() -> None:
