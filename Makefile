@@ -10,6 +10,8 @@ MINUTES ?= 60
 BIN := $(abspath $(VENV))/bin
 # one thread per library call: pytest-xdist already uses the cores
 export OMP_NUM_THREADS ?= 1
+# tests start many processes: each would compile the package again where no bytecode may be kept
+export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 

@@ -84,12 +84,13 @@ def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_pa
     real, nested = work._make_smaller, []
 
     def slowly(job, policy):
-        if not nested:
-            nested.append(run_job(job, str(tmp_path), policy))
+        monkeypatch.setattr(work, "_make_smaller", real)  # only this one is slow
+        nested.append(run_job(job, str(tmp_path), policy))
         return real(job, policy)
 
     monkeypatch.setattr(work, "_make_smaller", slowly)
     row = run_job(job, str(tmp_path), POLICY)
+    assert [other.status for other in nested] == ["CERTIFIED"]
     assert not nested[0].done_before
     assert row.done_before
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
