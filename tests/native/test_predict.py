@@ -21,6 +21,7 @@ from pine_boost.result import PruneResult
 from pine_boost.search import algorithm
 from tests.support.bruteforce import all_states
 from tests.support.grids import edge_rows, integer_margins
+from tests.support.margins import look_for_no_serving_margin
 from tests.support.native_models import MODELS, built
 
 xgboost = pytest.importorskip("xgboost")
@@ -164,6 +165,7 @@ def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) ->
         raise OutOfEffort
 
     monkeypatch.setattr(algorithm, "first_answers", no_answer)
+    look_for_no_serving_margin(monkeypatch)
     model, X = built(name)
     result = prune_booster(model, X[:200], X[200:], alpha=0.7, indifference=0.5)
     assert result.status == "CERTIFIED"

@@ -31,6 +31,7 @@ from pine_boost.search.game import Game
 from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import Small, check_result, small_problem
 from tests.support.forests import MANNERS
+from tests.support.margins import look_for_no_serving_margin
 from tests.support.naive import Case, broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
 
@@ -323,6 +324,8 @@ def test_a_large_model_is_certified_natively_and_verified(
     model.fit(X[:500], y[:500])
 
     monkeypatch.setattr(algorithm, "first_answers", _no_answer)
+    if kind != "xgboost":  # one large model with its margin is enough
+        look_for_no_serving_margin(monkeypatch)
     result = prune_booster(model, X[500:700], X[700:], alpha=0.2, indifference=0.1)
     assert result.status == "CERTIFIED"
     assert result.search.n_kept < 60
