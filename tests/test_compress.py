@@ -16,6 +16,8 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 N_FIT = 600
 
 

@@ -22,6 +22,8 @@ from pine_boost.certificate.next_steps import next_steps
 from pine_boost.cli import build_parser, main
 from pine_boost.errors import CertificateMismatch
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 @pytest.fixture(scope="module")
 def table() -> Any:

@@ -16,6 +16,8 @@ from tests.support.native_models import make_table
 xgboost = pytest.importorskip("xgboost")
 pandas = pytest.importorskip("pandas")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 @pytest.fixture(scope="module")
 def found() -> Any:

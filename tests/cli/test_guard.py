@@ -14,6 +14,8 @@ from pine_boost.cli import main
 xgboost = pytest.importorskip("xgboost")
 datasets = pytest.importorskip("sklearn.datasets")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

@@ -16,6 +16,8 @@ from tests.support.command_line import run
 pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 def _folder(source: Path, target: Path) -> Path:
     frame = read_any(source, {})

@@ -29,6 +29,8 @@ from sklearn.model_selection import (  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 def trees() -> Any:
     return xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1, random_state=0)

@@ -22,6 +22,8 @@ dataset = pytest.importorskip("pyarrow.dataset")
 xgboost, lightgbm = pytest.importorskip("xgboost"), pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 NAMES = ["a", "b", "c", "colour"]
 
 

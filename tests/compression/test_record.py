@@ -15,6 +15,8 @@ from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 SINCE_2, SINCE_3 = ("leaves_lossless",), (
     "proved_distance", "proved_largest", "proved_rows", "proved_trees",
 )  # fmt: skip

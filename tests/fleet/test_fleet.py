@@ -22,6 +22,8 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 datasets = pytest.importorskip("sklearn.datasets")
 pytest.importorskip("joblib")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 OPTIONS = {"alpha": 0.3, "time_limit": 30}
 PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
 

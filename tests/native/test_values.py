@@ -22,6 +22,8 @@ lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 XGBOOST_OBJECTIVES = [
     "reg:squarederror", "reg:squaredlogerror", "reg:logistic", "reg:pseudohubererror",
     "reg:absoluteerror", "reg:quantileerror", "reg:gamma", "reg:tweedie", "count:poisson",

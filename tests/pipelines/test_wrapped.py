@@ -32,6 +32,8 @@ from sklearn.model_selection import (  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 X, Y = load_breast_cancer(return_X_y=True)
 X = X[:, :6]
 ORDER = np.random.default_rng(0).permutation(len(X))

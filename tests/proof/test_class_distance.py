@@ -19,6 +19,8 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 KINDS = {
     "xgboost": (lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1), 2),
     "xgboost classes": (lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1), 3),

@@ -16,6 +16,8 @@ from tests.support.native_models import make_table
 xgboost = pytest.importorskip("xgboost")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 def test_a_page_of_what_was_counted():
     X, y = make_table(2, missing=False, n_rows=1400)

@@ -23,6 +23,8 @@ pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import GradientBoostingClassifier
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 
 @pytest.fixture(scope="module")
 def result() -> tuple[PruneResult, Any]:

@@ -12,6 +12,8 @@ from pine_boost.serving.margin_guard import choose_margin, margin_levels
 xgboost = pytest.importorskip("xgboost")
 pytest.importorskip("treelite")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 LEVELS = np.concatenate([2.0 ** -np.arange(0, 12, 0.25), [0.0]])
 
 

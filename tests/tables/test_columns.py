@@ -24,6 +24,8 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
 MAKERS = {
     "xgboost": lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1),
     "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=6, max_depth=2, n_jobs=1, verbose=-1),
