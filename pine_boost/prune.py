@@ -31,7 +31,7 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.free_leaves import require_free_leaves
 from pine_boost.search.game import SearchOptions
-from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.lean_trees import search_lean
 from pine_boost.search.toss_ups import settle_toss_ups
 from pine_boost.tables.splitting import split_tables
 
@@ -165,7 +165,7 @@ def prune_booster(
         chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
         budget = replace(chosen.left_of(budget), callback=tell)
         part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
-        found = search_reweighted(chosen.problem, fitted.fit_states, part, how)
+        found = search_lean(chosen.problem, fitted.fit_states, part, how)
     region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)

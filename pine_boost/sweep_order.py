@@ -14,8 +14,8 @@ from typing import Any
 import numpy.typing as npt
 
 from pine_boost.budget import Budget, Effort, Step, StopReason
-from pine_boost.model.forest import Forest
-from pine_boost.proof.problem import Problem, build_problem, restated
+from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.problem import Problem, restated
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
@@ -24,6 +24,7 @@ from pine_boost.search.found import Found, WarmStart
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.lean_trees import LeanTrees, lean_trees
 
 # Second proofs of CP-SAT in another configuration: boxes take two to seven times as long.
 _EFFORT = Effort(box_limit=0)
@@ -34,21 +35,24 @@ Answered = tuple[Region, Problem, Found]
 
 @dataclass(frozen=True, eq=False)
 class SweepPlan:
-    """What a sweep is asked: the model, the region of the largest alpha, X_fit, the grid."""
+    """What a sweep is asked: the model, the region of the largest alpha, X_fit, the grid.
 
-    forest: Forest
+    ``whole`` is the problem at the largest alpha; others differ in the region only.
+    """
+
+    whole: Problem
     largest: Region
     fit_states: npt.NDArray[Any]
     grid: tuple[float, ...]
     options: SearchOptions
     budget: Budget
     callback: Callable[[float, Step], None] | None = None
+    lean: LeanTrees | None = None
 
-    def problem(self) -> Problem:
-        """The problem at the largest alpha; others differ in the region only."""
-        return build_problem(
-            self.forest, self.largest.space, self.largest.tables, delta=self.largest.delta or 0.0
-        )
+    def problem_in(self, region: Region) -> Problem:
+        """The problem that is searched in a region: over smaller trees, where there are any."""
+        problem = restated(self.whole, region.tables, region.delta or 0.0)
+        return problem if self.lean is None else self.lean.of(problem)
 
     def budget_of(self, alpha: float, n_left: int, effort: Effort) -> Budget:
         """An equal share of the time that is left, for one search."""
@@ -64,9 +68,23 @@ class SweepPlan:
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """A certified answer per alpha, ascending; Ctrl-C leaves out those not yet begun."""
-    if plan.options.reweight == "leaf":
-        return _with_leaves(plan)
-    return _with_units(plan)
+    plan = replace(plan, lean=lean_trees(plan.whole))
+    answers = _with_leaves(plan) if plan.options.reweight == "leaf" else _with_units(plan)
+    if plan.lean is None:
+        return answers
+    return _restored(plan, plan.lean, answers)
+
+
+def _restored(plan: SweepPlan, lean: LeanTrees, answers: Iterator[Answered]) -> Iterator[Answered]:
+    """The answers over the trees of the original; one model for several alphas stays one."""
+    before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
+    for region, _, answer in answers:
+        whole = restated(plan.whole, region.tables, region.delta or 0.0)
+        found = lean.restored(whole, answer, plan.options.unit, plan.budget)
+        if answer.pruned is before[0]:
+            found = replace(found, pruned=before[1])
+        before = answer.pruned, found.pruned
+        yield region, whole, found
 
 
 def _with_units(plan: SweepPlan) -> Iterator[Answered]:
@@ -96,10 +114,11 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
     """Explore from the smallest region to the largest, prove twice the other way round."""
     played: list[tuple[Region, Explored]] = []
     start: WarmStart | None = None
-    problem = plan.problem()
+    delta = plan.whole.delta
     for alpha in sorted(plan.grid, reverse=True):
         region = plan.largest.with_alpha(alpha)
-        before, problem = problem.delta, restated(problem, region.tables, region.delta or 0.0)
+        before, problem = delta, plan.problem_in(region)
+        delta = problem.delta
         budget = plan.budget_of(alpha, len(plan.grid) - len(played), _EFFORT)
         # with another delta, points that were undecided before speak now: rows begin anew
         known = Known(start=start if problem.delta == before else None)
@@ -120,11 +139,10 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
 
     For scores that make proofs hard, where a certified model soon is worth more than shared rows.
     """
-    problem = plan.problem()
     larger: Found | None = None
     for number, alpha in enumerate(plan.grid):
         region = plan.largest.with_alpha(alpha)
-        problem = restated(problem, region.tables, region.delta or 0.0)
+        problem = plan.problem_in(region)
         budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
         larger = search_inwards(problem, plan.fit_states, budget, plan.options, larger)
         yield region, problem, larger

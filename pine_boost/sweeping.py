@@ -237,7 +237,7 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:
-        plan = SweepPlan(parsed.forest, chosen.region, fitted.fit_states, grid, how, left, tell)
+        plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
         concluded = _concluded(parsed, plan, X_fit, X_cal)
         results = [named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)

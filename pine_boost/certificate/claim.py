@@ -104,8 +104,11 @@ def headline_of(certificate: Certificate) -> str:
         )
     if c.grid < 0:
         if c.optimal:
-            return f"{bound_of(c)} The original model is returned."
-        return "No smaller model was found that keeps every decision: the original is returned."
+            return f"{bound_of(c)} The original model is returned{without_twins(c)}."
+        found = "No smaller model was found that keeps every decision"
+        if c.leaves_after < c.leaves_before:
+            found = f"No {c.unit} was found that can go with every decision kept"
+        return f"{found}: the original is returned{without_twins(c)}."
     lost = 1 - c.trees_after / c.trees_before
     if c.unit == "leaf":
         lost = 1 - c.leaves_after / c.leaves_before
@@ -125,6 +128,18 @@ def headline_of(certificate: Certificate) -> str:
     return (
         f"{text}; a future input like your calibration data lies in it with probability at least "
         f"{100 * (1 - c.alpha):.4g} %."
+    )
+
+
+def without_twins(certificate: Certificate) -> str:
+    """Which leaves are gone although every tree stays; empty where none is."""
+    c = certificate
+    if c.grid >= 0 or c.leaves_after == c.leaves_before:
+        return ""
+    gone = c.leaves_before - c.leaves_after
+    return (
+        f" without {gone} of its {c.leaves_before} leaves, which no input can tell from the rest: "
+        "every margin is bit for bit the same"
     )
 
 

@@ -23,7 +23,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, SplitKind, count_units, tree_units
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.model.trimming import leaf_count
+from pine_boost.model.trimming import leaf_count, pass_down
 from pine_boost.options import UNITS
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem
@@ -145,16 +145,16 @@ def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
 
 
 def require_consistent(
-    problem: Problem, matched: MatchedTrees | None, certificate: Certificate
+    problem: Problem, smaller: Forest, matched: MatchedTrees | None, certificate: Certificate
 ) -> None:
     """Recompute the counts, weights and proofs that a certificate states.
 
     What follows from the models is compared; the lower bound, which only a new search could find,
-    must at least be possible. ``matched`` is None where the original was kept.
+    must at least be possible. ``matched`` is None where ``smaller`` has the original's margins.
     """
     kept = np.array(certificate.kept, dtype=np.int64)
     forest, unit = problem.forest, certificate.unit
-    leaves_after = forest.n_leaves if matched is None else leaf_count(matched.pruned)
+    leaves_after = smaller.n_leaves if matched is None else leaf_count(matched.pruned)
     found = {
         "units_before": count_units(forest, unit),
         "units_kept": leaves_after
@@ -181,7 +181,7 @@ def require_consistent(
             f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
         )
     if matched is not None:
-        _require_whole_trees(matched, certificate)
+        _require_whole_trees(forest, matched, certificate)
         _require_weights(problem.forest, matched, certificate)
         _require_proofs(problem, certificate)
     elif (
@@ -194,10 +194,22 @@ def require_consistent(
         )
 
 
-def _require_whole_trees(matched: MatchedTrees, certificate: Certificate) -> None:
-    """Subtrees become leaves only where leaves are counted and their values chosen anew."""
-    counts_leaves = certificate.unit == "leaf" and certificate.reweight == "leaf"
-    if matched.pruned.is_leaf is not None and not counts_leaves:
+def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
+    """Subtrees become leaves only where leaves are counted and their values chosen anew.
+
+    Anywhere else all leaves of such a subtree that an input reaches must have had one value.
+    """
+    is_leaf = matched.pruned.is_leaf
+    if is_leaf is None or (certificate.unit == "leaf" and certificate.reweight == "leaf"):
+        return
+    collapsed = np.flatnonzero(is_leaf & (forest.kind != SplitKind.LEAF))
+    owner = np.full(forest.n_nodes, -1)
+    owner[collapsed] = collapsed
+    pass_down(forest, collapsed, owner)
+    below = np.flatnonzero((owner >= 0) & (forest.kind == SplitKind.LEAF) & matched.alive)
+    first = np.full(forest.n_nodes, -1)
+    first[owner[below[::-1]]] = below[::-1]
+    if np.any(forest.value[below] != forest.value[first[owner[below]]]):
         raise CertificateMismatch(
             f"The pruned model has leaves where the original has splits, but the certificate's "
             f"unit is {certificate.unit!r} and its reweight {certificate.reweight!r}."
@@ -219,7 +231,8 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
     slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
     for tree, weight in zip(certificate.kept, certificate.weights, strict=True):
         own = slice(int(forest.tree_offset[tree]), int(forest.tree_offset[tree + 1]))
-        leaves = own.start + np.flatnonzero(forest.kind[own] == SplitKind.LEAF)
+        live = matched.alive[own] & (forest.kind[own] == SplitKind.LEAF)
+        leaves = own.start + np.flatnonzero(live)
         before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
         after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
         if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):

@@ -24,19 +24,21 @@ from pine_boost.certificate.certificate import (
     Status,
     library_versions,
 )
-from pine_boost.certificate.claim import choice_of, claim_of, rests_on
+from pine_boost.certificate.claim import choice_of, claim_of, headline_of, rests_on, without_twins
 from pine_boost.certificate.consistency import region_fields
 from pine_boost.certificate.serving import serving_margin
 from pine_boost.certificate.sureness import sureness_of
-from pine_boost.errors import PineBoostError
-from pine_boost.exporters import export
+from pine_boost.certificate.tree_matching import require_same_margins
+from pine_boost.errors import CertificateMismatch, PineBoostError
+from pine_boost.exporters import export, export_trimmed
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import IntArray, Model, count_units
-from pine_boost.model.trimming import leaf_count
+from pine_boost.model.trimming import Trimming, leaf_count
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.native.replay import replay_points
 from pine_boost.options import Options
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.serving import find_margin
 from pine_boost.region.fitting import every_input
@@ -78,8 +80,13 @@ def conclude(
             refusal = f"The pruned model cannot be written exactly: {error}"
             found = _without_model(found, parsed, unit)
             native = parsed.native
-    if found.pruned is None and native is None:
-        native = original_bytes(parsed)
+    if found.pruned is None:
+        if _is_proved(found) and found.remaining is not None:
+            native, pruned_model = _lossless(parsed, found.remaining)
+        if unit == "leaf":
+            found = replace(found, n_kept=pruned_model.forest.n_leaves)
+        if native is None:
+            native = original_bytes(parsed)
     certificate = _certificate(parsed, pruned_model, region, problem, found, objective, unit)
     if refusal:
         certificate = replace(certificate, reason=refusal)
@@ -94,6 +101,25 @@ def conclude(
         search=replace(found, points=None),
         points=_points(parsed, found),
     )
+
+
+def _lossless(parsed: Model, remaining: Trimming) -> tuple[Any, Model]:
+    """The original without what no input can tell from the rest, or as it is.
+
+    It stays as it is where its library cannot write the very same sums with fewer nodes: dart
+    models of XGBoost that predict in place.
+    """
+    forest = parsed.forest
+    if traits_of(forest.library).weighs_trees and forest.slack > 0:
+        return parsed.native, parsed
+    native = export_trimmed(parsed, remaining)
+    smaller = read_model(native, threshold=forest.decision.thresholds or None)
+    try:
+        require_same_margins(forest, smaller.forest)
+    except CertificateMismatch as error:
+        _LOGGER.warning("The original was not written with fewer leaves: %s", error)
+        return parsed.native, parsed
+    return native, smaller
 
 
 def _points(parsed: Model, found: Found) -> npt.NDArray[np.int32]:
@@ -141,7 +167,7 @@ def _certificate(
 ) -> Certificate:
     forest = parsed.forest
     is_pruned = found.pruned is not None
-    proved = is_pruned or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
+    proved = _is_proved(found)
     status = Status.CERTIFIED if proved else Status.NOT_CERTIFIED
     kept = found.pruned.kept if found.pruned is not None else np.arange(forest.n_trees)
     weights = found.pruned.weights[kept] if found.pruned is not None else np.ones(forest.n_trees)
@@ -152,7 +178,9 @@ def _certificate(
     is_proved = found.lower_bound <= 1 or bound is not None
     if not is_proved:
         _LOGGER.warning("The proof of the lower bound is too large to be written down.")
-    leaves_after = forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
+    leaves_after = (
+        pruned_model.forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
+    )
     certificate = Certificate(
         status=status.value,
         claim="",
@@ -188,6 +216,7 @@ def _certificate(
     )
     if not proved:
         return certificate
+    certificate = _with_reason(certificate)
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
 
 
@@ -232,6 +261,10 @@ def with_serving_margin(
     return replace(result, certificate=replace(certificate, rests_on=rests_on(certificate)))
 
 
+def _is_proved(found: Found) -> bool:
+    return found.pruned is not None or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
+
+
 def _reason(found: Found, proved: bool) -> str:
     if found.pruned is not None:
         return ""
@@ -244,6 +277,13 @@ def _reason(found: Found, proved: bool) -> str:
         }
         return f"{why.get(found.stopped, str(found.stopped))} before a smaller model was proved."
     return "No smaller model that keeps every decision was found; the original is returned."
+
+
+def _with_reason(certificate: Certificate) -> Certificate:
+    """Also said where leaves went that no input can tell from the rest."""
+    if not certificate.reason or not without_twins(certificate):
+        return certificate
+    return replace(certificate, reason=headline_of(certificate))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,11 @@ import numpy.typing as npt
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
 from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.model.reach import find_live, shrink
+from pine_boost.model.trimming import pass_down
 from pine_boost.proof.problem import Problem
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +32,13 @@ class MatchedTrees:
     pruned : PrunedForest
     deviation : Fraction
         Bound on |native margin - integer sum / 2**grid|, for every input; 0 on an exact grid.
+    alive : bool (n_nodes,)
+        Nodes of the original that some input reaches; those that none does have no value here.
     """
 
     pruned: PrunedForest
     deviation: Fraction
+    alive: BoolArray
 
 
 def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: int) -> MatchedTrees:
@@ -74,19 +81,20 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
             f"The pruned model has {len(present)} trees with a split, the certificate keeps "
             f"{len(expected)}."
         )
+    alive = find_live(original)
+    trees = _Originals.of(original, alive)
     is_leaf = original.kind == SplitKind.LEAF
     for theirs, ours in zip(present, expected, strict=True):
-        ours_nodes, theirs_nodes = _match(original, int(ours), smaller, int(theirs))
+        ours_nodes, theirs_nodes = trees.match(int(ours), smaller, int(theirs))
         placed[ours_nodes] = value_int[theirs_nodes]
         is_leaf[ours_nodes] = True
-    collapsed = bool(np.any(is_leaf & (original.kind != SplitKind.LEAF)))
-    if collapsed:
-        _pass_down(original, is_leaf, placed)
+    collapsed = np.flatnonzero(is_leaf & (original.kind != SplitKind.LEAF))
+    pass_down(original, collapsed, placed, trees.instead)
     constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
     intercept_int = intercept_int + spread(smaller, value_int)[constants].sum(axis=0)
     pruned = PrunedForest(
         original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees),
-        is_leaf if collapsed else None,
+        is_leaf if len(collapsed) else None, None if alive.all() else trees.passed,
     )  # fmt: skip
     leaf_value = spread(original, placed)[original.kind == SplitKind.LEAF]
     if int(np.abs(leaf_value).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
@@ -94,7 +102,38 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
             f"The leaves of the pruned model are too large for the grid 2**-{grid}: their sum "
             "would pass what the solver adds up safely."
         )
-    return MatchedTrees(pruned, _deviation(smaller, value_int, intercept_int, grid))
+    return MatchedTrees(pruned, _deviation(smaller, value_int, intercept_int, grid), alive)
+
+
+def require_same_margins(original: Forest, smaller: Forest) -> None:
+    """Check that no input can tell two models apart, bit for bit, tree by tree.
+
+    The smaller model may lack splits with a side that no input reaches, and splits all of whose
+    leaves have one value.
+
+    Raises
+    ------
+    CertificateMismatch
+        A tree, a leaf or a constant is not the original's.
+    """
+    require_same_reading(original, smaller)
+    for name in ("tree_output", "intercept", "slack", "slope"):
+        if not np.array_equal(getattr(original, name), getattr(smaller, name)):
+            raise CertificateMismatch(f"Original and smaller model differ in {name}.")
+    if original.decision != smaller.decision:
+        raise CertificateMismatch("Original and smaller model decide in different ways.")
+    alive = find_live(original)
+    trees = _Originals.of(original, alive)
+    bits = np.zeros(original.value.shape, dtype=np.uint64)
+    bits[:] = np.ascontiguousarray(original.value).view(np.uint64)
+    theirs = np.ascontiguousarray(smaller.value).view(np.uint64)
+    live = np.flatnonzero(alive & (original.kind == SplitKind.LEAF))
+    for tree in range(original.n_trees):
+        ours_nodes, theirs_nodes = trees.match(tree, smaller, tree)
+        bits[ours_nodes] = theirs[theirs_nodes]
+        pass_down(original, ours_nodes, bits)
+    if not np.array_equal(bits[live], np.ascontiguousarray(original.value[live]).view(np.uint64)):
+        raise CertificateMismatch("A leaf of the smaller model has another value than before.")
 
 
 def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -> None:
@@ -140,48 +179,61 @@ def require_same_reading(original: Forest, smaller: Forest) -> None:
         )
 
 
-def _match(original: Forest, ours: int, smaller: Forest, theirs: int) -> tuple[IntArray, IntArray]:
-    """Leaves of two trees in step, level by level; every split of the smaller must be the same.
+@dataclass(frozen=True, eq=False)
+class _Originals:
+    """The trees of the original, and the node in each one's place without what nothing reaches.
 
-    Where the smaller tree has a leaf, the original may have a subtree: it became that leaf.
+    ``passed`` holds the node in each one's place in the models that were matched.
     """
-    a = original.tree_offset[ours : ours + 1]
-    b = smaller.tree_offset[theirs : theirs + 1]
-    ours_leaves, theirs_leaves = [], []
-    same = original.tree_output[ours] == smaller.tree_output[theirs]
-    while same and len(a):
-        leaf = smaller.kind[b] == SplitKind.LEAF
-        same = bool(np.array_equal(original.kind[a[~leaf]], smaller.kind[b[~leaf]]))
+
+    forest: Forest
+    instead: IntArray
+    passed: IntArray
+
+    @classmethod
+    def of(cls, forest: Forest, alive: BoolArray) -> _Originals:
+        """The trees of which some nodes are alive."""
+        instead = shrink(forest, alive).instead
+        return cls(forest, instead, instead.copy())
+
+    def match(self, ours: int, smaller: Forest, theirs: int) -> tuple[IntArray, IntArray]:
+        """Leaves of two trees in step, level by level; every split of the smaller must be ours.
+
+        Where the smaller tree has a leaf, the original may have a subtree: it became that leaf.
+        Splits of the original that every input passes on the same side may be gone.
+        """
+        forest = self.forest
+        a = forest.tree_offset[ours : ours + 1]
+        b = smaller.tree_offset[theirs : theirs + 1]
+        ours_leaves, theirs_leaves = [], []
+        same = bool(forest.tree_output[ours] == smaller.tree_output[theirs])
+        while same and len(a):
+            here = np.where(_same_splits(forest, a, smaller, b), a, self.instead[a])
+            self.passed[a] = here
+            leaf = smaller.kind[b] == SplitKind.LEAF
+            ours_leaves.append(here[leaf])
+            theirs_leaves.append(b[leaf])
+            a, b = here[~leaf], b[~leaf]
+            same = bool(_same_splits(forest, a, smaller, b).all())
+            a = np.concatenate([forest.left[a], forest.right[a]])
+            b = np.concatenate([smaller.left[b], smaller.right[b]])
         if not same:
-            break
-        ours_leaves.append(a[leaf])
-        theirs_leaves.append(b[leaf])
-        a, b = a[~leaf], b[~leaf]
-        same = all(
-            np.array_equal(getattr(original, name)[a], getattr(smaller, name)[b])
-            for name in ("feature", "threshold", "default_left", "missing", "set_left")
-        ) and all(
-            np.array_equal(original.categories_of(int(i)), smaller.categories_of(int(j)))
-            for i, j in zip(a, b, strict=True)
-        )
-        a = np.concatenate([original.left[a], original.right[a]])
-        b = np.concatenate([smaller.left[b], smaller.right[b]])
-    if not same:
-        raise CertificateMismatch(
-            f"Tree {theirs} of the pruned model is not tree {ours} of the original, which the "
-            "certificate names: output or splits differ."
-        )
-    return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
+            raise CertificateMismatch(
+                f"Tree {theirs} of the pruned model is not tree {ours} of the original, which the "
+                "certificate names: output or splits differ."
+            )
+        return np.concatenate(ours_leaves), np.concatenate(theirs_leaves)
 
 
-def _pass_down(original: Forest, is_leaf: npt.NDArray[np.bool_], placed: IntArray) -> None:
-    """Give every node below a leaf of the smaller model that leaf's value, in place."""
-    frontier = np.flatnonzero(is_leaf & (original.kind != SplitKind.LEAF))
-    while len(frontier):
-        for child in (original.left[frontier], original.right[frontier]):
-            placed[child] = placed[frontier]
-        frontier = np.concatenate([original.left[frontier], original.right[frontier]])
-        frontier = frontier[original.kind[frontier] != SplitKind.LEAF]
+def _same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) -> BoolArray:
+    """Which nodes are the same split."""
+    same = original.kind[a] == smaller.kind[b]
+    for name in ("feature", "threshold", "default_left", "missing", "set_left"):
+        same &= getattr(original, name)[a] == getattr(smaller, name)[b]
+    for place in np.flatnonzero(same & (smaller.kind[b] == SplitKind.CATEGORICAL)):
+        sets = original.categories_of(int(a[place])), smaller.categories_of(int(b[place]))
+        same[place] = np.array_equal(*sets)
+    return np.asarray(same)
 
 
 def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:

@@ -22,10 +22,14 @@ from pine_boost.certificate.counterexample import Case, Replay
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
 from pine_boost.certificate.recalibration import recalibrate
 from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
-from pine_boost.certificate.tree_matching import match_trees, require_decisive
+from pine_boost.certificate.tree_matching import (
+    match_trees,
+    require_decisive,
+    require_same_margins,
+)
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
-from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.forest import Forest, Model, PrunedForest
 from pine_boost.proof.boxes.jobs import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
@@ -96,7 +100,7 @@ def prove_anew(
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
     remarks += require_bound(problem, certificate, budget.share(0.25), tables[0], region)
     if certificate.grid < 0:
-        return _identical(problem, certificate, remarks, budget.elapsed)
+        return _identical(problem, after.forest, certificate, remarks, budget.elapsed)
     matched = match_trees(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
@@ -108,7 +112,7 @@ def prove_anew(
         served = _check_serving(problem, matched.pruned, serving, (region, after), tables, budget)
     verdict = replace(case.conclude(proofs, remarks, budget), serving_proved=served)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
-        require_consistent(problem, matched, certificate)
+        require_consistent(problem, after.forest, matched, certificate)
     return verdict
 
 
@@ -123,11 +127,24 @@ def _problem_of(original: Model, region: Region, certificate: Certificate) -> Pr
 
 
 def _identical(
-    problem: Problem, certificate: Certificate, remarks: tuple[str, ...], seconds: float
+    problem: Problem,
+    smaller: Forest,
+    certificate: Certificate,
+    remarks: tuple[str, ...],
+    seconds: float,
 ) -> Verification:
+    same = "Both models are the same; there is nothing to prove."
     if certificate.original_digest != certificate.pruned_digest:
-        raise CertificateMismatch(
-            "The certificate says that the original was kept, but the two models differ."
+        try:
+            require_same_margins(problem.forest, smaller)
+        except CertificateMismatch as error:
+            raise CertificateMismatch(
+                f"The certificate says that the original was kept, but the two models differ: "
+                f"{error}"
+            ) from error
+        same = (
+            "The pruned model is the original without splits that no input can tell from the rest: "
+            "every margin is the same, bit for bit."
         )
     if certificate.kept != tuple(range(certificate.trees_before)) or certificate.grid != -1:
         raise CertificateMismatch(
@@ -135,9 +152,8 @@ def _identical(
         )
     if certificate.serving is not None:
         raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
-    require_consistent(problem, None, certificate)
-    remarks += ("Both models are the same; there is nothing to prove.",)
-    return Verification(True, True, None, (), 1.0, remarks, seconds)
+    require_consistent(problem, smaller, None, certificate)
+    return Verification(True, True, None, (), 1.0, (*remarks, same), seconds)
 
 
 def _check_undecided(

@@ -287,6 +287,8 @@ class PrunedForest:
         ``value_int`` at such a node is its leaf value, and every original leaf below it carries
         the same number, so that a sum over the original's leaves is right. The exported model
         has no node below it.
+    instead : int64 (n_nodes,) or None
+        The node in each one's place where splits with a side that nothing reaches are gone.
     """
 
     forest: Forest
@@ -296,6 +298,7 @@ class PrunedForest:
     intercept_int: IntArray
     weights: FloatArray
     is_leaf: npt.NDArray[np.bool_] | None = None
+    instead: IntArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

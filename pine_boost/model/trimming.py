@@ -6,7 +6,8 @@ another's place; out goes a Trimming. It changes no split and no number: it only
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -146,8 +147,8 @@ def trim(
 def trim_pruned(pruned: PrunedForest) -> Trimming:
     """The trimming that a PrunedForest asks for; refuses values that contradict its leaves."""
     if pruned.is_leaf is not None:
-        trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf)
-        owner = _leaf_above(pruned.forest, trimming)
+        trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
+        owner = _leaf_above(pruned.forest, trimming, pruned.instead)
         ends = np.flatnonzero((owner >= 0) & (pruned.forest.kind == SplitKind.LEAF))
         if np.any(pruned.value_int[ends] != pruned.value_int[owner[ends]]):
             raise InvalidInputError(
@@ -155,12 +156,56 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
                 "below it; give all of them the same number."
             )
         return trimming
-    return trim(pruned.forest, pruned.kept)
+    return trim(pruned.forest, pruned.kept, instead=pruned.instead)
 
 
 def leaf_count(pruned: PrunedForest) -> int:
     """Leaves of the trees that a pruned model keeps, constants aside."""
     return trim_pruned(pruned).n_leaves
+
+
+def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
+    """The remaining nodes as a forest of their own; new leaves have the values they take."""
+    node, is_leaf, kept = trimming.node, trimming.is_leaf, trimming.kept
+    none = np.zeros(0, dtype=forest.category.dtype)
+    sets = [
+        none if ends else forest.categories_of(int(own))
+        for own, ends in zip(node, is_leaf, strict=True)
+    ]
+    return replace(
+        forest,
+        tree_offset=trimming.offset,
+        feature=np.where(is_leaf, -1, forest.feature[node]).astype(forest.feature.dtype),
+        threshold=np.where(is_leaf, 0.0, forest.threshold[node]),
+        left=trimming.left,
+        right=trimming.right,
+        default_left=forest.default_left[node] & ~is_leaf,
+        kind=np.where(is_leaf, SplitKind.LEAF, forest.kind[node]).astype(forest.kind.dtype),
+        missing=forest.missing[node],
+        set_left=forest.set_left[node] & ~is_leaf,
+        category_offset=np.cumsum([0, *(len(codes) for codes in sets)]),
+        category=np.concatenate(sets),
+        value=np.where(is_leaf[:, None], forest.value[trimming.value_node], 0.0),
+        tree_output=forest.tree_output[kept],
+        tree_round=forest.tree_round[kept],
+        tree_bias=forest.tree_bias[kept],
+    )
+
+
+def pass_down(
+    forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead: IntArray | None = None
+) -> None:
+    """Give everything below some nodes their values, in place.
+
+    With ``instead`` only to what takes the place of a node: not to sides that nothing reaches.
+    """
+    frontier = nodes[forest.kind[nodes] != SplitKind.LEAF]
+    while len(frontier):
+        below = np.stack([forest.left[frontier], forest.right[frontier]])
+        if instead is not None:
+            below = instead[below]
+        values[below] = values[frontier]
+        frontier = below[forest.kind[below] != SplitKind.LEAF]
 
 
 def _by_level(
@@ -179,14 +224,10 @@ def _by_level(
     return np.concatenate(nodes), np.concatenate(trees), np.concatenate(depths)
 
 
-def _leaf_above(forest: Forest, trimming: Trimming) -> IntArray:
+def _leaf_above(forest: Forest, trimming: Trimming, instead: IntArray | None) -> IntArray:
     """The remaining leaf at or above each node of the original, -1 above the leaves."""
     owner = np.full(forest.n_nodes, -1)
-    frontier = trimming.node[trimming.is_leaf]
-    owner[frontier] = frontier
-    while len(frontier):
-        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
-        for child in (forest.left[inner], forest.right[inner]):
-            owner[child] = owner[inner]
-        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
+    leaves = trimming.node[trimming.is_leaf]
+    owner[leaves] = leaves
+    pass_down(forest, leaves, owner, instead)
     return owner

@@ -56,6 +56,9 @@ class Problem:
     permitted : int or None
         None: the pruned model must be on the needed side. Else it must only not be this many grid
         units or more beyond the cut on the other side (`proof.serving`).
+    copies : int64 (n_leaves,) or None
+        How many leaves of the original each leaf stands for, where a search works on smaller trees;
+        None: one each.
     """
 
     forest: Forest
@@ -74,6 +77,7 @@ class Problem:
     strict: BoolArray
     delta: float = 0.0
     permitted: int | None = None
+    copies: IntArray | None = None
 
     @property
     def undecided(self) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import without_twins
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -168,7 +169,8 @@ def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: C
         with clock.part("fidelity"):
             same = predict_classes(before, X) == predict_classes(after, X)
             facts = replace(facts, fidelity=float(np.mean(same)))
-    if subject.certificate.grid < 0:
+    is_original = subject.certificate.grid < 0
+    if is_original and not without_twins(subject.certificate):
         return replace(facts, speed_note="Not measured: the model is the original, unchanged.")
     if len(matrix) == 0:
         facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
@@ -178,6 +180,8 @@ def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: C
         with clock.part("speed"):
             speeds = measure_speeds(before, after, matrix, clock.share(0.5))
             facts = replace(facts, speeds=speeds)
+    if is_original:
+        return facts
     if clock.left <= 0:
         return replace(facts, outside_note="Not looked for: the time for the report was spent.")
     with clock.part("inputs outside the region"):

@@ -17,6 +17,7 @@ from pine_boost.certificate.claim import (
     proof_of,
     serving_of,
     speaks_of_everything,
+    without_twins,
 )
 from pine_boost.certificate.next_steps import next_steps
 from pine_boost.options import plural
@@ -204,8 +205,9 @@ def _evidence(facts: Facts) -> str:
         seconds = c.timings.get(f"{proof.question} by {proof.method}")
         shown = "" if seconds is None else f"{seconds:.2f} s"
         rows.append((proof.question, proof.method, proof.answer.lower(), shown))
+    nothing = f"Nothing had to be proved: the model is the original{without_twins(c)}."
     proofs = table(("Question", "Method", "Answer", "Time"), rows) if rows else (
-        '<p class="note">Nothing had to be proved: the model is the original.</p>'
+        f'<p class="note">{nothing}</p>'
     )  # fmt: skip
     details = [
         ("alpha", f"{c.alpha:g}"),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pine_boost.budget import StopReason
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.verdict import Proof
 from pine_boost.search.columns import Support
@@ -89,6 +90,8 @@ class Found:
     reweight : {"tree", "leaf"}
         Whether trees of ``pruned`` keep the ratios of their leaves, or have values of their own;
         the bound is about models of the same form.
+    remaining : Trimming or None
+        The original without what no input can tell from the rest; None where that is all of it.
     """
 
     pruned: PrunedForest | None
@@ -106,6 +109,7 @@ class Found:
     points: States | None = field(default=None, repr=False)
     gave_up: bool = False
     reweight: str = "tree"
+    remaining: Trimming | None = field(default=None, repr=False)
 
     @property
     def best(self) -> Candidate:

@@ -138,6 +138,8 @@ def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> i
     spread_value = np.abs(spread(forest, value))
     largest = np.maximum.reduceat(spread_value, forest.tree_offset[:-1], axis=0).sum(axis=0)
     total = float((largest + np.abs(left_over)).max())
+    if problem.copies is not None:  # rows of the original's leaves must be small enough, too
+        spread_value[problem.leaf_node] *= problem.copies[:, None]
     row_sum = float(spread_value.sum(axis=0).max() + np.abs(left_over).max())
     row_sum *= 1 if forest.n_outputs == 1 else 2
     native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 1))

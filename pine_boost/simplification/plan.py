@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, SplitKind
+from pine_boost.model.reach import Reach, Shrunk, shrink
 from pine_boost.model.trimming import Trimming, trim
 from pine_boost.parsers.traits import traits_of
-from pine_boost.simplification.reach import Reach
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -60,9 +60,9 @@ def make_plan(model: Model, reach: Reach, *, fold_constants: bool) -> Plan:
         that add zero go in any case, where the sign of a zero cannot depend on them.
     """
     forest = model.forest
-    instead, is_leaf, value_node, n_dead, n_twins = _shrink(forest, reach.alive)
+    shrunk = shrink(forest, reach.alive)
     category_kept = _kept_codes(forest, reach)
-    constant = _constants(forest, instead, is_leaf, value_node)
+    constant = _constants(forest, shrunk)
     kept, shift, exact = np.arange(forest.n_trees), np.zeros(forest.n_trees), True
     if _may_lose_trees(model):
         neutral = _is_neutral(forest, constant, reach.alive)
@@ -73,47 +73,13 @@ def make_plan(model: Model, reach: Reach, *, fold_constants: bool) -> Plan:
     trimming = trim(
         forest,
         kept,
-        is_leaf,
-        instead=instead,
-        value_node=value_node,
+        shrunk.is_leaf,
+        instead=shrunk.instead,
+        value_node=shrunk.value_node,
         category_kept=category_kept,
     )
     n_codes = int(np.count_nonzero(~category_kept))
-    return Plan(trimming, shift, exact, n_dead, n_twins, n_codes)
-
-
-def _shrink(forest: Forest, alive: BoolArray) -> tuple[IntArray, BoolArray, IntArray, int, int]:
-    """From the leaves up: a split with one live side is that side, one of equal leaves a leaf.
-
-    Returns the node in each one's place, the leaves of the smaller trees, the node whose value
-    each takes, and how many splits went for either reason.
-    """
-    instead, value_node = np.arange(forest.n_nodes), np.arange(forest.n_nodes)
-    is_leaf = forest.kind == SplitKind.LEAF
-    bits = np.ascontiguousarray(forest.value).view(np.uint64)  # -0.0 and 0.0 are two values
-    n_dead = n_twins = 0
-    for nodes in reversed(_levels(forest)):
-        inner = nodes[alive[nodes] & (forest.kind[nodes] != SplitKind.LEAF)]
-        left, right = forest.left[inner], forest.right[inner]
-        half = ~(alive[left] & alive[right])
-        live = np.where(alive[left], left, right)
-        instead[inner[half]] = instead[live[half]]
-        n_dead += int(np.count_nonzero(half))
-        inner, left, right = inner[~half], instead[left[~half]], instead[right[~half]]
-        equal = np.all(bits[value_node[left]] == bits[value_node[right]], axis=1)
-        twins = is_leaf[left] & is_leaf[right] & equal
-        is_leaf[inner[twins]] = True
-        value_node[inner[twins]] = value_node[left[twins]]
-        n_twins += int(np.count_nonzero(twins))
-    return instead, is_leaf, value_node, n_dead, n_twins
-
-
-def _levels(forest: Forest) -> list[IntArray]:
-    levels = [forest.tree_offset[:-1]]
-    while len(levels[-1]):
-        inner = levels[-1][forest.kind[levels[-1]] != SplitKind.LEAF]
-        levels.append(np.concatenate([forest.left[inner], forest.right[inner]]))
-    return levels
+    return Plan(trimming, shift, exact, shrunk.n_dead, shrunk.n_twins, n_codes)
 
 
 def _kept_codes(forest: Forest, reach: Reach) -> BoolArray:
@@ -132,12 +98,10 @@ def _kept_codes(forest: Forest, reach: Reach) -> BoolArray:
     return kept
 
 
-def _constants(
-    forest: Forest, instead: IntArray, is_leaf: BoolArray, value_node: IntArray
-) -> FloatArray:
+def _constants(forest: Forest, shrunk: Shrunk) -> FloatArray:
     """The constant of every tree that is a single leaf, NaN for the others."""
-    root = instead[forest.tree_offset[:-1]]
-    return np.where(is_leaf[root], forest.value[value_node[root], 0], np.nan)
+    root = shrunk.instead[forest.tree_offset[:-1]]
+    return np.where(shrunk.is_leaf[root], forest.value[shrunk.value_node[root], 0], np.nan)
 
 
 def _may_lose_trees(model: Model) -> bool:

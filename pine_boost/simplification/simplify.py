@@ -15,13 +15,13 @@ from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
 from pine_boost.model.exact import folding_band
 from pine_boost.model.forest import FloatArray, Forest, Model, SplitKind
+from pine_boost.model.reach import find_reach
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.layers import peel
 from pine_boost.simplification.plan import Plan, make_plan
-from pine_boost.simplification.reach import find_reach
 
 # rows on which the written model is compared with the original before it is handed out
 _REPLAYED_ROWS = 64

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pine_boost import simplify
 from pine_boost.model.forest import Forest, Model, SplitKind
+from pine_boost.model.reach import find_reach
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
-from pine_boost.simplification.reach import find_reach
 from tests.support.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner, random_forest
 from tests.support.grids import edge_rows
 

@@ -1,0 +1,204 @@
+"""Which nodes of a forest some input reaches, decided on states, exactly.
+
+In comes a Forest; out go the nodes that an input can reach and the category codes that can occur
+at their splits, and from them the smaller trees that no input tells from the original's. NaN,
+unseen categories and intervals without a float are states like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.model.forest import Forest, IntArray, SplitKind
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """What can happen in a forest.
+
+    Attributes
+    ----------
+    alive : bool (n_nodes,)
+        Some input reaches the node.
+    category_alive : bool
+        Over the entries of ``Forest.category``: some input of that category reaches the split.
+    """
+
+    alive: BoolArray
+    category_alive: BoolArray
+
+
+def find_reach(forest: Forest) -> Reach:
+    """Walk every tree once with the states that the path still allows.
+
+    Features are independent, so a node is reached iff every feature has a state left there, and
+    only the feature of the split can lose its last one.
+    """
+    # whatever number a wrapper calls missing: its Booster may be asked for that number itself
+    forest = replace(forest, missing_value=float("nan"))
+    space = build_space(forest)
+    everything = [_possible_states(space, feature) for feature in range(forest.n_features)]
+    return _walk(forest, space, everything, np.arange(forest.n_trees))
+
+
+def find_live(forest: Forest) -> BoolArray:
+    """Which nodes some row of states reaches, also states that no float of the type lies in.
+
+    No fewer than `find_reach` says, and all that a proof over states can ask about. Fast where no
+    split repeats what one above it has decided, as in trees that a library has just trained.
+    """
+    alive = np.ones(forest.n_nodes, dtype=bool)
+    doubtful = _doubtful_trees(forest)
+    if len(doubtful):
+        space = build_space(forest)
+        everything = [(1 << axis.n_states) - 1 for axis in space.axes]
+        walked = _walk(forest, space, everything, doubtful).alive
+        of_doubtful = np.isin(forest.node_tree, doubtful)
+        alive[of_doubtful] = walked[of_doubtful]
+    return alive
+
+
+def _doubtful_trees(forest: Forest) -> IntArray:
+    """Trees that may have a dead side; in all others every interval is split inside.
+
+    A numeric split whose threshold lies strictly between those of its feature above it leaves an
+    interval to both sides. Everything else, sets of categories too, is for the walk to decide.
+    """
+    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
+    parent = np.full(forest.n_nodes, -1)
+    parent[forest.left[inner]] = parent[forest.right[inner]] = inner
+    low, high = np.full(forest.n_nodes, -np.inf), np.full(forest.n_nodes, np.inf)
+    repeats = np.zeros(forest.n_nodes, dtype=bool)
+    node, below, above = inner, inner, parent[inner]
+    while len(node := node[above >= 0]):
+        below, above = below[above >= 0], above[above >= 0]
+        same = forest.feature[node] == forest.feature[above]
+        repeats[node[same & (forest.kind[node] == SplitKind.CATEGORICAL)]] = True
+        went_left = forest.left[above] == below
+        bounds = forest.threshold[above]
+        ours = node[same & went_left]
+        high[ours] = np.minimum(high[ours], bounds[same & went_left])
+        ours = node[same & ~went_left]
+        low[ours] = np.maximum(low[ours], bounds[same & ~went_left])
+        below, above = above, parent[above]
+    numeric = forest.kind == SplitKind.NUMERIC
+    repeats |= numeric & ~((low < forest.threshold) & (forest.threshold < high))
+    return np.unique(forest.node_tree[repeats])
+
+
+def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntArray) -> Reach:
+    """What of some trees is reached where every feature may have the states ``everything``."""
+    trees = route(forest, space)
+    alive = np.zeros(forest.n_nodes, dtype=bool)
+    category_alive = np.ones(len(forest.category), dtype=bool)
+    is_leaf = (forest.kind == SplitKind.LEAF).tolist()
+    features = forest.feature.tolist()
+    left, right = forest.left.tolist(), forest.right.tolist()
+    roots = forest.tree_offset[:-1][walked]
+    stack: list[tuple[int, dict[int, int]]] = [(int(root), {}) for root in roots]
+    while stack:
+        node, allowed = stack.pop()
+        alive[node] = True
+        if is_leaf[node]:
+            continue
+        feature = features[node]
+        here = allowed.get(feature, everything[feature])
+        goes_left = _left_states(trees, node, space.axes[feature].n_states)
+        if forest.kind[node] == SplitKind.CATEGORICAL:
+            entries = slice(forest.category_offset[node], forest.category_offset[node + 1])
+            category_alive[entries] = _possible_codes(forest, space, node, here)
+        for child, states in ((left[node], here & goes_left), (right[node], here & ~goes_left)):
+            if states:
+                stack.append((child, {**allowed, feature: states}))
+    return Reach(alive, category_alive)
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    """Smaller trees over the nodes of a forest: no live input tells them from its own.
+
+    Attributes
+    ----------
+    instead : int64 (n_nodes,)
+        The node in each one's place: itself, or below it the one that every live input comes to.
+    is_leaf : bool (n_nodes,)
+        Leaves of the smaller trees.
+    value_node : int64 (n_nodes,)
+        The leaf of the forest whose value such a leaf has.
+    n_dead, n_twins : int
+        Splits that went because of a dead side, and because both sides are the same.
+    """
+
+    instead: IntArray
+    is_leaf: BoolArray
+    value_node: IntArray
+    n_dead: int
+    n_twins: int
+
+
+def shrink(forest: Forest, alive: BoolArray) -> Shrunk:
+    """From the leaves up: a split with one live side is that side, one of equal leaves a leaf."""
+    instead, value_node = np.arange(forest.n_nodes), np.arange(forest.n_nodes)
+    is_leaf = forest.kind == SplitKind.LEAF
+    bits = np.ascontiguousarray(forest.value).view(np.uint64)  # -0.0 and 0.0 are two values
+    n_dead = n_twins = 0
+    for nodes in reversed(_levels(forest)):
+        inner = nodes[alive[nodes] & (forest.kind[nodes] != SplitKind.LEAF)]
+        left, right = forest.left[inner], forest.right[inner]
+        half = ~(alive[left] & alive[right])
+        live = np.where(alive[left], left, right)
+        instead[inner[half]] = instead[live[half]]
+        n_dead += int(np.count_nonzero(half))
+        inner, left, right = inner[~half], instead[left[~half]], instead[right[~half]]
+        equal = np.all(bits[value_node[left]] == bits[value_node[right]], axis=1)
+        twins = is_leaf[left] & is_leaf[right] & equal
+        is_leaf[inner[twins]] = True
+        value_node[inner[twins]] = value_node[left[twins]]
+        n_twins += int(np.count_nonzero(twins))
+    return Shrunk(instead, is_leaf, value_node, n_dead, n_twins)
+
+
+def _possible_states(space: StateSpace, feature: int) -> int:
+    """Bit s: the native type has a value in state s of the feature."""
+    axis = space.axes[feature]
+    if axis.reachable is None:
+        return (1 << axis.n_states) - 1
+    return _to_bits(axis.reachable)
+
+
+def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
+    """Bit s: state s of the split's feature goes left."""
+    first, start = int(trees.first_special[node]), int(trees.special_offset[node])
+    bits = (1 << (int(trees.rank[node]) + 1)) - 1
+    if first < n_states:
+        bits |= _to_bits(trees.special_left[start : start + n_states - first]) << first
+    return bits
+
+
+def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) -> BoolArray:
+    """Which codes of the set of a categorical split can arrive there."""
+    axis = space.axes[forest.feature[node]]
+    assert axis.codes is not None
+    assert axis.code_states is not None
+    states = axis.code_states[np.searchsorted(axis.codes, forest.categories_of(node))]
+    return np.array([bool(allowed >> int(state) & 1) for state in states], dtype=bool)
+
+
+def _to_bits(flags: BoolArray) -> int:
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
+
+def _levels(forest: Forest) -> list[IntArray]:
+    """The nodes of all trees level by level, the last one empty."""
+    levels = [forest.tree_offset[:-1]]
+    while len(levels[-1]):
+        inner = levels[-1][forest.kind[levels[-1]] != SplitKind.LEAF]
+        levels.append(np.concatenate([forest.left[inner], forest.right[inner]]))
+    return levels

@@ -1,0 +1,250 @@
+"""A search begins with what no input can tell from the rest left out, and ends on the original."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import CertificateMismatch, prune_booster, simplify, sweep, verify
+from pine_boost.certificate.claim import headline_of
+from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.reach import find_live, find_reach
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
+from pine_boost.native.predict import original_bytes, predict_classes
+from pine_boost.parsers import read_model
+from pine_boost.proof.problem import build_problem
+from pine_boost.result import PruneResult
+from pine_boost.search.lean_trees import lean_trees
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+from sklearn.datasets import load_breast_cancer  # noqa: E402
+from sklearn.tree import DecisionTreeClassifier  # noqa: E402
+
+from tests.adversary.natives import native_model  # noqa: E402
+from tests.simplification.test_simplify import MANNERS, drawn_model, probe  # noqa: E402
+from tests.support.grids import edge_rows  # noqa: E402
+
+
+def has_more_to_leave_out(forest: Forest) -> bool:
+    """Dead sides or twins below the first splits, which every tree keeps."""
+    inner = np.setdiff1d(np.flatnonzero(forest.kind != SplitKind.LEAF), forest.tree_offset)
+    left, right = forest.left[inner], forest.right[inner]
+    both = (forest.kind[left] == SplitKind.LEAF) & (forest.kind[right] == SplitKind.LEAF)
+    value = np.ascontiguousarray(forest.value).view(np.uint64)
+    twins = both & np.all(value[left] == value[right], axis=1)
+    live = find_live(forest)
+    return bool(twins.any() or not (live[left] & live[right]).all())
+
+
+def require_same_classes(result: PruneResult, rows: np.ndarray) -> None:
+    """The native classes agree on every row of the region that the original decides."""
+    region = result.region
+    problem = build_problem(
+        result.original.forest, region.space, region.tables, delta=region.delta or 0.0
+    )
+    states = region.states(rows)
+    spoken_of = region.tables.contains(states) & problem.settled(states)
+    before, after = (predict_classes(model, rows) for model in (result.original, result.pruned))
+    assert np.array_equal(before[spoken_of], after[spoken_of])
+
+
+@pytest.mark.parametrize("manner", sorted(MANNERS))
+@pytest.mark.parametrize(
+    ("seed", "options"),
+    [
+        (3, {"alpha": 0.0}),
+        (4, {"alpha": 0.2, "unit": "tree", "reweight": "leaf"}),
+        (5, {"alpha": 0.2, "unit": "leaf", "time_limit": 10}),
+        (6, {"alpha": 0.1, "indifference": 0.05}),
+        (7, {"alpha": 0.2, "score": "leaf-support"}),
+    ],
+)
+def test_drawn_models_with_dead_branches_and_twins(
+    manner: str, seed: int, options: dict[str, Any]
+) -> None:
+    model, category = drawn_model(MANNERS[manner], seed, 1)
+    given = original_bytes(model) if model.native is None else model.native
+    rows = probe(model, seed + 1, category)
+    result = prune_booster(given, rows[::2], rows[1::2], allow_overlap=True, **options)
+    assert result.status == "CERTIFIED"
+    require_same_classes(result, rows)
+    require_same_classes(result, probe(model, seed + 100, category))
+    after = result.pruned.forest
+    assert result.certificate.leaves_before == model.forest.n_leaves
+    assert result.certificate.leaves_after <= after.n_leaves  # constants aside
+    if options.get("score") != "leaf-support":
+        assert not has_more_to_leave_out(after)
+    found = verify(given, result.model, result.region, result.certificate)
+    assert found.agrees
+
+
+@pytest.fixture(scope="module")
+def voting() -> tuple[Any, np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    trees = DecisionTreeClassifier(max_depth=4, random_state=0)
+    model = ensemble.AdaBoostClassifier(trees, n_estimators=8, random_state=0)
+    return model.fit(X[:300], y[:300]), X[:300], X[300:450]
+
+
+def test_votes_lose_leaves_although_every_tree_is_kept(
+    voting: tuple[Any, np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    model, X_fit, X_cal = voting
+    result = prune_booster(model, X_fit, X_cal, alpha=0.05)
+    c = result.certificate
+    assert (c.trees_after, c.units_kept, c.grid) == (8, 8, -1)
+    assert c.leaves_before == sum(tree.tree_.n_leaves for tree in model.estimators_)
+    assert c.leaves_after == sum(tree.tree_.n_leaves for tree in result.model.estimators_)
+    assert c.leaves_after == simplify(model).leaves_after < c.leaves_before
+    rows = np.nan_to_num(edge_rows(result.original.forest, X_fit, limit=60, seed=0))
+    margins = (owner.decision_function(rows) for owner in (model, result.model))
+    assert np.array_equal(*margins)
+    gone = f"without {c.leaves_before - c.leaves_after} of its {c.leaves_before} leaves"
+    assert gone in headline_of(c)
+    assert f"{c.leaves_before} -> {c.leaves_after} leaves" in result.summary()
+    folder = result.save(tmp_path / "out", X_cal)
+    assert gone in (folder / "report.html").read_text()
+    stored = (folder / name for name in ("model.pkl", "region.json", "certificate.json"))
+    found = verify(model, *stored, trust_pickle=True)
+    assert found.agrees
+    assert "bit for bit" in found.remarks[-1]
+    with pytest.raises(CertificateMismatch, match="leaves_after"):
+        verify(model, result.model, result.region, replace(c, leaves_after=c.leaves_after - 1))
+
+
+def test_a_kept_original_with_another_leaf_is_refused(
+    voting: tuple[Any, np.ndarray, np.ndarray],
+) -> None:
+    model, X_fit, X_cal = voting
+    result = prune_booster(model, X_fit, X_cal, alpha=0.05)
+    tree = result.model.estimators_[3].tree_
+    leaf = int(np.flatnonzero(tree.children_left < 0)[0])
+    tree.value[leaf] = tree.value[leaf][:, ::-1]
+    from pine_boost.model.digest import forest_digest
+
+    digest = forest_digest(read_model(result.model).forest)
+    forged = replace(result.certificate, pruned_digest=digest)
+    with pytest.raises(CertificateMismatch, match="another value"):
+        verify(model, result.model, result.region, forged)
+
+
+def edited_booster() -> tuple[Any, np.ndarray]:
+    """A booster whose trees ask the first question twice, and have twins on the left."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4)).astype(np.float32)
+    y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
+    trained = xgboost.train(
+        {"objective": "binary:logistic", "max_depth": 3, "eta": 0.1, "nthread": 1},
+        xgboost.DMatrix(X, y),
+        12,
+    )
+    document = json.loads(trained.save_raw("json"))
+    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
+        first, second = tree["left_children"][0], tree["right_children"][0]
+        for name in ("split_indices", "split_conditions"):
+            tree[name][second] = tree[name][0]
+        tree["default_left"][0] = 1
+        last = tree["left_children"][first]
+        ends = tree["left_children"][last], tree["right_children"][last]
+        tree["split_conditions"][ends[0]] = tree["split_conditions"][ends[1]]
+    contents = json.dumps(document).encode()
+    return xgboost.Booster({"nthread": 1}, model_file=bytearray(contents)), X
+
+
+@pytest.mark.parametrize("unit", ["round", "leaf"])
+def test_an_edited_booster(unit: str, tmp_path: Path) -> None:
+    booster, X = edited_booster()
+    result = prune_booster(booster, X[:300], X[300:], alpha=0.6, unit=unit, time_limit=20)
+    c = result.certificate
+    assert c.status == "CERTIFIED"
+    assert c.grid >= 0
+    assert not has_more_to_leave_out(result.pruned.forest)
+    whole = np.diff(result.original.forest.tree_offset)[list(c.kept)].sum()
+    assert result.pruned.forest.n_nodes < whole
+    assert c.leaves_after == result.pruned.forest.n_leaves
+    require_same_classes(result, edge_rows(result.original.forest, X[:40], limit=60, seed=1))
+    folder = result.save(tmp_path / "out", report=False)
+    booster.save_model(tmp_path / "original.json")
+    stored = (folder / name for name in ("model.json", "region.json", "certificate.json"))
+    assert verify(tmp_path / "original.json", *stored).agrees
+
+
+def test_a_sweep_begins_with_it_too() -> None:
+    booster, X = edited_booster()
+    swept = sweep(booster, X[:300], X[300:], alphas=[0.4, 0.8])
+    for result in swept.results:
+        assert result.status == "CERTIFIED"
+        assert not has_more_to_leave_out(result.pruned.forest)
+        assert verify(booster, result.model, result.region, result.certificate).agrees
+        require_same_classes(result, X)
+    assert swept[0.8].certificate.trees_after < 12
+
+
+def test_trained_models_have_nothing_to_leave_out() -> None:
+    """Then nothing is built: the search is that of the original."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 6))
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=600) > 0).astype(int)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    for model in (
+        xgboost.XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1),
+        lightgbm.LGBMClassifier(n_estimators=20, n_jobs=1, verbose=-1),
+    ):
+        forest = read_model(model.fit(X, y)).forest
+        result = prune_booster(model, X[:300], X[300:], alpha=0.3, time_limit=1)
+        region = result.region
+        assert find_reach(forest).alive.all()
+        assert lean_trees(build_problem(forest, region.space, region.tables)) is None
+        assert result.search.remaining is None
+
+
+@pytest.mark.parametrize("manner", sorted(MANNERS))
+@pytest.mark.parametrize("seed", range(6))
+def test_live_leaves_are_those_that_some_state_reaches(manner: str, seed: int) -> None:
+    """Against every row of states there is."""
+    forest = drawn_model(MANNERS[manner], seed, 1)[0].forest
+    space = build_space(forest)
+    trees = route(forest, space)
+    every = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
+    reached = np.unique(trees.leaves(every))
+    live = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
+    assert np.array_equal(np.sort(trees.leaf_of_node[live]), reached)
+
+
+def test_an_edited_lightgbm_text(tmp_path: Path) -> None:
+    """Twins from rounded leaves, and a split that asks again what its parent has answered."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    options = {"objective": "binary", "num_leaves": 8, "num_threads": 1, "verbose": -1}
+    trained = lightgbm.train(options, lightgbm.Dataset(X, y), 12)
+    parsed = read_model(trained.model_to_string().encode())
+    forest = parsed.forest
+    feature, threshold = forest.feature.copy(), forest.threshold.copy()
+    for root in forest.tree_offset[:-1]:
+        again = forest.right[root]
+        if forest.kind[again] != SplitKind.LEAF:
+            feature[again], threshold[again] = feature[root], threshold[root]
+    value = np.where(forest.kind[:, None] == SplitKind.LEAF, np.round(forest.value, 1), 0.0)
+    edited = replace(forest, feature=feature, threshold=threshold, value=value)
+    text = native_model(edited, MANNERS["lightgbm"], None)
+    (tmp_path / "original.txt").write_bytes(original_bytes(text))
+    result = prune_booster(tmp_path / "original.txt", X[:300], X[300:], alpha=0.3)
+    c = result.certificate
+    assert c.status == "CERTIFIED"
+    assert result.search.remaining is not None
+    assert not has_more_to_leave_out(result.pruned.forest)
+    require_same_classes(result, edge_rows(forest, X[:40], limit=60, seed=1))
+    folder = result.save(tmp_path / "out", report=False)
+    stored = (folder / name for name in ("model.txt", "region.json", "certificate.json"))
+    assert verify(tmp_path / "original.txt", *stored).agrees
