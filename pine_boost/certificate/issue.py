@@ -178,9 +178,6 @@ def _certificate(
     is_proved = found.lower_bound <= 1 or bound is not None
     if not is_proved:
         _LOGGER.warning("The proof of the lower bound is too large to be written down.")
-    leaves_after = (
-        pruned_model.forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
-    )
     certificate = Certificate(
         status=status.value,
         claim="",
@@ -195,7 +192,7 @@ def _certificate(
         trees_before=forest.n_trees,
         trees_after=len(kept),
         leaves_before=forest.n_leaves,
-        leaves_after=leaves_after,
+        leaves_after=_leaves_after(pruned_model, found),
         unit=unit,
         objective=objective,
         units_before=count_units(forest, unit),
@@ -218,6 +215,11 @@ def _certificate(
         return certificate
     certificate = _with_reason(certificate)
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
+
+
+def _leaves_after(pruned_model: Model, found: Found) -> int:
+    """Leaves of the kept trees; constants that an exporter adds are not counted."""
+    return pruned_model.forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
 
 
 def _shift(problem: Problem | None, found: Found) -> dict[str, float]:
