@@ -31,8 +31,8 @@ from sklearn.datasets import load_breast_cancer  # noqa: E402
 from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 
 from tests.adversary.natives import native_model  # noqa: E402
-from tests.simplification.test_simplify import MANNERS, drawn_model, probe  # noqa: E402
 from tests.support.grids import edge_rows  # noqa: E402
+from tests.support.simplifiable import MANNERS, drawn_model, probe  # noqa: E402
 
 
 def has_more_to_leave_out(forest: Forest) -> bool:
