@@ -61,7 +61,7 @@ PLAN = (
     ),
     Run(
         "forest_prune", "forest_prune", "forest_prune.csv",
-        _words("--seeds 1 --time-limit 20"), 8,
+        _words("--indifference 0,auto --seeds 1 --time-limit 20"), 12,
     ),
     Run("compare", "compare", "compare.csv", (BEFORE, "--seeds", "2"), 6, is_serial=True),
     Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),

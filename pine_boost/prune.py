@@ -165,7 +165,7 @@ def prune_booster(
         chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
         budget = replace(chosen.left_of(budget), callback=tell)
         part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
-        found = search_lean(chosen.problem, fitted.fit_states, part, how)
+        found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
     region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)

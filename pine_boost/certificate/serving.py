@@ -6,6 +6,7 @@ CertificateMismatch where it does not hold. Only regions that leave out toss-ups
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,9 +21,10 @@ from pine_boost.model.forest import Forest, PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.enumeration import prove_listed
 from pine_boost.proof.problem import Problem, required_int
 from pine_boost.proof.serving import Margin, serving_problem
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.rows import open_rows
@@ -109,7 +111,7 @@ def prove_serving(
     problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...],
     budget: Budget,
 ) -> bool:  # fmt: skip
-    """Prove a serving margin anew, by boxes or else by CP-SAT; False where the budget ran out.
+    """Prove a serving margin anew; False where the budget ran out.
 
     Raises
     ------
@@ -117,17 +119,29 @@ def prove_serving(
         An input breaks it.
     """
     asked = serving_problem(problem, units)
+    for proof in _answers(asked, pruned, settings, budget):
+        if proof.answer is Answer.FOUND:
+            raise CertificateMismatch(
+                f"The serving margin does not hold: an input breaks it ({proof.question.name})."
+            )
+        if proof.answer is Answer.UNKNOWN:
+            return False
+    return True
+
+
+def _answers(
+    asked: Problem, pruned: PrunedForest, settings: tuple[Setting, ...], budget: Budget
+) -> Iterator[Proof]:
+    """Every input where they are few, else boxes, else CP-SAT."""
     prover = Prover(asked)
+    listing = prover.listing(budget)
+    if listing is not None:
+        yield from prove_listed(asked, pruned, listing)
+        return
     for question in asked.questions:
         proof = prove_boxes(
             asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(0.5)
         )
         if proof.answer is Answer.UNKNOWN:
             proof = prover.prove(pruned, [question], settings, budget)[0]
-        if proof.answer is Answer.FOUND:
-            raise CertificateMismatch(
-                f"The serving margin does not hold: an input breaks it ({question.name})."
-            )
-        if proof.answer is Answer.UNKNOWN:
-            return False
-    return True
+        yield proof

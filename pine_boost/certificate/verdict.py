@@ -45,7 +45,8 @@ class Verification:
         True: every question was proved by at least one complete method and none objected. False:
         ``counterexample`` breaks the claim. None: the budget ran out.
     proved_twice : bool
-        Every question was proved by both methods, CP-SAT and boxes.
+        Every question was proved by both methods: CP-SAT and boxes or, in a region of few inputs,
+        every input in two ways.
     counterexample : Counterexample or None
     proofs : tuple of Proof
         Every method's answer to every question.

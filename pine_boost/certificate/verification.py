@@ -34,6 +34,7 @@ from pine_boost.proof.boxes.jobs import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
 from pine_boost.proof.enclosures import Enclosure, enclosures
+from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer, Proof
@@ -213,7 +214,14 @@ def _prove(
 
 
 def _prove_on(problem: Problem, pruned: PrunedForest, budget: Budget, n_jobs: int) -> list[Proof]:
-    """Every question by boxes in half of the time, and by CP-SAT in what is left."""
-    proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(0.5), n_jobs)
+    """Every question by boxes in half of the time, and by CP-SAT in what is left.
+
+    Where the region holds few inputs, and the model many trees, every input instead, twice.
+    """
     prover = Prover(problem, n_jobs)
+    listing = prover.listing(budget)
+    if listing is not None:
+        listed = prove_listed(problem, pruned, listing)
+        return listed + prove_walked(problem, pruned, budget)
+    proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(0.5), n_jobs)
     return proofs + prover.prove(pruned, list(problem.questions), THIRD, budget)

@@ -1,8 +1,9 @@
 """``pine-boost verify``: prove a certificate anew from the files alone.
 
-In come both models, the region and the certificate; out goes a verdict: 0 proved anew, 2 the budget
-ran out, 1 a counterexample or files that do not belong together. A folder of a sweep is verified
-alpha by alpha, the time limit for all of them together; a compression is counted again.
+In come both models, the region and the certificate; out goes a verdict: 0 everything that the
+certificate says was proved anew, its serving margin too; 2 the budget ran out before that; 1 a
+counterexample or files that do not belong together. A folder of a sweep is verified alpha by alpha,
+the time limit for all of them together; a compression is counted again.
 """
 
 from __future__ import annotations
@@ -65,13 +66,19 @@ def main(arguments: argparse.Namespace) -> int:
             spent = time.monotonic() - arguments.started
             left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
         verdict = _verify(arguments, place, left)
-        codes.append(_CODES[verdict.agrees])
+        codes.append(exit_code(verdict))
         verdicts[place.name] = _describe(verdict)
         if not arguments.json:
             print(f"{place.name}: {verdict.summary()}" if len(places) > 1 else verdict.summary())
     if arguments.json:
         options.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
     return 1 if 1 in codes else max(codes)
+
+
+def exit_code(verdict: Verification) -> int:
+    """2 also where the claim was proved anew and the certificate's serving margin was not."""
+    code = _CODES[verdict.agrees]
+    return 2 if code == 0 and verdict.serving_proved is False else code
 
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:

@@ -12,6 +12,7 @@ from pine_boost.proof.boxes.ground import Ground
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.verdict import Answer, Proof
 
@@ -30,8 +31,14 @@ def second_settings(problem: Problem) -> tuple[Setting, ...]:
 
 
 def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """CP-SAT on every question; boxes before it where they find sooner what CP-SAT would."""
+    """CP-SAT on every question; boxes before it where they find sooner what CP-SAT would.
+
+    Where the region holds few inputs, and the model many trees, every input instead.
+    """
     problem = prover.problem
+    listing = prover.listing(budget)
+    if listing is not None:
+        return prove_listed(problem, pruned, listing)
     if problem.has_score_trees:
         found = [p for p in _boxes(problem, pruned, budget) if p.states is not None]
         if found:
@@ -40,8 +47,13 @@ def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Pr
 
 
 def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """Boxes where a short run of them is enough, else CP-SAT in its other settings."""
+    """Boxes where a short run of them is enough, else CP-SAT in its other settings.
+
+    Where the first proof asked every input, the second does too, by other code.
+    """
     problem = prover.problem
+    if prover.listing(budget) is not None:
+        return prove_walked(problem, pruned, budget)
     boxes = _boxes(problem, pruned, budget)
     answers = [proof for proof in boxes if proof.answer is not Answer.UNKNOWN]
     answered = {proof.question for proof in answers}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Explored, MakesRoom, bounded, finish, play, play_out
+from pine_boost.search.algorithm import Explored, Known, MakesRoom, bounded, finish, play, play_out
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.columns import Support, leaf_columns
 from pine_boost.search.found import Found
@@ -41,24 +41,29 @@ _BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewe
 
 
 def search_reweighted(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
-) -> Found:
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions,
+    points: States | None = None,
+) -> Found:  # fmt: skip
     """The search over whole units, and where the options say so, on with leaf values or leaves.
 
-    Under a time limit the search over units before leaf values is that of ``reweight="tree"`` with
-    the same limit, until it ends or most of the time is gone.
+    ``points`` are state rows to begin with, if there are any already. Under a time limit the search
+    over units before leaf values is that of ``reweight="tree"`` with the same limit, until it ends
+    or most of the time is gone.
     """
     if options.reweight == "tree":
-        return search_inwards(problem, fit_states, budget, options)
+        return search_inwards(problem, fit_states, budget, options, points=points)
     if options.unit == "leaf":
         share = budget.share(_BEFORE_LEAVES) if budget.is_limited else budget
-        found = search_inwards(problem, fit_states, share, options)
+        found = search_inwards(problem, fit_states, share, options, points=points)
         return search_collapsed(problem, fit_states, found, budget, options)
     makes_room = _room_for_leaves(budget)
     if problem.has_score_trees:
-        found = search_inwards(problem, fit_states, budget, options, makes_room=makes_room)
+        found = search_inwards(
+            problem, fit_states, budget, options, makes_room=makes_room, points=points
+        )
         return search_leaves(problem, fit_states, found, budget, options)
-    played = play_out(problem, fit_states, budget, options, makes_room=makes_room)
+    known = Known(points=points)
+    played = play_out(problem, fit_states, budget, options, known, makes_room)
     if played.stopped is StopReason.EFFORT and not played.game.is_late():
         return _leaves_at_once(played, budget)
     found = finish(bounded(played), budget)

@@ -24,6 +24,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.rows import States
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +131,14 @@ def lean_trees(problem: Problem) -> LeanTrees | None:
 
 
 def search_lean(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
-) -> Found:
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions,
+    points: States | None = None,
+) -> Found:  # fmt: skip
     """`search_reweighted` over the smaller trees of the original, where it has any."""
     lean = lean_trees(problem)
     if lean is None:
-        return search_reweighted(problem, fit_states, budget, options)
-    found = search_reweighted(lean.of(problem), fit_states, budget, options)
+        return search_reweighted(problem, fit_states, budget, options, points)
+    found = search_reweighted(lean.of(problem), fit_states, budget, options, points)
     return lean.restored(problem, found, options.unit, budget)
 
 

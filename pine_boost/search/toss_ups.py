@@ -8,7 +8,7 @@ every choice keeps the guarantee.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy.typing as npt
@@ -24,9 +24,10 @@ from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
 from pine_boost.search.game import Game, SearchOptions, build_game
 from pine_boost.search.nearby import lightest_units, unit_ranges
+from pine_boost.search.rows import States
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without toss-ups last: it can be slow
-PART = 0.3  # of the time limit, for all short searches together
+PART = 0.2  # of the time limit, for all short searches together
 _MOMENT = 0.5  # seconds
 _EFFORT = Effort(
     n_walks=100, n_eliminations=1, exact_rounds=20, exact_programs=400, passed_over=4,
@@ -36,11 +37,15 @@ _EFFORT = Effort(
 
 @dataclass(frozen=True)
 class Choice:
-    """The share of alpha for toss-ups, and the units that a short search kept with each share."""
+    """The share of alpha for toss-ups, and the units that a short search kept with each share.
+
+    ``points`` are the rows of the search that was best: the search that follows begins with them.
+    """
 
     share: float
     kept: tuple[tuple[float, int], ...]
     interrupted: bool = False
+    points: States | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,11 @@ class Chosen:
     region: Region
     problem: Problem
     choice: Choice | None = None
+
+    @property
+    def points(self) -> States | None:
+        """State rows that the search begins with, where choosing has met some."""
+        return None if self.choice is None else self.choice.points
 
     def left_of(self, budget: Budget) -> Budget:
         """What the search may take: it begins now, and has next to nothing after Ctrl-C."""
@@ -85,29 +95,36 @@ def choose_share(
 ) -> Choice:
     """Search shortly in the region that each share would give if future inputs were like X_fit.
 
-    Ties go to the smaller share. Without a time limit the choice repeats exactly.
+    Ties go to the smaller share. Without a time limit the choice repeats exactly; with one, where a
+    smaller share is worse and its search did not end, those between it and 0 are passed over.
     """
     part = budget.share(PART) if budget.is_limited else budget
     # whole trees tell shares apart as well as leaves do, and sooner
     unit = "tree" if options.unit == "leaf" else options.unit
     options = replace(options, unit=unit, reweight="tree")
+    turn = part.remaining / len(SHARES)
     kept: list[tuple[float, int]] = []
-    for number, share in enumerate(SHARES):
+    best: tuple[int, float, States | None] = (problem.forest.n_trees + 1, 0.0, None)
+    is_falling = True
+    for share in SHARES:
         if part.is_over:
             break
+        if share > 0 and not is_falling:
+            continue
         tau, delta = expected_region(evidence, share, alpha)
         tables = replace(problem.region, tau=tau, score=score)
-        own = part.share(1 / (len(SHARES) - number)) if part.is_limited else part
-        own = replace(own, callback=None).with_effort(_EFFORT)
+        own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
         game = build_game(restated(problem, tables, delta or 0.0), fit_states, own, options)
         explored = Explored(game)
         play(explored, proposals(game, Known()))
         if explored.stopped is StopReason.INTERRUPTED:
             return Choice(0.0, (), interrupted=True)
         kept.append((share, _kept(game)))
+        is_falling = kept[-1][1] <= best[0] or explored.stopped is not StopReason.TIME
+        if kept[-1][1] <= best[0]:
+            best = kept[-1][1], share, game.rows.states
     kept.reverse()
-    best = min(kept, key=lambda tried: tried[1], default=(0.0, 0))
-    return Choice(best[0], tuple(kept))
+    return Choice(best[1], tuple(kept), points=best[2])
 
 
 def _kept(game: Game) -> int:

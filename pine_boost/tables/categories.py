@@ -60,9 +60,16 @@ def code_of(
         if code is not None:
             codes[row] = code
         elif traits.refuses_unknown_categories:
+            # XGBoost 3.2, trained on the categories [1, 2], takes 0 of [0, 1] for 1
+            native = (
+                "refuses such numbers, or takes them for a category that it knows; convert them "
+                "to the values of training or to missing"
+            )
+            if isinstance(value, str):
+                native = "refuses it as well"
             raise InvalidInputError(
                 f"The {label} holds {value!r}, a category the model was not trained on; it knows "
-                f"{listing(known)}. {traits.title} refuses it as well."
+                f"{listing(known)}. {traits.title} {native}."
             )
         # LightGBM and HistGradientBoosting turn an unknown category into missing
     return codes

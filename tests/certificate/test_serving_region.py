@@ -24,6 +24,7 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import rests_on
 from pine_boost.certificate.serving import require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
+from pine_boost.cli.verify import exit_code
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
@@ -198,6 +199,10 @@ def test_what_was_not_proved_anew_is_in_the_first_line(case: Case) -> None:
     for verdict in (out_of_time, replace(whole, serving_proved=False)):
         assert "serving margin was NOT proved anew" in verdict.summary().splitlines()[0]
         assert "serving margin was NOT proved anew" in repr(verdict)
+        assert exit_code(verdict) == 2  # a claim of the certificate is open: no success
+    assert exit_code(whole) == 0
+    assert exit_code(replace(whole, agrees=False, serving_proved=False)) == 1
     plain = verify(*parts[:3], without_margin(result.certificate))
+    assert exit_code(plain) == 0
     assert plain.serving_proved is None
     assert "serving" not in plain.summary()

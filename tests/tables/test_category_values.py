@@ -149,6 +149,24 @@ def test_xgboost_takes_no_booleans_as_categories(own: str) -> None:
         to_matrix(rows, schema_of(model.forest))
 
 
+def test_numbers_that_xgboost_takes_for_others_are_refused_in_true_words() -> None:
+    """Trained on 1 and 2, XGBoost itself reads 0 as 1 and refuses 3: no word of a refusal of 0."""
+    X = _rows_of(pandas.Index([1, 2]), 60)
+    fitted = MAKERS["xgboost"]().fit(X, X["k"].cat.codes.to_numpy() == 1)
+    schema = schema_of(read_model(fitted).forest)
+    zero, three = (_rows_of(pandas.Index(values), 6) for values in ([0, 1], [2, 3]))
+    assert len(fitted.predict(zero)) == 6
+    with pytest.raises(ValueError, match="not in the training set"):
+        fitted.predict(three)
+    for rows in (zero, three):
+        with pytest.raises(InvalidInputError, match="refuses such numbers, or takes them for"):
+            to_matrix(rows, schema)
+    words = _rows_of(pandas.Index(["a", "b"]), 60)
+    fitted = MAKERS["xgboost"]().fit(words, words["k"].cat.codes.to_numpy() == 1)
+    with pytest.raises(InvalidInputError, match=r"knows 'a', 'b'. XGBoost refuses it as well."):
+        to_matrix(_rows_of(pandas.Index(["b", "c"]), 6), schema_of(read_model(fitted).forest))
+
+
 def test_the_refusal_of_booleans_says_what_to_do() -> None:
     X = _rows_of(pandas.Index([0, 1, 2]), 240)
     codes = X["k"].cat.codes.to_numpy()

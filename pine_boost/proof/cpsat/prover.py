@@ -22,6 +22,7 @@ from pine_boost.proof.cpsat.rows import add_at_least, add_at_most, leaf_sum
 from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
 from pine_boost.proof.cpsat.solving import Stop, solve, solve_each
 from pine_boost.proof.difference import Difference, difference
+from pine_boost.proof.enumeration import Listing, list_region
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 from pine_boost.proof.verdict import Answer, Proof
@@ -42,6 +43,7 @@ class Prover:
         self.n_jobs = n_jobs
         self._encoding: Encoding | None = None
         self._near: tuple[bytes, Encoding] | None = None  # over the trees of the last difference
+        self._listing: list[Listing | None] = []  # empty until it is asked for
         # per settings and question, the turn that last had an answer
         self._last_turn: dict[tuple[tuple[Setting, ...], Question], tuple[Setting, float]] = {}
 
@@ -55,7 +57,14 @@ class Prover:
         """A prover of other questions about the same model in the same region."""
         other = Prover(problem, self.n_jobs)
         other._encoding, other._near = self._encoding, self._near
+        other._listing = self._listing
         return other
+
+    def listing(self, budget: Budget) -> Listing | None:
+        """Every input of the region, listed once; None where they are too many."""
+        if not self._listing:
+            self._listing.append(list_region(self.problem, budget))
+        return self._listing[0]
 
     def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
         problem = self.problem

@@ -1,0 +1,136 @@
+"""Every input of a small region, one by one: complete methods that load no solver.
+
+In come a problem and pruned models; out goes one Proof per question. A model of many trees over few
+states (17 yes-or-no features: 131 072 state rows) is proved here in a moment, whatever its size.
+Two ways that share no code below the question: state rows through bit masks and score tables, and
+real inputs that walk from node to node and are judged by the compiled membership. Larger regions
+are refused: then there is no listing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import Budget
+from pine_boost.model import exact
+from pine_boost.model.forest import IntArray, PrunedForest, spread
+from pine_boost.model.reference import find_leaves
+from pine_boost.proof.problem import Problem, leaf_sums
+from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.region.fast.membership import compile_membership
+
+METHOD, WALKED = "enumeration", "enumeration-by-walks"
+_MOST_ROWS = 300_000  # state rows that the domain permits
+_MOST_CELLS = 30_000_000  # those in the region, times trees
+_FEWEST_LEAVES = 400  # smaller models have their answer from CP-SAT at once
+_CHUNK = 20_000
+
+States = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """All state rows of a region, with the leaves that they reach and the original's margins."""
+
+    states: States
+    leaves: States
+    original: IntArray
+
+
+def list_region(problem: Problem, budget: Budget) -> Listing | None:
+    """Every state row that the region holds; None where they are too many, or time ends."""
+    if problem.trees.n_leaves < _FEWEST_LEAVES or _size(problem) > _MOST_ROWS:
+        return None
+    most = _MOST_CELLS // problem.forest.n_trees
+    found = [np.zeros((0, problem.space.n_features), dtype=np.int32)]
+    n_found = 0
+    for rows in _permitted(problem):
+        found.append(rows[problem.region.contains(rows)])
+        n_found += len(found[-1])
+        if n_found > most or budget.is_over:
+            return None
+    states = np.concatenate(found)
+    parts = np.split(states, range(_CHUNK, len(states), _CHUNK))
+    leaves = np.concatenate([problem.trees.leaves(part).astype(np.int32) for part in parts])
+    return Listing(states, leaves, problem.original_margins_int(leaves))
+
+
+def prove_listed(problem: Problem, pruned: PrunedForest, listing: Listing) -> list[Proof]:
+    """Ask every question of every listed input."""
+    started = time.monotonic()
+    margins = problem.pruned_margins_int(pruned, listing.leaves)
+    against = _lost_most(problem, pruned, listing.original, margins)
+    return _proofs(problem, METHOD, started, [_row(listing.states, worst) for worst, _ in against])
+
+
+def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
+    """The same once more, by other code: real inputs, nodes, and the compiled membership."""
+    started = time.monotonic()
+    forest, region = problem.forest, problem.region
+    membership = compile_membership(problem.space, region, region.score)
+    original_int = exact.to_units(forest.leaf_vectors(), problem.scale)
+    pruned_int = spread(forest, pruned.value_int)
+    states: list[States | None] = [None] * len(problem.questions)
+    most = [0] * len(problem.questions)
+    for rows in _permitted(problem):
+        if budget.is_over:
+            return [Proof(q, WALKED, Answer.UNKNOWN, 0.0) for q in problem.questions]
+        X = problem.space.representative(rows)
+        inside = np.flatnonzero(membership.contains(X))
+        nodes = find_leaves(forest, X[inside])
+        margins = (
+            leaf_sums(original_int, nodes) + problem.intercept_int,
+            leaf_sums(pruned_int, nodes[:, pruned.kept]) + pruned.intercept_int,
+        )
+        for index, (worst, short) in enumerate(_lost_most(problem, pruned, *margins)):
+            if short > most[index]:
+                most[index], states[index] = short, _row(rows[inside], worst)
+    return _proofs(problem, WALKED, started, states)
+
+
+def _size(problem: Problem) -> int:
+    """How many state rows the domain permits, feature by feature."""
+    return math.prod(int(np.count_nonzero(allowed)) for allowed in problem.region.allowed)
+
+
+def _permitted(problem: Problem) -> Iterator[States]:
+    """All combinations of permitted states, in chunks."""
+    choices = [np.flatnonzero(allowed).astype(np.int32) for allowed in problem.region.allowed]
+    shape = tuple(len(states) for states in choices)
+    n_rows = math.prod(shape)
+    for start in range(0, n_rows, _CHUNK):
+        position = np.unravel_index(np.arange(start, min(start + _CHUNK, n_rows)), shape)
+        yield np.stack([own[at] for own, at in zip(choices, position, strict=True)], axis=1)
+
+
+def _lost_most(
+    problem: Problem, pruned: PrunedForest, original: IntArray, margins: IntArray
+) -> list[tuple[int, int]]:
+    """Per question the row that falls short most, and by how much; (-1, 0) where none does."""
+    if len(original) == 0:
+        return [(-1, 0)] * len(problem.questions)
+    short = problem.needed_sides(pruned.grid) - problem.sides(margins)
+    short = np.where(problem.decided(original), short, 0)
+    worst = short.argmax(axis=0)
+    most = short[worst, np.arange(short.shape[1])]
+    return [(int(row), int(by)) if by > 0 else (-1, 0) for row, by in zip(worst, most, strict=True)]
+
+
+def _row(states: States, worst: int) -> States | None:
+    return None if worst < 0 else states[worst]
+
+
+def _proofs(
+    problem: Problem, method: str, started: float, found: list[States | None]
+) -> list[Proof]:
+    seconds = (time.monotonic() - started) / max(1, len(found))
+    return [
+        Proof(q, method, Answer.PROVED if states is None else Answer.FOUND, seconds, states, 1.0)
+        for q, states in zip(problem.questions, found, strict=True)
+    ]
