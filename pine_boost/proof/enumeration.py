@@ -28,7 +28,6 @@ from pine_boost.region.fast.membership import compile_membership
 METHOD, WALKED = "enumeration", "enumeration-by-walks"
 _MOST_ROWS = 300_000  # state rows that the domain permits
 _MOST_CELLS = 30_000_000  # those in the region, times trees
-_FEWEST_LEAVES = 400  # smaller models have their answer from CP-SAT at once
 _CHUNK = 20_000
 
 States = npt.NDArray[np.int32]
@@ -45,7 +44,7 @@ class Listing:
 
 def list_region(problem: Problem, budget: Budget) -> Listing | None:
     """Every state row that the region holds; None where they are too many, or time ends."""
-    if problem.trees.n_leaves < _FEWEST_LEAVES or _size(problem) > _MOST_ROWS:
+    if _size(problem) > _MOST_ROWS:
         return None
     most = _MOST_CELLS // problem.forest.n_trees
     found = [np.zeros((0, problem.space.n_features), dtype=np.int32)]

@@ -12,12 +12,15 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
+from pine_boost.proof.problem import Problem
 from pine_boost.proof.verdict import Proof
 from tests.support.naive import Case
 
 NAMES = ["xgboost", "lightgbm", "gradient", "histogram"]
-Methods = tuple[Setting | None, ...]  # a setting of CP-SAT, or None for boxes
-EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, None)
+BOXES, LISTED, WALKED = "boxes", "every input", "every input by walks"
+Methods = tuple[Setting | str, ...]  # a setting of CP-SAT, or one of the methods without a solver
+EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, BOXES, LISTED, WALKED)
 
 
 def proofs(
@@ -25,10 +28,22 @@ def proofs(
 ) -> Iterator[Proof]:
     """Answers of some methods to some questions."""
     budget = Budget.of(600, Effort(proof_effort=1e9))
-    questions = [q for q in case.problem.questions if wanted[q.index]]
-    for setting in methods:
-        if setting is not None:
-            yield from prover.prove(pruned, questions, (setting,), budget)
-            continue
-        for question in questions:
-            yield prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=budget)
+    problem = case.problem
+    questions = [q for q in problem.questions if wanted[q.index]]
+    for method in methods:
+        if isinstance(method, Setting):
+            yield from prover.prove(pruned, questions, (method,), budget)
+        elif method == BOXES:
+            for question in questions:
+                yield prove_boxes(problem, pruned, question, max_boxes=10**6, budget=budget)
+        else:
+            yield from (p for p in _enumerated(problem, pruned, method, budget)
+                        if wanted[p.question.index])  # fmt: skip
+
+
+def _enumerated(problem: Problem, pruned: PrunedForest, method: str, budget: Budget) -> list[Proof]:
+    if method == WALKED:
+        return prove_walked(problem, pruned, budget)
+    listing = list_region(problem, budget)
+    assert listing is not None
+    return prove_listed(problem, pruned, listing)

@@ -10,6 +10,7 @@ import pytest
 from pine_boost import prune_booster, verify
 from pine_boost.budget import Budget
 from pine_boost.proof import enumeration
+from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.two_proofs import first_proof, second_proof
@@ -22,7 +23,6 @@ KINDS = ("same", "reweighted", "planted")
 
 
 def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enumeration, "_FEWEST_LEAVES", 0)
     monkeypatch.setattr(enumeration, "_CHUNK", 50)
     n_broken = n_questions = 0
     for seed in range(120):
@@ -53,8 +53,7 @@ def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = random_case(3).problem
-    assert list_region(problem, FOREVER) is None
-    monkeypatch.setattr(enumeration, "_FEWEST_LEAVES", 0)
+    assert Prover(problem).listing(FOREVER) is None
     assert list_region(problem, FOREVER) is not None
     assert list_region(problem, Budget.of(-1.0)) is None
     late = prove_walked(problem, random_pruned(np.random.default_rng(0), problem, "same"),
@@ -67,7 +66,7 @@ def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(
 
 
 def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enumeration, "_FEWEST_LEAVES", 0)
+    monkeypatch.setattr(prover_module, "_FEWEST_LEAVES", 0)
     problem = random_case(3).problem
     pruned = random_pruned(np.random.default_rng(0), problem, "same")
     prover = Prover(problem)

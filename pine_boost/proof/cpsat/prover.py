@@ -30,6 +30,7 @@ from pine_boost.proof.verdict import Answer, Proof
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_MOVING = 0.9  # of the trees asked about; where nearly all moved the whole question says more
 _LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
+_FEWEST_LEAVES = 400  # models of fewer have their answer from CP-SAT at once
 _FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
 
 _States = npt.NDArray[np.int32]
@@ -61,7 +62,9 @@ class Prover:
         return other
 
     def listing(self, budget: Budget) -> Listing | None:
-        """Every input of the region, listed once; None where they are too many."""
+        """Every input of the region, listed once; None where they are too many, or leaves few."""
+        if self.problem.trees.n_leaves < _FEWEST_LEAVES:
+            return None
         if not self._listing:
             self._listing.append(list_region(self.problem, budget))
         return self._listing[0]
