@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.prune import prune_booster
+from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.adversary.library_models import random_rows, small_models
 
+RandomForestClassifier = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
+FILES = {"xgboost": ".json", "lightgbm": ".txt"}
 FORMS: dict[str, dict[str, Any]] = {
     "trees": {},
     "leaf values": {"reweight": "leaf"},
     "single leaves": {"unit": "leaf"},
+    "class trees": {"unit": "tree"},
+    "class trees, leaf values": {"unit": "tree", "reweight": "leaf"},
 }
 
 
-def _attack(seed: int, n_rows: int, form: str) -> tuple[int, int]:
-    """Prune every kind of model on one random table; returns rows tried and models removed from."""
+def _models(seed: int, n_classes: int, form: str) -> dict[str, Any]:
+    """One of each kind; averages of votes, too, where every tree keeps its leaf values."""
+    models = small_models(seed, n_classes)
+    if "reweight" not in FORMS[form] and FORMS[form].get("unit") != "leaf":
+        models["forest"] = RandomForestClassifier(8, max_depth=3, random_state=seed)
+    return models
+
+
+def _attack(seed: int, n_rows: int, form: str, folder: Path | None = None) -> tuple[int, int]:
+    """Prune every kind of model on one random table; returns rows tried and models removed from.
+
+    With a folder the libraries that write files are verified from these alone.
+    """
     rng = np.random.default_rng(seed)
     n_classes = 2 + seed % 2
     n_tried = n_smaller = 0
-    for name, model in small_models(seed, n_classes).items():
+    for name, model in _models(seed, n_classes, form).items():
         X, y = random_rows(rng, n_classes, gaps=name != "gradient" and seed % 3 > 0)
         model.fit(X[:200], y[:200])
         options: dict[str, Any] = {"alpha": (0.05, 0.2, 0.5)[seed % 3], **FORMS[form]}
         options["score"] = ("chow-liu", "leaf-support")[seed % 2]
-        if seed % 4 > 1 and options["alpha"] > 0.05:  # below, toss-ups take more than alpha
+        if seed % 4 == 3:
+            options["indifference"] = "auto"
+        elif seed % 4 == 2 and options["alpha"] > 0.05:  # below, toss-ups take more than alpha
             options["indifference"] = 0.02
         result = prune_booster(model, X[:200], X[200:], time_limit=20, **options)
         if result.status != "CERTIFIED" or result.certificate.grid < 0:
@@ -39,16 +58,31 @@ def _attack(seed: int, n_rows: int, form: str) -> tuple[int, int]:
         tried, breaks = count_breaks(result, rows)
         assert breaks == 0, f"{name}, seed {seed}"
         n_tried += tried
-        found = verify(model, result.model, result.region, result.certificate)
+        parts = (model, result.model, result.region, result.certificate)
+        if folder is not None and name in FILES:
+            parts = _files(model, result, folder / name, FILES[name])
+        found = verify(*parts)
         assert found.agrees is True, f"{name}, seed {seed}: {found}"
     return n_tried, n_smaller
 
 
+def _files(model: Any, result: PruneResult, folder: Path, suffix: str) -> tuple[Any, ...]:
+    """The original and everything that was saved, as files that know nothing of this process."""
+    saved = result.save(folder, report=False)
+    original = folder / f"original{suffix}"
+    (model.get_booster() if suffix == ".json" else model.booster_).save_model(original)
+    return (original, next(saved.glob("model.*")), saved / "region.json",
+            saved / "certificate.json")  # fmt: skip
+
+
 @pytest.mark.parametrize("form", list(FORMS))
-def test_no_native_sample_breaks_a_certificate(form: str) -> None:
-    tried, smaller = np.sum([_attack(seed, 20_000, form) for seed in (1, 2)], axis=0)
+def test_no_native_sample_breaks_a_certificate(form: str, tmp_path: Path) -> None:
+    seeds = (1,) if "class trees" in form else (1, 2)  # of two classes rounds are trees
+    tried, smaller = np.sum(
+        [_attack(seed, 20_000, form, tmp_path / str(seed)) for seed in seeds], axis=0
+    )
     assert tried > 10_000
-    assert smaller >= 4
+    assert smaller >= 2 * len(seeds)
 
 
 @pytest.mark.slow
