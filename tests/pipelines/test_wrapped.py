@@ -65,9 +65,9 @@ def calibrated(name: str, method: str):
 
 
 def tuned(name: str):
-    return TunedThresholdClassifierCV(MODELS[name](), scoring="f1", cv=3, random_state=0).fit(
-        FIT, Y[:250]
-    )
+    return TunedThresholdClassifierCV(
+        MODELS[name](), scoring="f1", thresholds=20, cv=3, random_state=0
+    ).fit(FIT, Y[:250])
 
 
 WRAPPED = {
