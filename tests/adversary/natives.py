@@ -30,20 +30,26 @@ def native_model(forest: Forest, manner: Manner, category: int | None) -> Model:
 
 
 def native_classes(model: Any, rows: FloatArray, n_classes: int) -> IntArray:
-    """Classes by the library itself; ``model`` is an estimator or the contents of a file."""
+    """Classes by the library itself; ``model`` is an estimator, or a booster or its file."""
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict(rows), dtype=np.int64)
-    if model.startswith(b"tree"):
+    booster = load_native(model) if isinstance(model, bytes) else model
+    if hasattr(booster, "inplace_predict"):
+        predicted = np.asarray(booster.inplace_predict(rows, validate_features=False))
+    else:
+        predicted = np.asarray(booster.predict(rows, num_threads=1))
+    return np.argmax(predicted, axis=1) if n_classes > 2 else (predicted > 0.5).astype(np.int64)
+
+
+def load_native(contents: bytes) -> Any:
+    """The booster of the library whose file this is."""
+    if contents.startswith(b"tree"):
         import lightgbm
 
-        predicted = lightgbm.Booster(model_str=model.decode()).predict(rows, num_threads=1)
-    else:
-        import xgboost
+        return lightgbm.Booster(model_str=contents.decode())
+    import xgboost
 
-        booster = xgboost.Booster(params={"nthread": 1}, model_file=bytearray(model))
-        predicted = booster.inplace_predict(rows, validate_features=False)
-    predicted = np.asarray(predicted)
-    return np.argmax(predicted, axis=1) if n_classes > 2 else (predicted > 0.5).astype(np.int64)
+    return xgboost.Booster(params={"nthread": 1}, model_file=bytearray(contents))
 
 
 def _xgboost(forest: Forest, category: int | None) -> bytes:

@@ -7,16 +7,18 @@ enumeration, and the native libraries must give the two models different classes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pine_boost.exporters import export
-from pine_boost.model.forest import PrunedForest
+from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.verdict import Answer
-from tests.adversary.natives import native_classes
+from tests.adversary.natives import load_native, native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
 from tests.adversary.proving import EVERY, NAMES, Methods, proofs
 from tests.support.forests import MANNERS, Manner
@@ -91,11 +93,16 @@ def _attack(
 def _require_native_difference(triple: Triple, named: np.ndarray) -> None:
     """The libraries themselves give the two models different classes at the inputs named."""
     rows = triple.case.problem.space.representative(np.unique(named, axis=0))
-    before = triple.model.native or original_bytes(triple.model)
+    before = _loaded(triple.model)
     after = export(triple.model, triple.pruned)
     n_classes = len(triple.model.forest.classes)
     classes = [native_classes(model, rows, n_classes) for model in (before, after)]
     assert (classes[0] != classes[1]).all(), "the libraries do not see this counterexample"
+
+
+@lru_cache(maxsize=1)  # a model has several triples, one after another
+def _loaded(model: Model) -> Any:
+    return model.native or load_native(original_bytes(model))
 
 
 @pytest.mark.parametrize(("kind", "manner"), COMBINATIONS)

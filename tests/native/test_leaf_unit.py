@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,16 @@ def _deep(kind: str) -> tuple[Any, np.ndarray]:
     return makers[kind]().fit(X[:300], y[:300]), X
 
 
-def _pruned(model: Any, X: Any, alpha: float = 0.2) -> PruneResult:
+def _pruned(model: Any, X: Any) -> PruneResult:
     n = len(X) // 2
-    return prune_booster(model, X[:n], X[n:], alpha=alpha, unit="leaf", verbose=False)
+    return prune_booster(model, X[:n], X[n:], alpha=0.2, unit="leaf", verbose=False)
+
+
+@cache
+def _result(kind: str, deep: bool = False) -> tuple[Any, np.ndarray, PruneResult]:
+    """A model, its rows and what is left of it; several tests look at the same."""
+    native, X = _deep(kind) if deep else fitted(kind)
+    return native, X, _pruned(native, X)
 
 
 def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
@@ -68,14 +76,12 @@ def _check(native: Any, X: np.ndarray, result: PruneResult) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_native_exactly_and_proved_anew(kind: str) -> None:
-    native, X = fitted(kind)
-    _check(native, X, _pruned(native, X))
+    _check(*_result(kind))
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "gradient", "histogram"])
 def test_subtrees_are_gone_natively(kind: str) -> None:
-    native, X = _deep(kind)
-    result = _pruned(native, X)
+    native, X, result = _result(kind, deep=True)
     _check(native, X, result)
     pruned = result.search.pruned
     assert pruned is not None
@@ -107,8 +113,7 @@ def test_categories_unseen_ones_too() -> None:
 
 
 def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
-    native, X = _deep("xgboost")
-    result = _pruned(native, X)
+    native, _, result = _result("xgboost", deep=True)
     native.save_model(tmp_path / "original.json")
     folder = result.save(tmp_path / "pruned", report=False)
     files = [tmp_path / "original.json", *(folder / n for n in ("model.json", "region.json"))]
@@ -128,8 +133,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
 
 
 def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
-    native, X = _deep("histogram")
-    result = _pruned(native, X)
+    _, _, result = _result("histogram", deep=True)
     c = result.certificate
     first = result.summary().splitlines()[0]
     assert f"{c.leaves_before} -> {c.leaves_after} leaves, " in first
@@ -148,8 +152,8 @@ def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
 def test_probabilities_are_nearer_than_those_of_the_bare_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    native, X = fitted("xgboost")
-    nearer = _pruned(native, X).certificate
+    native, X, result = _result("xgboost")
+    nearer = result.certificate
     monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
     bare = _pruned(native, X).certificate
     assert nearer.leaves_after <= bare.leaves_after
