@@ -72,9 +72,9 @@ class Traits:
         ``prepared(model, native, matrix, table) -> callable``: one native prediction of these
         rows in one thread, with everything that is not prediction done before. The rows come as
         codes; ``table()`` makes a table with names and categories of them.
-    is_monotone : callable
-        ``is_monotone(model) -> bool``: whether it was trained to rise or fall with a feature, as
-        far as the model itself says so.
+    monotone : callable
+        ``monotone(model) -> tuple of int or None``: with which features it was trained to rise (1)
+        or to fall (-1), 0 for the others; None where the model cannot say.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
     reader : callable
@@ -109,7 +109,7 @@ class Traits:
     margins: Callable[[Model, Any, Any], tuple[FloatArray, float]]
     accepted: Callable[[Any], Any]
     prepared: Callable[[Model, Any, FloatArray, Callable[[], Any]], Callable[[], Any]]
-    is_monotone: Callable[[Model], bool]
+    monotone: Callable[[Model], tuple[int, ...] | None]
     facts: Callable[[Model], dict[str, Any]]
     reader: Callable[[Comparison], Reader]
     column_name: Callable[[str], str] = str

@@ -23,6 +23,7 @@ from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
+from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
@@ -160,7 +161,7 @@ def prune_booster(
     except OutOfTime:
         original = named(out_of_time(parsed, options, alpha), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))
-    how = search_options(options)
+    how = search_options(options, parsed)
     with shown(verbose, time_limit, callback) as tell:
         chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
         budget = replace(chosen.left_of(budget), callback=tell)
@@ -189,9 +190,11 @@ def open_model(model: Any, options: Options) -> tuple[Wrapper, Model]:
     return outer, parsed
 
 
-def search_options(options: Options) -> SearchOptions:
-    """What the search takes of a user's options."""
+def search_options(options: Options, model: Model) -> SearchOptions:
+    """What the search takes of a user's options, and of what the model was trained to keep."""
+    is_free = options.chosen_reweight == "leaf"
     return SearchOptions(
         options.objective, options.unit, options.n_workers, options.random_state,
         options.chosen_reweight,
+        traits_of(model.forest.library).monotone(model) if is_free else (),
     )  # fmt: skip

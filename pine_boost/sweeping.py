@@ -233,7 +233,7 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    how = search_options(options)
+    how = search_options(options, parsed)
     chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:

@@ -88,8 +88,8 @@ def _prepared(
     return lambda: booster.predict(matrix, num_threads=1)
 
 
-def _is_monotone(model: Model) -> bool:
-    return any(model.document.monotone_constraints)
+def _monotone(model: Model) -> tuple[int, ...]:
+    return tuple(model.document.monotone_constraints or [0] * model.forest.n_features)
 
 
 def _facts(model: Model) -> dict[str, Any]:
@@ -127,7 +127,7 @@ TRAITS = Traits(
     column_name=_column_name,
     accepted=arrow_by_pandas,  # its own Arrow reader takes numbers only, no dictionary columns
     prepared=_prepared,
-    is_monotone=_is_monotone,
+    monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.LIGHTGBM,
     sums_from_zero=True,

@@ -103,10 +103,11 @@ def _prepared(
     return lambda: predict(rows)
 
 
-def _is_monotone(model: Model) -> bool:
+def _monotone(model: Model) -> tuple[int, ...]:
     given = getattr(model.native, "monotonic_cst", None)
-    values = given.values() if isinstance(given, dict) else given
-    return values is not None and bool(np.any(np.asarray(list(values)) != 0))
+    if isinstance(given, dict):
+        given = [given.get(name, 0) for name in model.native.feature_names_in_]
+    return tuple([0] * model.forest.n_features if given is None else map(int, given))
 
 
 def _facts(model: Model) -> dict[str, Any]:
@@ -135,7 +136,7 @@ TRAITS = Traits(
     margins=_margins,
     accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by their names there
     prepared=_prepared,
-    is_monotone=_is_monotone,
+    monotone=_monotone,
     facts=_facts,
     reader=_reader,
     keeps_whole_sets=True,

@@ -148,14 +148,18 @@ def _prepared(
     return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
 
 
-def _is_monotone(model: Model) -> bool:
-    """Only a live model knows: a file of XGBoost holds no parameters of its training."""
+def _monotone(model: Model) -> tuple[int, ...] | None:
+    """Only a live model knows: a file of XGBoost holds no parameters of its training.
+
+    The wrappers turn names and lists into the numbers that the Booster holds.
+    """
     if model.native is None:
-        return False
-    given = model.native.get_xgb_params() if _is_wrapper(model.native) else {}
-    config = _booster_of(model.native).save_config()
-    found = [str(given.get("monotone_constraints") or ""), *_CONSTRAINTS.findall(config)]
-    return any("1" in text for text in found)
+        return None
+    directions = [0] * model.forest.n_features
+    for text in _CONSTRAINTS.findall(_booster_of(model.native).save_config()):
+        given = [int(direction) for direction in re.findall(r"-?\d+", text)]
+        directions[: len(given)] = given
+    return tuple(directions)
 
 
 def _facts(model: Model) -> dict[str, Any]:
@@ -190,7 +194,7 @@ TRAITS = Traits(
     margins=_margins,
     accepted=_accepted,
     prepared=_prepared,
-    is_monotone=_is_monotone,
+    monotone=_monotone,
     facts=_facts,
     reader=lambda _: Reader.XGBOOST,
     weighs_trees=True,

@@ -93,7 +93,7 @@ def _build_game(
     """A game without rows whose columns are all leaves."""
     units = build_columns(problem, "leaf")
     every = np.ones(units.n_units, dtype=bool)
-    columns = replace(leaf_columns(units, problem, every), name="leaf")
+    columns = replace(leaf_columns(units, problem, every, options.monotone), name="leaf")
     rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
     pruner, best = Pruner(rows, budget), Incumbent(columns, budget.began)
     oracle = Oracle(problem, options.n_jobs)

@@ -6,7 +6,7 @@ units a set of weights keeps. Columns are whole units, or the leaves of some of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, tree_uni
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
+from pine_boost.search.leaf_order import Directions, kept_directions, ordered_leaves, renamed
 
 Support = npt.NDArray[np.bool_]  # which units are kept
 
@@ -45,6 +46,8 @@ class Columns:
         cuts where there are several.
     leaf_column : int64 (n_leaves,) or None
         The column of each leaf, -1 without; None where columns are units.
+    order : int64 (n_pairs, 2)
+        Columns of leaves, of which the first may not exceed the second.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Columns:
     scale: FloatArray
     free: FloatArray
     leaf_column: IntArray | None = None
+    order: IntArray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
 
     @property
     def n_units(self) -> int:
@@ -127,8 +131,15 @@ def build_columns(problem: Problem, unit: str = "round") -> Columns:
     )
 
 
-def leaf_columns(columns: Columns, problem: Problem, units: Support) -> Columns:
-    """A column for every leaf of some units, for trees of one output each."""
+def leaf_columns(
+    columns: Columns, problem: Problem, units: Support, monotone: Directions | None = ()
+) -> Columns:
+    """A column for every leaf of some units, for trees of one output each.
+
+    ``monotone`` as in `SearchOptions`.
+    """
+    if monotone is None:
+        monotone = kept_directions(problem)
     leaf_tree = problem.trees.leaf_tree
     chosen = np.flatnonzero(units[columns.tree_unit[leaf_tree]])
     leaf_column = np.full(len(leaf_tree), -1, dtype=np.int64)
@@ -139,6 +150,7 @@ def leaf_columns(columns: Columns, problem: Problem, units: Support) -> Columns:
         value=np.eye(problem.forest.n_outputs)[problem.forest.tree_output[leaf_tree]],
         scale=np.ones(len(chosen)),
         leaf_column=leaf_column,
+        order=renamed(ordered_leaves(problem, monotone), leaf_column),
     )
 
 

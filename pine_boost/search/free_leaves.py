@@ -1,14 +1,12 @@
 """Which models may be given leaf values of their own.
 
-In comes a parsed model; out goes nothing, or a refusal that says what to use instead. A model that
-was trained to rise or fall with a feature would lose that, so it is refused.
+In comes a parsed model; out goes nothing, or a refusal that says what to use instead.
 """
 
 from __future__ import annotations
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import Model
-from pine_boost.parsers.traits import traits_of
 
 
 def require_free_leaves(model: Model) -> None:
@@ -19,10 +17,4 @@ def require_free_leaves(model: Model) -> None:
             f"reweight='leaf' and unit='leaf' need a sum of leaf values that may take any value; "
             f"the leaves of this {model.kind} are votes or shares of classes. Use reweight='tree' "
             "with unit='round' or 'tree'."
-        )
-    if traits_of(forest.library).is_monotone(model):
-        raise UnsupportedModelError(
-            f"This {model.kind} has monotone constraints, which leaf values chosen anew need not "
-            "keep. Use reweight='tree' with unit='round' or 'tree': whole trees with positive "
-            "weights keep them."
         )

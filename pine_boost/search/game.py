@@ -52,6 +52,9 @@ class SearchOptions:
     seed : int
     reweight : {"tree", "leaf"}
         Whether a search may go on with leaf values of its own (`leaf_values`).
+    monotone : tuple of int or None
+        Features that leaf values must rise (1) or fall (-1) with; None: with those that every tree
+        of the original does.
     """
 
     objective: str = "l0"
@@ -59,6 +62,7 @@ class SearchOptions:
     n_jobs: int = 1
     seed: int = 0
     reweight: str = "tree"
+    monotone: tuple[int, ...] | None = ()
 
 
 @dataclass(frozen=True, eq=False)

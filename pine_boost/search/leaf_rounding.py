@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, PrunedForest, spread
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns
+from pine_boost.search.leaf_order import in_order
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.probabilities import SEPARATE, Reference
 from pine_boost.search.rounding import (
@@ -51,7 +52,21 @@ def leaves_to_grid(
     tree_weight = np.zeros(forest.n_trees)
     tree_weight[kept] = 1.0
     value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    _put_in_order(problem, columns, value_int)
     return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
+
+
+def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> None:
+    """Leaves that may not exceed others, exactly: a program is as exact as floats are.
+
+    Values only rise to others of their tree, so that no sum becomes larger than the grid allows.
+    """
+    assert columns.leaf_column is not None
+    own = np.flatnonzero(columns.leaf_column >= 0)
+    node, column = problem.leaf_node[own], columns.leaf_column[own]
+    of_columns = np.zeros(columns.n_columns, dtype=np.int64)
+    of_columns[column] = value_int[node, 0]
+    value_int[node, 0] = in_order(of_columns, columns.order)[column]
 
 
 def native_scale(

@@ -158,7 +158,7 @@ def _leaf_game(problem: Problem, fit: FitRows, support: Support, units: Game) ->
     """
     if problem.trees.n_leaves <= _MOST_COLUMNS:
         support = np.ones_like(support)
-    columns = leaf_columns(units.columns, problem, support)
+    columns = leaf_columns(units.columns, problem, support, units.options.monotone)
     rows = Rows(problem, columns, fit.with_columns(problem, columns.n_columns))
     pruner, best = Pruner(rows, units.budget), Incumbent(columns, units.budget.began)
     return replace(units, columns=columns, rows=rows, pruner=pruner, best=best, _walked=[True])

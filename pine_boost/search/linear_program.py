@@ -65,14 +65,23 @@ class UnsolvedProgramError(Exception):
 class LinearProgram:
     """The lazily grown linear program ``max t : A w + B f >= t, sum w <= 1, w >= 0``.
 
-    Of ``signed`` columns (leaves) it is ``|w| <= 1`` instead of the last two.
+    Of ``signed`` columns (leaves) it is ``|w| <= 1`` instead of the last two, and of every pair in
+    ``order`` the first weight may not exceed the second.
 
     Rows that need not be strict (ties that the pruned model wins) ask for ``>= 0`` only. The
     columns ``B`` (intercepts) are free of sign and cost.
     """
 
-    def __init__(self, column_unit: IntArray, n_free: int, *, signed: bool = False) -> None:
+    def __init__(
+        self,
+        column_unit: IntArray,
+        n_free: int,
+        *,
+        signed: bool = False,
+        order: IntArray | None = None,
+    ) -> None:
         self.signed = signed
+        self.order = np.zeros((0, 2), dtype=np.int64) if order is None else order
         self._lowest = -1.0 if signed else 0.0
         # one leaf of every tree counts at a point, so that margins grow with the trees
         self._reach = float(len(np.unique(column_unit))) if signed else 1.0
@@ -179,7 +188,7 @@ class LinearProgram:
         result = self._whole_program(support, self.strict.astype(np.float64), budget)
         value = float(-result.fun)
         if value < SMALLEST_VALUE:
-            dual = np.asarray(result.ineqlin.marginals[:-1])
+            dual = np.asarray(result.ineqlin.marginals[: len(self.rows)])
             return self._exclude(support, dual, np.arange(len(self.rows)))
         return self._weights(support, result)
 
@@ -200,8 +209,8 @@ class LinearProgram:
         seconds = min(_HIGHS_SECONDS, max(0.1, budget.remaining))
         result = linprog(
             np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
-            A_ub=np.vstack([rows, together]),
-            b_ub=np.concatenate([np.zeros(len(rows)), [1.0]]),
+            A_ub=np.vstack([rows, self.order_rows(kept, self.n_free + 1), together]),
+            b_ub=np.concatenate([np.zeros(len(rows) + len(self.order)), [1.0]]),
             bounds=[(self._lowest, 1)] * n_kept
             + [(-most_free, most_free)] * self.n_free
             + [(0, self._reach)],
@@ -211,6 +220,13 @@ class LinearProgram:
         if not result.success:
             raise UnsolvedProgramError(f"HiGHS did not solve the weights: {result.message}")
         return result
+
+    def order_rows(self, kept: IntArray, n_others: int) -> FloatArray:
+        """``first - second <= 0`` for every pair, over the kept columns and others after them."""
+        rows = np.zeros((len(self.order), self.n_columns + n_others))
+        pairs = np.arange(len(self.order))
+        rows[pairs, self.order[:, 0]], rows[pairs, self.order[:, 1]] = 1.0, -1.0
+        return rows[:, np.concatenate([kept, self.n_columns + np.arange(n_others)])]
 
     def _forget(self, slack: FloatArray) -> None:
         """Keep only the rows near their bound once too many have joined."""
@@ -259,6 +275,10 @@ class LinearProgram:
             budget = self._solver.Constraint(-self._solver.infinity(), 1.0)
             for column in self._columns:
                 budget.SetCoefficient(column, 1.0)
+        for first, second in self.order.tolist():
+            ordered = self._solver.Constraint(0.0, self._solver.infinity())
+            ordered.SetCoefficient(self._columns[second], 1.0)
+            ordered.SetCoefficient(self._columns[first], -1.0)
         self._constraints: list[pywraplp.Constraint] = []
         self._permitted = np.ones(self.n_columns, dtype=bool)
         self._active = []
@@ -266,7 +286,7 @@ class LinearProgram:
 
     def copy(self) -> LinearProgram:
         """The same rows in a program of its own; those that mattered last join at once."""
-        other = LinearProgram(self.column_unit, self.n_free, signed=self.signed)
+        other = LinearProgram(self.column_unit, self.n_free, signed=self.signed, order=self.order)
         other.add_rows(self.rows, self.free_rows, self.strict, self.magnified)
         other._activate(np.array(self._active, dtype=np.int64))
         return other
@@ -275,4 +295,4 @@ class LinearProgram:
 def build_program(columns: Columns) -> LinearProgram:
     """A program without rows for some columns."""
     signed = columns.leaf_column is not None
-    return LinearProgram(columns.column_unit, columns.n_free, signed=signed)
+    return LinearProgram(columns.column_unit, columns.n_free, signed=signed, order=columns.order)

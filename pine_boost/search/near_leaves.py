@@ -72,8 +72,10 @@ def _project(
         free_bounds[1] = (cuts[-1] - cuts[0], cuts[-1] - cuts[0])
     result = linprog(
         np.concatenate([np.zeros(n_kept + n_free), counts]),
-        A_ub=np.vstack([rows, above, below]),
-        b_ub=np.concatenate([-room * program.strict, target, -target]),
+        A_ub=np.vstack([rows, above, below, program.order_rows(kept, n_free + n_kept)]),
+        b_ub=np.concatenate(
+            [-room * program.strict, target, -target, np.zeros(len(program.order))]
+        ),
         bounds=[(None, None)] * n_kept + free_bounds + [(0, None)] * n_kept,
         method="highs",
         options={"time_limit": min(_SECONDS, max(0.1, budget.remaining))},

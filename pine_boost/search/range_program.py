@@ -143,4 +143,8 @@ class RangeProgram:
             row.SetCoefficient(high, 1.0)
             row.SetCoefficient(low, -1.0)
             self._range.append(row)
+        for first, second in self._rows.order.tolist():
+            row = solver.Constraint(0.0, infinity)
+            row.SetCoefficient(self._leaves[second], 1.0)
+            row.SetCoefficient(self._leaves[first], -1.0)
         solver.Objective().SetMinimization()

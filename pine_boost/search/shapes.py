@@ -15,8 +15,14 @@ from scipy.sparse import csr_matrix
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support
 from pine_boost.search.game import ExcludedError, Game
+from pine_boost.search.leaf_order import renamed
 from pine_boost.search.leaf_rounding import leaves_to_grid
-from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError, Weights
+from pine_boost.search.linear_program import (
+    LinearProgram,
+    UnsolvedProgramError,
+    Weights,
+    build_program,
+)
 from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.range_program import RangeProgram
 from pine_boost.search.splits import Kept, Splits
@@ -81,11 +87,15 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
     merge = csr_matrix((np.ones(len(own)), (own, group[own])), shape=(len(group), n_groups))
     tree = np.zeros(n_groups, dtype=np.int64)
     tree[group[own]] = splits.leaf_tree[own]
+    order = renamed(columns.order, group)  # every leaf has a column of its own there
+    own_columns = replace(
+        columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order
+    )
     return Shape(
         kept=kept,
-        columns=replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group),
+        columns=own_columns,
         support=np.asarray(np.bincount(tree, minlength=columns.n_units) > 0),
-        program=LinearProgram(tree, columns.n_free, signed=True),
+        program=build_program(own_columns),
         merge=merge,
     )
 

@@ -11,42 +11,27 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster, sweep
-from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import bound_of
-from pine_boost.certificate.issue import conclude, native_rows, replay
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
-from pine_boost.parsers import read_model
-from pine_boost.proof.problem import build_problem
-from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
-from pine_boost.search.leaf_values import search_leaves
 from pine_boost.verifying import verify
-from tests.support.leaf_results import KINDS, check_native, prune_and_verify_by_command
+from tests.support.leaf_results import (
+    KINDS,
+    check_native,
+    leaves_from_the_original,
+    prune_and_verify_by_command,
+)
 from tests.support.verifying import fitted
 
-xgboost = pytest.importorskip("xgboost")
-lightgbm = pytest.importorskip("lightgbm")
-ensemble = pytest.importorskip("sklearn.ensemble")
+pytest.importorskip("xgboost")
+pytest.importorskip("lightgbm")
+pytest.importorskip("sklearn")
 
 
 def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray, PruneResult]:
-    """Leaf values from the original on, so that every unit that goes is one that they let go."""
     native, X = fitted(kind)
-    n = len(X) // 2
-    parsed = read_model(native)
-    region_and_states = fit_with_states(parsed.forest, X[:n], X[n:], alpha=0.2)
-    region = region_and_states.region
-    problem = build_problem(parsed.forest, region.space, region.tables)
-    n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
-    nothing = Found(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
-    options = SearchOptions(unit=unit, reweight="leaf")
-    found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
-    result = conclude(parsed, region, problem, found, objective="l0", unit=unit)
-    replay(result, problem, native_rows(parsed, region, problem, X[:n]))
-    return native, X, result
+    return native, X, leaves_from_the_original(native, X, unit)
 
 
 @pytest.mark.parametrize(
@@ -123,46 +108,6 @@ def test_votes_and_shares_are_refused(kind: str) -> None:
         prune_booster(native, X[:n], X[n:], reweight="leaf")
     with pytest.raises(UnsupportedModelError, match="unit='round' or 'tree'"):
         prune_booster(native, X[:n], X[n:], unit="leaf")
-
-
-def _monotone(kind: str, X: np.ndarray, y: np.ndarray) -> Any:
-    if kind == "booster":
-        parameters = {"objective": "binary:logistic", "monotone_constraints": "(1,0)", "nthread": 1}
-        return xgboost.train(parameters, xgboost.DMatrix(X, y), 3)
-    makers: dict[str, Any] = {
-        "xgboost": lambda: xgboost.XGBClassifier(
-            n_estimators=3, max_depth=2, monotone_constraints=(0, -1), n_jobs=1
-        ),
-        "lightgbm": lambda: lightgbm.LGBMClassifier(
-            n_estimators=3, monotone_constraints=[1, 0], n_jobs=1, verbose=-1
-        ),
-        "histogram": lambda: ensemble.HistGradientBoostingClassifier(
-            max_iter=3, monotonic_cst=[0, -1]
-        ),
-        "histogram by name": lambda: ensemble.HistGradientBoostingClassifier(
-            max_iter=3, monotonic_cst={"x0": 1}
-        ),
-    }
-    return makers[kind]().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    "kind", ["booster", "xgboost", "lightgbm", "histogram", "histogram by name"]
-)
-def test_monotone_models_are_refused(kind: str) -> None:
-    random = np.random.default_rng(0)
-    X: Any = random.normal(size=(200, 2))
-    y = (X[:, 0] > 0).astype(int)
-    if kind == "histogram by name":
-        X = pytest.importorskip("pandas").DataFrame(X, columns=["x0", "x1"])
-    model = _monotone(kind, X, y)
-    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
-        prune_booster(model, X[:100], X[100:], reweight="leaf")
-    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
-        sweep(model, X[:100], X[100:], reweight="leaf")
-    with pytest.raises(UnsupportedModelError, match="monotone constraints"):
-        prune_booster(model, X[:100], X[100:], unit="leaf")
-    assert prune_booster(model, X[:100], X[100:], verbose=False).status == "CERTIFIED"
 
 
 def test_an_unknown_word_is_refused() -> None:

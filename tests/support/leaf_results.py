@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget, StopReason
+from pine_boost.certificate.issue import conclude, native_rows, replay
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_margins
+from pine_boost.parsers import read_model
+from pine_boost.proof.problem import build_problem
+from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
+from pine_boost.search.found import Found
+from pine_boost.search.game import SearchOptions
+from pine_boost.search.leaf_values import search_leaves
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.grids import edge_rows, integer_margins
@@ -17,6 +25,24 @@ from tests.support.grids import edge_rows, integer_margins
 KINDS = (
     "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
 )  # fmt: skip
+
+
+def leaves_from_the_original(
+    native: Any, X: np.ndarray, unit: str = "round", monotone: tuple[int, ...] | None = ()
+) -> PruneResult:
+    """Leaf values from the original on, so that every unit that goes is one that they let go."""
+    n = len(X) // 2
+    parsed = read_model(native)
+    region_and_states = fit_with_states(parsed.forest, X[:n], X[n:], alpha=0.2)
+    region = region_and_states.region
+    problem = build_problem(parsed.forest, region.space, region.tables)
+    n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
+    nothing = Found(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
+    options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
+    found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
+    result = conclude(parsed, region, problem, found, objective="l0", unit=unit)
+    replay(result, problem, native_rows(parsed, region, problem, X[:n]))
+    return result
 
 
 def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:

@@ -1,0 +1,127 @@
+"""Models that were trained to rise or fall with a feature: leaf values chosen anew keep that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import prune_booster, sweep
+from pine_boost.native.predict import predict_margins
+from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import traits_of
+from pine_boost.proof.problem import build_problem
+from pine_boost.region.fitting import fit_with_states
+from pine_boost.result import PruneResult
+from pine_boost.search.leaf_order import kept_directions
+from tests.support.grids import feature_edges
+from tests.support.leaf_results import check_native, leaves_from_the_original
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+pandas = pytest.importorskip("pandas")
+
+RISE_AND_FALL = (1, -1, 1, -1)
+KINDS = ("booster", "xgboost", "xgboost-3", "lightgbm", "histogram", "histogram by name")
+
+
+def _trained(kind: str, directions: tuple[int, ...] = RISE_AND_FALL) -> tuple[Any, Any]:
+    """A model with constraints, and rows with gaps."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(500, 4)).round(1)
+    X[random.random(X.shape) < 0.05] = np.nan
+    score = np.nan_to_num(X) @ [1.0, -1.0, 0.3, -0.3] + 0.3 * random.normal(size=len(X))
+    y = np.digitize(score, [-0.7, 0.7]) if kind.endswith("-3") else (score > 0).astype(int)
+    size = {"max_depth": 2 if kind.endswith("-3") else 3, "learning_rate": 0.2}
+    if kind == "booster":
+        given = {"objective": "binary:logistic", "nthread": 1, **size}
+        given["monotone_constraints"] = str(directions)
+        return xgboost.train(given, xgboost.DMatrix(X, y), 10), X
+    if kind.startswith("xgboost"):
+        given = {"n_jobs": 1, "monotone_constraints": directions, **size}
+        n_rounds = 4 if kind.endswith("-3") else 10
+        return xgboost.XGBClassifier(n_estimators=n_rounds, **given).fit(X, y), X
+    if kind == "lightgbm":
+        given = {"n_jobs": 1, "verbose": -1, "monotone_constraints": list(directions), **size}
+        model = lightgbm.LGBMClassifier(n_estimators=10, min_child_samples=5, **given)
+        return model.fit(X, y), X
+    by_name = kind == "histogram by name"
+    rows = pandas.DataFrame(X, columns=list("abcd")) if by_name else X
+    constraints = dict(zip("abcd", directions, strict=True)) if by_name else list(directions)
+    model = ensemble.HistGradientBoostingClassifier(
+        max_iter=10, min_samples_leaf=5, monotonic_cst=constraints, **size
+    )
+    return model.fit(rows, y), rows
+
+
+def _wrong_ways(result: PruneResult, X: Any, directions: tuple[int, ...] = RISE_AND_FALL) -> int:
+    """Rows at which the native margin turns round while one feature goes over all its values."""
+    forest, n_wrong = result.original.forest, 0
+    for feature in np.flatnonzero(directions):
+        edges = feature_edges(forest, int(feature), infinite=True)
+        edges = np.unique(edges[~np.isnan(edges)])
+        rows: Any = np.repeat(np.asarray(X, dtype=np.float64)[:25], len(edges), axis=0)
+        rows[:, feature] = np.tile(edges, 25)
+        if isinstance(X, pandas.DataFrame):
+            rows = pandas.DataFrame(rows, columns=X.columns)
+        margins = predict_margins(result.pruned, rows)[0].reshape(25, len(edges), -1)
+        steps = np.diff(margins, axis=1) * directions[feature]
+        n_wrong += np.count_nonzero((steps < 0).any(axis=(1, 2)))
+    return int(n_wrong)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaf_values_keep_the_directions(kind: str) -> None:
+    native, X = _trained(kind)
+    parsed = read_model(native)
+    assert traits_of(parsed.forest.library).monotone(parsed) == RISE_AND_FALL
+    by_leaf = leaves_from_the_original(native, X, monotone=RISE_AND_FALL)
+    by_leaves = prune_booster(native, X[:250], X[250:], alpha=0.3, unit="leaf", verbose=False)
+    for result in (by_leaf, by_leaves):
+        assert result.status == "CERTIFIED"
+        assert _wrong_ways(result, X) == 0
+        assert result.certificate.reweight == "leaf"
+    if kind != "histogram by name":  # the others' rows are plain numbers
+        check_native(native, X, by_leaf)
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram"])
+def test_free_values_would_turn_round(kind: str) -> None:
+    """What the test above looks for is there to be found."""
+    native, X = _trained(kind)
+    assert _wrong_ways(leaves_from_the_original(native, X), X) > 0
+
+
+def test_prune_and_sweep_take_them() -> None:
+    native, X = _trained("xgboost")
+    one = prune_booster(native, X[:250], X[250:], alpha=0.4, reweight="leaf", verbose=False)
+    swept = sweep(native, X[:250], X[250:], alphas=[0.4, 0.6], reweight="leaf", verbose=False)
+    for result in (one, *swept):
+        assert result.status == "CERTIFIED"
+        assert _wrong_ways(result, X) == 0
+
+
+def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_path: Path) -> None:
+    native, X = _trained("xgboost")
+    native.save_model(tmp_path / "model.json")
+    parsed = read_model(tmp_path / "model.json")
+    assert traits_of(parsed.forest.library).monotone(parsed) is None
+    region = fit_with_states(parsed.forest, X[:250], X[250:], alpha=0.2).region
+    directions = kept_directions(build_problem(parsed.forest, region.space, region.tables))
+    assert directions == RISE_AND_FALL
+    kept = leaves_from_the_original(tmp_path / "model.json", X, monotone=None)
+    assert kept.certificate.reweight == "leaf"
+    assert _wrong_ways(kept, X) == 0
+    result = prune_booster(
+        tmp_path / "model.json", X[:250], X[250:], alpha=0.4, reweight="leaf", verbose=False
+    )
+    assert _wrong_ways(result, X) == 0
+
+
+@pytest.mark.parametrize("kind", ["booster", "xgboost", "lightgbm", "histogram"])
+def test_a_model_without_constraints_says_so(kind: str) -> None:
+    parsed = read_model(_trained(kind, (0, 0, 0, 0))[0])
+    assert traits_of(parsed.forest.library).monotone(parsed) == (0, 0, 0, 0)
