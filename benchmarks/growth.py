@@ -31,6 +31,8 @@ AXES = {
 # a statistic takes models on which no proof ends
 FURTHER = {"trees": (1000,), "depth": (10,), "features": (500,)}
 ALPHA = 0.1
+COMPRESS_LIMIT = 60.0  # what a compression may take; a shorter limit would hide how it grows
+FIDELITY = 0.99  # of a compression, or the highest below it that the rows can carry
 LEVELS = 8
 CALLS = ("prune", "compress")  # contains and verify are measured after prune
 KEY_COLUMNS = ("axis", "size", "call")
@@ -60,9 +62,10 @@ class Size:
 
 
 def sizes_of(axes: list[str], calls: list[str], time_limit: float) -> list[Size]:
-    """One size per step of each axis, for each call."""
+    """One size per step of each axis, for each call; a compression ends by itself, or at 60 s."""
+    limits = {"compress": max(time_limit, COMPRESS_LIMIT)}
     return [
-        replace(Size(axis, call, time_limit=time_limit), **{axis: value})
+        replace(Size(axis, call, time_limit=limits.get(call, time_limit)), **{axis: value})
         for call in calls
         for axis in axes
         for value in AXES[axis] + (FURTHER.get(axis, ()) if call == "compress" else ())
@@ -100,7 +103,11 @@ def run_steps(size: Size) -> list[dict[str, Any]]:
     n_fit = int(0.8 * len(X))
     native = train("xgboost", size.trees, size.depth, 0, X[:n_fit], y[:n_fit])
     warm_up()
-    options = {"alpha": ALPHA} if size.call == "prune" else {}
+    options = {"alpha": ALPHA}
+    if size.call == "compress":
+        from pine_boost.compression.fixed_sequence import highest_fidelity
+
+        options = {"fidelity": min(FIDELITY, highest_fidelity(len(X) - n_fit, 0.95))}
     function = getattr(pine_boost, f"{size.call}_booster")
     call = partial(function, native, X[:n_fit], X[n_fit:], time_limit=size.time_limit, **options)
     try:

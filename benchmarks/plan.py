@@ -65,7 +65,7 @@ PLAN = (
     ),
     Run("compare", "compare", "compare.csv", (BEFORE, "--seeds", "2"), 6, is_serial=True),
     Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),
-    Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 6, is_serial=True),
+    Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 10, is_serial=True),
     Run(
         "defaults-libraries", "defaults", "defaults.csv",
         _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 11,

@@ -82,7 +82,9 @@ def compress_booster(
         Your own decision threshold on the probability of class 1; on the raw margin, before any
         link, for regressors and rankers. Several, ascending, make score bands.
     time_limit : float, optional
-        Seconds; the path ends where it has come to by then.
+        Seconds for the whole call: rows, path, test and attack each have their part. Where they are
+        short fewer synthetic rows are drawn, the path takes larger steps, and fewer sizes are
+        tested, one at least; the promise is the same.
     random_state : int
         Seed of everything random. The same call gives the same result (without a time limit).
     callback : callable, optional

@@ -6,10 +6,12 @@ subtrees, refit all leaf values, again. Slices of the original join where they a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.compression.collapse import collapse
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.pulls import Pulls
@@ -30,13 +32,41 @@ def step_sizes(n_leaves: int) -> list[int]:
     return [int(size) for size in sizes if size < n_leaves]
 
 
+class Pace:
+    """How many sizes are passed over, so that the path gets far although time is short."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._last = time.monotonic()
+
+    def sizes_on(self, n_left: int) -> int:
+        """Sizes to go on by, 1 where there is time for all that are left; called once a step.
+
+        Steps become shorter as shapes become smaller, so that the last one counts half.
+        """
+        now = time.monotonic()
+        seconds, self._last = max(now - self._last, 1e-6), now
+        if not self._budget.is_limited:
+            return 1
+        possible = max(1.0, self._budget.remaining / seconds * 2)
+        return int(max(1, min(np.ceil(n_left / possible), n_left // 2)))
+
+
 def walk(
-    goal: Goal, ranges: Ranges, start: Shape, pulls: Pulls, whole_trees: bool
+    goal: Goal,
+    ranges: Ranges,
+    start: Shape,
+    pulls: Pulls,
+    whole_trees: bool,
+    pace: Pace | None = None,
 ) -> Iterator[Shape]:
     """Yield smaller and smaller shapes, each one step on from the last."""
     shape, sums = start, pulls.distance
     near = _nearness(pulls)
-    for n_leaves in step_sizes(start.n_leaves):
+    sizes, position = step_sizes(start.n_leaves), 0
+    while position < len(sizes):
+        n_leaves = sizes[position]
+        position += 1 if pace is None else pace.sizes_on(len(sizes) - position)
         intervals = _intervals(goal, pulls, sums, near)
         leaf_weight = pulls.leaf_weight(intervals.weight, len(shape.owner))
         smaller = collapse(goal.forest, ranges, shape, leaf_weight, n_leaves, whole_trees)

@@ -6,6 +6,7 @@ weighted so that both stand for all rows. X_val is never here.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ _REAL = 0.2  # weight of a row of X_fit: the original may know it by heart, whic
 _CHUNK_CELLS = 4_000_000
 _PROPOSALS = 6  # synthetic rows drawn for each one that is kept, at most
 _NEAR = 0.2  # this quantile of the distances is near
+_DRAWING = 0.25  # of a limited time; fewer points are drawn where more would take longer
+_DRAWN = 4.0  # rows walked through all trees for each point, about
+_PROBED = 500  # rows that tell how long that takes
+_FEWEST_IN_TIME = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,7 @@ def draw_rows(
     random = np.random.default_rng([seed, 1])
     if n_points is None:
         n_points = int(np.clip(_MOST_CELLS // trees.n_trees, _FEWEST_POINTS, _MOST_POINTS))
+        n_points = min(n_points, _affordable(trees, fit, seed, budget))
     base = fit.sample(4 * n_points, random)
     leaves = trees.leaves(base)
     values = margins(original, goal.forest, leaves)
@@ -92,6 +98,18 @@ def draw_rows(
     )
     fitted = Points(fitted.leaves, fitted.margins, fitted.weight * (_WEIGHT / fitted.weight.sum()))
     return Rows(_joined(real, fitted), looked_at)
+
+
+def _affordable(trees: StateTrees, fit: FitRows, seed: int, budget: Budget) -> int:
+    """As many points as a limited time allows, a few in any case."""
+    if not budget.is_limited:
+        return _MOST_POINTS
+    probed = fit.sample(_PROBED, np.random.default_rng([seed, 3]))
+    started = time.monotonic()
+    trees.leaves(probed)
+    seconds = (time.monotonic() - started) / len(probed)
+    affordable = _DRAWING * budget.remaining / max(seconds, 1e-9) / _DRAWN
+    return int(max(affordable, _FEWEST_IN_TIME))
 
 
 def _synthetic(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pine_boost.budget import Budget, OutOfTime, Step, StopReason
 from pine_boost.compression.candidates import Candidate, estimate
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import slices, walk
+from pine_boost.compression.path import Pace, slices, walk
 from pine_boost.compression.pulls import build_pulls
 from pine_boost.compression.rows import FitRows, Rows, draw_rows
 from pine_boost.compression.shape import Ranges, Shape, leaf_ranges, original_shape
@@ -67,7 +67,8 @@ def find_path(
             add(shape, "slices")
             budget.check()
         pulls = build_pulls(goal, setting.rows.fitted)
-        for shape in walk(goal, setting.ranges, setting.original, pulls, whole_trees):
+        pace = Pace(budget)
+        for shape in walk(goal, setting.ranges, setting.original, pulls, whole_trees, pace):
             if add(shape, "path") > _HOPELESS * max(allowed_share, 1e-3):
                 break
             budget.check()

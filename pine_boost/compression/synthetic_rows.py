@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,17 @@ class Sources:
     states: npt.NDArray[np.int32]
     leaves: npt.NDArray[np.int32]
     n_intervals: IntArray
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.int32]:
+        """The rows of each tree sorted by their leaf, (n_trees, n_rows)."""
+        columns = np.ascontiguousarray(self.leaves.T)
+        return np.argsort(columns, axis=1, kind="stable").astype(np.int32)
+
+    @cached_property
+    def ordered(self) -> npt.NDArray[np.int32]:
+        """The leaves of each tree in that order."""
+        return np.take_along_axis(self.leaves.T, self.order, axis=1)
 
 
 def intervals_of(space: StateSpace) -> IntArray:
@@ -73,16 +85,17 @@ def _alike(sources: Sources, base: IntArray, random: np.random.Generator) -> Int
     own = compared[base]
     best, most = base, np.full(len(base), -1)
     for _ in range(_N_PARTNERS):
-        partner = _partners(leaves, base, random.integers(0, n_trees, len(base)), random)
+        partner = _partners(sources, base, random.integers(0, n_trees, len(base)), random)
         shared = np.where(partner == base, -1, (compared[partner] == own).sum(axis=1))
         best, most = np.where(shared > most, partner, best), np.maximum(shared, most)
     return best
 
 
 def _partners(
-    leaves: npt.NDArray[np.int32], base: IntArray, tree: IntArray, random: np.random.Generator
+    sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator
 ) -> IntArray:
     """For every row one that shares its leaf of the given tree, perhaps itself."""
+    leaves = sources.leaves
     partner = np.empty(len(base), dtype=np.int64)
     draw = random.random(len(base))
     order_of_trees = np.argsort(tree, kind="stable")
@@ -91,8 +104,7 @@ def _partners(
         chosen = order_of_trees[bounds[t] : bounds[t + 1]]
         if len(chosen) == 0:
             continue
-        order = np.argsort(leaves[:, t], kind="stable")
-        column = leaves[order, t]
+        order, column = sources.order[t], sources.ordered[t]
         own = leaves[base[chosen], t]
         low = np.searchsorted(column, own, side="left")
         high = np.searchsorted(column, own, side="right")

@@ -20,6 +20,7 @@ from pine_boost.compression.fixed_sequence import (
     Tested,
     allowed,
     allowed_by_the_rest,
+    expected_share,
     in_order,
     lower_bound,
 )
@@ -99,7 +100,9 @@ def validate(
     given = chains
     if budget.is_limited and chains.first:
         _exported(start, setting, chains.first[0].shape)  # only for the time that one size takes
-        chains = chains.thinned(max(1, int(watch.remaining / max(watch.elapsed, 1e-3))))
+        n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
+        share = expected_share(tables.val.n_rows, options.fidelity, options.confidence)
+        chains = chains.thinned(n_most, share)
     is_whole = chains.first == given.first
     n_rows, confidence = tables.val.n_rows, options.confidence
     target = (n_rows, options.fidelity, confidence)

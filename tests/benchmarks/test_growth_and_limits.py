@@ -37,6 +37,16 @@ def test_memory_that_was_given_back_before_is_not_counted_again():
     assert 90 < measured(lambda: len(bytearray(100 * 2**20))).peak_mb < 150
 
 
+def test_a_compression_may_end_by_itself_and_few_rows_get_a_target_that_fits():
+    sizes = growth.sizes_of(["trees", "depth"], ["prune", "compress"], 5.0)
+    assert {(size.call, size.time_limit) for size in sizes} == {("prune", 5.0), ("compress", 60.0)}
+    assert max(size.trees for size in sizes if size.call == "compress") == 1000
+    small = growth.Size("rows", "compress", trees=4, rows=600, features=6, time_limit=60.0)
+    (row,) = growth.run_steps(small)
+    assert row["answer"] in ("VALIDATED", "NOT_VALIDATED")
+    assert row["size_before"] >= row["size_after"] > 0
+
+
 def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setitem(growth.AXES, "trees", (4, 8))

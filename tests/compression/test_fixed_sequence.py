@@ -152,14 +152,31 @@ def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
     assert chain[-1] == 50
 
 
-@pytest.mark.parametrize("n_most", [1, 2, 3, 9, 50])
+@pytest.mark.parametrize("n_most", [4, 9, 50])
 def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
     chain = [_candidate(size, 0.001) for size in range(100, 10, -10)]
     given = Chains(chain, chain[:1])
-    thinned = given.thinned(n_most)
+    thinned = given.thinned(n_most, 0.01)
     assert len(thinned.first) == min(n_most, len(chain))
     assert thinned.first[0] is chain[0]
-    assert n_most == 1 or thinned.first[-1] is chain[-1]
+    assert thinned.first[-1] is chain[-1]
     sizes = [candidate.n_leaves for candidate in thinned.first]
     assert sizes == sorted(sizes, reverse=True)
     assert thinned.slices == given.slices
+
+
+@pytest.mark.parametrize(
+    ("n_most", "expected"), [(1, [80]), (2, [80, 60]), (3, [80, 70, 60]), (4, [100, 80, 60, 40])]
+)
+def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: list[int]) -> None:
+    """Ten rows in a thousand may change; the largest would be a waste of the only test."""
+    estimates = {100: 0.0001, 90: 0.001, 80: 0.002, 70: 0.005, 60: 0.009, 50: 0.02, 40: 0.05}
+    chain = [_candidate(size, estimate) for size, estimate in estimates.items()]
+    thinned = Chains(chain, []).thinned(n_most, 0.01)
+    assert [candidate.n_leaves for candidate in thinned.first] == expected
+
+
+@pytest.mark.parametrize("allowed_share", [0.0, 0.00005])
+def test_where_nothing_is_expected_to_pass_the_largest_is_tested(allowed_share: float) -> None:
+    chain = [_candidate(100, 0.01), _candidate(50, 0.02)]
+    assert Chains(chain, []).thinned(1, allowed_share).first == chain[:1]

@@ -10,7 +10,7 @@ import pytest
 from pine_boost.budget import Budget
 from pine_boost.compression.collapse import collapse
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.path import slices, step_sizes, walk
+from pine_boost.compression.path import Pace, slices, step_sizes, walk
 from pine_boost.compression.pulls import Points, build_pulls
 from pine_boost.compression.refit import RIDGE, Intervals, refit
 from pine_boost.compression.rounding import to_pruned
@@ -93,6 +93,35 @@ def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> Non
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == len(sizes)
     assert len(sizes) > 10
+
+
+def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty sizes, a second each: with time for all none is passed over, with 5 s most are."""
+    clock = [0.0]
+    monkeypatch.setattr("pine_boost.budget.time.monotonic", lambda: clock[0])
+    taken = {}
+    for limit in (None, 60.0, 5.0):
+        clock[0] = 0.0
+        pace, position, steps = Pace(Budget.of(limit)), 0, 0
+        while position < 40 and clock[0] < (limit or 100.0):
+            position += pace.sizes_on(40 - position)
+            clock[0] += 1.0
+            steps += 1
+        taken[limit] = steps, position
+    assert taken[None] == taken[60.0] == (40, 40)
+    assert taken[5.0][0] == 5
+    assert taken[5.0][1] > 15
+
+
+def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
+    model, X, space, trees, ranges = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    fit = FitRows(MemoryRows(X.astype(np.float64)), space)
+    few = draw_rows(goal, trees, original, fit, 0, Budget.of(1e-4))
+    many = draw_rows(goal, trees, original, fit, 0, Budget.of(3600.0))
+    assert 0 < len(few.looked_at.weight) <= 1000 < len(many.looked_at.weight)
+    unlimited = draw_rows(goal, trees, original, fit, 0, Budget.of())
+    assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
 
 def _intercepts(pulls: Any, shape: Any) -> int:
