@@ -48,16 +48,17 @@ def list_region(problem: Problem, budget: Budget) -> Listing | None:
         return None
     most = _MOST_CELLS // problem.forest.n_trees
     found = [np.zeros((0, problem.space.n_features), dtype=np.int32)]
+    reached = [np.zeros((0, problem.forest.n_trees), dtype=np.int32)]
     n_found = 0
     for rows in _permitted(problem):
-        found.append(rows[problem.region.contains(rows)])
-        n_found += len(found[-1])
+        inside = rows[problem.region.contains(rows)]
+        n_found += len(inside)
         if n_found > most or budget.is_over:
             return None
-    states = np.concatenate(found)
-    parts = np.split(states, range(_CHUNK, len(states), _CHUNK))
-    leaves = np.concatenate([problem.trees.leaves(part).astype(np.int32) for part in parts])
-    return Listing(states, leaves, problem.original_margins_int(leaves))
+        found.append(inside)
+        reached.append(problem.trees.leaves(inside).astype(np.int32))
+    leaves = np.concatenate(reached)
+    return Listing(np.concatenate(found), leaves, problem.original_margins_int(leaves))
 
 
 def prove_listed(problem: Problem, pruned: PrunedForest, listing: Listing) -> list[Proof]:
