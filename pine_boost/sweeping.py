@@ -259,7 +259,7 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterat
             )
             if same is None and result.search.pruned is not None:
                 if rows is None or region.nesting is not None:  # each alpha has a delta of its own
-                    rows = native_rows(parsed, region, problem, X_fit)
+                    rows = native_rows(parsed, region, X_fit)
                 replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
             served = with_serving_margin(result, problem, X_cal, for_margin, how.n_jobs)

@@ -293,16 +293,15 @@ class NativeRows:
     """Rows and what the native original says on them; ``classes`` is None without its library."""
 
     table: Any
-    certain: npt.NDArray[np.bool_]
     classes: IntArray | None
 
 
-def native_rows(parsed: Model, region: Region, problem: Problem, X_fit: Any) -> NativeRows:
+def native_rows(parsed: Model, region: Region, X_fit: Any) -> NativeRows:
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
     if X_fit is None:  # every input was asked about, without a table
-        return NativeRows(None, np.zeros(0, dtype=bool), None)
+        return NativeRows(None, None)
     table = first_rows(X_fit, _REPLAYED_ROWS, region.schema.feature_names)
-    return NativeRows(table, problem.settled(region.states(table)), _classes(parsed, table))
+    return NativeRows(table, _classes(parsed, table))
 
 
 def replay(result: PruneResult, problem: Problem, rows: NativeRows) -> None:
@@ -314,7 +313,7 @@ def replay(result: PruneResult, problem: Problem, rows: NativeRows) -> None:
     pruned = result.search.pruned
     if pruned is None:
         return
-    _compare(result, rows, "a row of X_fit")
+    _compare(result, problem, rows, "a row of X_fit")
     models = (result.original, result.pruned)
     schema = result.region.schema
     replay_points(problem, schema, models, pruned, result.points[:_REPLAYED_ROWS])
@@ -327,11 +326,13 @@ def _classes(model: Model, table: Any) -> IntArray | None:
         return None
 
 
-def _compare(result: PruneResult, rows: NativeRows, what: str) -> None:
+def _compare(result: PruneResult, problem: Problem, rows: NativeRows, what: str) -> None:
     after = None if rows.classes is None else _classes(result.pruned, rows.table)
-    if after is None:
+    if after is None or np.array_equal(rows.classes, after):
         return
-    wrong = (rows.classes != after) & rows.certain
+    # classes may differ where the original is undecided, nowhere else
+    certain = problem.settled(result.region.states(rows.table))
+    wrong = (rows.classes != after) & certain
     if wrong.any():
         raise PineBoostError(
             f"Internal error: the native models differ on {what} (number {int(np.argmax(wrong))}) "
