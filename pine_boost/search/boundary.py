@@ -16,6 +16,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.problem import Problem
 from pine_boost.search.neighbours import Neighbourhood
+from pine_boost.search.rows import distinct_rows
 
 _ENOUGH = 60  # rows found against one question in one climb
 
@@ -34,6 +35,7 @@ def boundary_walks(
     problem = neighbourhood.problem
     random = np.random.default_rng(seed)
     passed: list[npt.NDArray[np.int32]] = []
+    values = neighbourhood.values()
     for start in range(0, len(starts), neighbourhood.batch):
         rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
         decision = problem.forest.decision
@@ -44,7 +46,7 @@ def boundary_walks(
             steps = _Best(rows, np.full(len(rows), np.inf))
             across = _Best(rows, np.full(len(rows), np.inf))
             own = decision.classes(_margins(problem, leaves))[:, None]
-            for near in neighbourhood.of(rows, budget, leaves=leaves):
+            for near in neighbourhood.of(rows, budget, values, leaves):
                 margins = _real(problem, near.original)
                 distance = decision.distance(margins)
                 usable = near.inside & seen[:, near.feature, None]
@@ -60,7 +62,7 @@ def boundary_walks(
             passed.append(rows)
     if not passed:
         return np.zeros((0, problem.space.n_features), dtype=np.int32)
-    return np.unique(np.concatenate(passed), axis=0)
+    return distinct_rows(problem, np.concatenate(passed))
 
 
 def wander(
@@ -102,13 +104,14 @@ def climb(
     problem = neighbourhood.problem
     found: list[npt.NDArray[np.int32]] = []
     n_found = np.zeros(len(problem.questions), dtype=np.int64)
+    values = neighbourhood.values(pruned_int)
     for start in range(0, len(starts), neighbourhood.batch):
         rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
         own = asked[start : start + neighbourhood.batch]
         lowest = np.full(len(rows), exact.WORD_LIMIT, dtype=np.int64)
         for _ in range(max_steps):
             steps = _Best(rows, lowest)
-            for near in neighbourhood.of(rows, budget, pruned_int):
+            for near in neighbourhood.of(rows, budget, values):
                 assert near.pruned is not None
                 usable = near.inside & problem.decides_asked(near.original, own)
                 side = np.where(usable, problem.sides_asked(near.pruned, own), exact.WORD_LIMIT)
@@ -125,7 +128,7 @@ def climb(
             rows, lowest, own = steps.moved()[lower], steps.cost[lower], own[lower]
     if not found:
         return np.zeros((0, problem.space.n_features), dtype=np.int32)
-    return np.unique(np.concatenate(found), axis=0)
+    return distinct_rows(problem, np.concatenate(found))
 
 
 class _Best:

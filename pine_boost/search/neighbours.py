@@ -21,6 +21,7 @@ from pine_boost.model.states import StateSpace
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
+_TABULATED_LEAVES = 8  # of a tree: 256 sets of leaves
 _CELLS = 3_000_000  # rows x states x trees of one feature held at once
 
 
@@ -33,20 +34,25 @@ class MaskedTrees:
     state_offset: IntArray
     users: tuple[IntArray, ...]  # per feature the trees that split on it
     bit_leaf: npt.NDArray[np.int32] | None  # leaf of each one-bit word of up to 16 bits
+    n_masks: int  # sets of leaves of one tree, where so few that they are tabulated; else 0
 
     def without(self, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words)."""
-        n_features = states.shape[1]
-        own = [self.masks[self.state_offset[j] + states[:, j]] for j in range(n_features)]
-        others = np.empty((n_features, *own[0].shape), dtype=self.masks.dtype)
-        running = np.full(own[0].shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
-        for j in range(n_features):
+        """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words).
+
+        Only for features that some tree splits on.
+        """
+        shape = (len(states), *self.masks.shape[1:])
+        used = [j for j, users in enumerate(self.users) if len(users)]
+        own = [self.masks[self.state_offset[j] + states[:, j]] for j in used]
+        others = np.empty((states.shape[1], *shape), dtype=self.masks.dtype)
+        running = np.full(shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        for j, mask in zip(used, own, strict=True):
             others[j] = running
-            running = running & own[j]
-        running = np.full(own[0].shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
-        for j in reversed(range(n_features)):
+            running = running & mask
+        running = np.full(shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        for j, mask in zip(reversed(used), reversed(own), strict=True):
             others[j] &= running
-            running = running & own[j]
+            running = running & mask
         return others
 
     def changed_leaves(self, others: npt.NDArray[Any], feature: int) -> npt.NDArray[np.int32]:
@@ -67,6 +73,33 @@ class MaskedTrees:
             number += np.where(exponent > 0, exponent - 1 + 64 * word, 0).astype(np.int32)
         return number
 
+    def tables(self, values: IntArray) -> list[IntArray] | None:
+        """Per feature what each tree adds for every set of leaves that the others leave.
+
+        One line per (tree, set), its entries are (n_states, n_columns); None for large trees.
+        """
+        if not self.n_masks:
+            return None
+        n_leaves = self.n_masks.bit_length() - 1
+        single = np.zeros((self.trees.n_trees, self.n_masks, values.shape[1]), dtype=np.int64)
+        for leaf in range(n_leaves):
+            own = np.flatnonzero(np.diff(self.trees.leaf_offset) > leaf)
+            single[own, 1 << leaf] = values[self.trees.leaf_offset[own] + leaf]
+        sets = np.arange(self.n_masks)
+        tables = []
+        for feature, users in enumerate(self.users):
+            start, stop = self.state_offset[feature], self.state_offset[feature + 1]
+            left = self.masks[start:stop, users, 0].T[:, None] & sets[:, None]
+            lines = single[users[:, None, None], left]  # (n_users, n_masks, n_states, n_columns)
+            tables.append(lines.reshape(len(users) * self.n_masks, *lines.shape[2:]))
+        return tables
+
+    def tabulated(self, table: IntArray, others: npt.NDArray[Any], feature: int) -> IntArray:
+        """Sums over the trees that use ``feature``, for each of its states: (n, n_states, c)."""
+        users = self.users[feature]
+        line = others[feature][:, users, 0] + self.n_masks * np.arange(len(users))
+        return np.asarray(table.take(line, axis=0).sum(axis=1))
+
 
 def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
     """Prepare trees for `MaskedTrees.changed_leaves`."""
@@ -83,7 +116,10 @@ def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = N
     users = tuple(
         np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features)
     )
-    return MaskedTrees(trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf)
+    n_masks = 1 << most_leaves if most_leaves <= _TABULATED_LEAVES else 0
+    return MaskedTrees(
+        trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf, n_masks
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +130,16 @@ class Neighbours:
     original: IntArray  # (n_rows, n_states, n_outputs)
     pruned: IntArray | None
     inside: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LeafValues:
+    """Columns that are summed over leaves, prepared for many batches of rows."""
+
+    stacked: IntArray  # (n_leaves, n_columns)
+    tables: list[IntArray] | None  # of `MaskedTrees.tables`
+    has_pruned: bool
+    has_cost: bool
 
 
 class Neighbourhood:
@@ -113,43 +159,50 @@ class Neighbourhood:
             1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees)
         )
 
+    def values(self, pruned_int: IntArray | None = None) -> LeafValues:
+        """What is summed over leaves: the original's margins, a pruned model's, costs of leaves."""
+        problem = self.problem
+        parts = [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
+        tree_cost = problem.region.score.trees if problem.region.score is not None else None
+        has_cost = tree_cost is not None and tree_cost.of_model
+        if tree_cost is not None and has_cost:
+            parts.append(tree_cost.cost[:, None])
+        stacked = np.concatenate(parts, axis=1)
+        return LeafValues(
+            stacked, self.model_trees.tables(stacked), pruned_int is not None, has_cost
+        )
+
     def of(
         self,
         states: npt.NDArray[Any],
         budget: Budget,
-        pruned_int: IntArray | None = None,
+        values: LeafValues,
         leaves: npt.NDArray[np.int32] | None = None,
     ) -> Iterator[Neighbours]:
         """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
 
         ``leaves`` are those of the rows, where they are known.
         """
-        problem = self.problem
+        problem, trees = self.problem, self.model_trees
         leaves = problem.trees.leaves(states) if leaves is None else leaves
-        others = self.model_trees.without(states)
-        tables = (
-            [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
-        )
-        stacked = np.concatenate(tables, axis=1)
-        tree_cost = problem.region.score.trees if problem.region.score is not None else None
-        if tree_cost is not None and tree_cost.of_model:
-            stacked = np.concatenate([stacked, tree_cost.cost[:, None]], axis=1)
-        current = stacked[leaves]  # (n_rows, n_trees, n_columns)
+        others = trees.without(states)
+        current = values.stacked[leaves]  # (n_rows, n_trees, n_columns)
         total = current.sum(axis=1)
         score_parts = _ScoreParts(problem.region, self.score_trees, states)
         n_outputs = problem.forest.n_outputs
         for feature in self.varying:
             budget.check()
-            users = self.model_trees.users[feature]
-            kept = total - current[:, users].sum(axis=1)
-            changed = self.model_trees.changed_leaves(others, feature)
-            sums = _sum_leaves(stacked, changed) + kept[:, None]
-            model_cost = sums[:, :, -1] if stacked.shape[1] > n_outputs * len(tables) else None
+            kept = total - current[:, trees.users[feature]].sum(axis=1)
+            if values.tables is not None:
+                sums = trees.tabulated(values.tables[feature], others, feature)
+            else:
+                sums = _sum_leaves(values.stacked, trees.changed_leaves(others, feature))
+            sums = sums + kept[:, None]
             yield Neighbours(
                 feature=feature,
                 original=sums[:, :, :n_outputs] + problem.intercept_int,
-                pruned=None if pruned_int is None else sums[:, :, n_outputs : 2 * n_outputs],
-                inside=score_parts.inside(feature, model_cost),
+                pruned=sums[:, :, n_outputs : 2 * n_outputs] if values.has_pruned else None,
+                inside=score_parts.inside(feature, sums[:, :, -1] if values.has_cost else None),
             )
 
 

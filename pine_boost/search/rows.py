@@ -69,9 +69,7 @@ def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], n_columns: int
 
     Where rows have many columns (``n_columns``), fewer become rows at once.
     """
-    keys = _keys(problem, states)
-    axis = None if keys.ndim == 1 else 0
-    _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
+    first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
     reference = build_reference(problem, problem.trees.leaves(distinct), counts)
     return FitRows(distinct, reference, _most_at_once(problem, n_columns))
@@ -81,6 +79,19 @@ def _most_at_once(problem: Problem, n_columns: int) -> int:
     n_sides = max(1, problem.forest.n_outputs - 1)
     widest = max(len(problem.questions), n_sides * max(problem.trees.n_trees, n_columns))
     return min(_MOST_AT_ONCE, max(200, MOST_CELLS // widest))
+
+
+def distinct_rows(problem: Problem, states: States) -> States:
+    """The distinct rows in their order."""
+    return states[_distinct(problem, states)[0]]
+
+
+def _distinct(problem: Problem, states: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
+    """First place and number of every distinct row."""
+    keys = _keys(problem, states)
+    axis = None if keys.ndim == 1 else 0
+    _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
+    return first, counts
 
 
 def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
