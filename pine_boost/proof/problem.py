@@ -133,7 +133,7 @@ class Problem:
 
     def original_margins_int(self, leaves: npt.NDArray[Any]) -> IntArray:
         """Integer margins of the original, (n_rows, n_outputs)."""
-        return leaf_sums(self.original_int, leaves) + self.intercept_int
+        return leaf_sums(self.original_int, leaves, self.trees.leaf_offset) + self.intercept_int
 
     def pruned_leaves_int(self, pruned: PrunedForest) -> IntArray:
         """Leaf values of a pruned model in its grid units, (n_leaves, n_outputs)."""
@@ -141,7 +141,8 @@ class Problem:
 
     def pruned_margins_int(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> IntArray:
         """Margins of a pruned model in its grid units: exactly what its library computes."""
-        return leaf_sums(self.pruned_leaves_int(pruned), leaves) + pruned.intercept_int
+        values = self.pruned_leaves_int(pruned)
+        return leaf_sums(values, leaves, self.trees.leaf_offset) + pruned.intercept_int
 
     def needed_sides(self, grid: int) -> IntArray:
         """The smallest side in grid units with which a pruned model answers each question right."""
@@ -193,20 +194,26 @@ class Problem:
         return np.asarray(np.all([decided[:, own].any(axis=1) for own in sides], axis=0))
 
 
-def leaf_sums(values: npt.NDArray[Any], leaves: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def leaf_sums(
+    values: npt.NDArray[Any], leaves: npt.NDArray[Any], leaf_offset: IntArray
+) -> npt.NDArray[Any]:
     """Sum leaf values over trees, (n_rows, n_outputs).
 
     Integers of few rows all at once, everything else tree by tree: that bounds the memory, and
-    floats are added in the order of the trees.
+    floats are added in the order of the trees. A tree that says nothing of an output (in a
+    multiclass booster all but one of a round) is passed over.
     """
     total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
+    speaks = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
     at_once = leaves.size <= _AT_ONCE and np.issubdtype(values.dtype, np.integer)
     for output in range(values.shape[1]):
         column = np.ascontiguousarray(values[:, output])
+        trees = np.flatnonzero(speaks[:, output])
         if at_once:
-            total[:, output] = column.take(leaves).sum(axis=1)
+            own = leaves if len(trees) == leaves.shape[1] else leaves[:, trees]
+            total[:, output] = column.take(own).sum(axis=1)
             continue
-        for tree in range(leaves.shape[1]):
+        for tree in trees:
             total[:, output] += column.take(leaves[:, tree])
     return total
 

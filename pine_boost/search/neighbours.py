@@ -45,11 +45,12 @@ class MaskedTrees:
         used = [j for j, users in enumerate(self.users) if len(users)]
         own = [self.masks[self.state_offset[j] + states[:, j]] for j in used]
         others = np.empty((states.shape[1], *shape), dtype=self.masks.dtype)
-        running = np.full(shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        everything = self.n_masks - 1 if self.n_masks else np.iinfo(self.masks.dtype).max
+        running = np.full(shape, everything, dtype=self.masks.dtype)
         for j, mask in zip(used, own, strict=True):
             others[j] = running
             running = running & mask
-        running = np.full(shape, np.iinfo(self.masks.dtype).max, dtype=self.masks.dtype)
+        running = np.full(shape, everything, dtype=self.masks.dtype)
         for j, mask in zip(reversed(used), reversed(own), strict=True):
             others[j] &= running
             running = running & mask

@@ -40,7 +40,7 @@ class ProbabilityShift:
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
     """Margins of the original on distinct fit rows, as real numbers."""
     value = problem.forest.leaf_vectors()[problem.leaf_node]
-    margins = problem.forest.intercept + leaf_sums(value, leaves)
+    margins = problem.forest.intercept + leaf_sums(value, leaves, problem.trees.leaf_offset)
     return Reference(leaves, counts, margins)
 
 

@@ -191,7 +191,7 @@ def _weighted_margins(
     if forest.value.shape[1] == 1 and forest.tree_bias.any():
         bias = (forest.tree_bias * tree_weight)[problem.trees.leaf_tree]
         value[np.arange(len(value)), forest.tree_output[problem.trees.leaf_tree]] -= bias
-    return np.asarray(leaf_sums(value, reference.leaves) + intercept)
+    return np.asarray(leaf_sums(value, reference.leaves, problem.trees.leaf_offset) + intercept)
 
 
 def _common_level(
