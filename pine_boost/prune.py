@@ -15,9 +15,9 @@ from pine_boost.certificate.issue import (
     conclude,
     named,
     native_rows,
-    out_of_time,
     replay,
     with_serving_margin,
+    without_search,
 )
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
@@ -154,19 +154,19 @@ def prune_booster(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state,
         options.asks_for_everything,
     )  # fmt: skip
+    how = search_options(options, parsed)
     try:
         fitted = fit_with_states(
             parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
         )
-    except OutOfTime:
-        original = named(out_of_time(parsed, options, alpha), outer.inner, options)
+        with shown(verbose, time_limit, callback) as tell:
+            chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
+            budget = replace(chosen.left_of(budget), callback=tell)
+            part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
+            found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
+    except (OutOfTime, KeyboardInterrupt) as end:  # before the search held anything
+        original = named(without_search(parsed, options, alpha, end), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))
-    how = search_options(options, parsed)
-    with shown(verbose, time_limit, callback) as tell:
-        chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
-        budget = replace(chosen.left_of(budget), callback=tell)
-        part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
-        found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
     region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)

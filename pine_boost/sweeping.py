@@ -19,9 +19,9 @@ from pine_boost.certificate.issue import (
     conclude,
     named,
     native_rows,
-    out_of_time,
     replay,
     with_serving_margin,
+    without_search,
 )
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
@@ -227,8 +227,8 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
         fitted = fit_with_states(
             parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
         )
-    except OutOfTime:
-        late = [named(out_of_time(parsed, options, a), outer.inner, options) for a in grid]
+    except (OutOfTime, KeyboardInterrupt) as end:
+        late = [named(without_search(parsed, options, a, end), outer.inner, options) for a in grid]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
@@ -258,7 +258,7 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterat
                 parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
             )
             if same is None and result.search.pruned is not None:
-                if rows is None or region.nesting is not None:  # each alpha has a delta of its own
+                if rows is None:
                     rows = native_rows(parsed, region, X_fit)
                 replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.certificate.bounding import write_bound
 from pine_boost.certificate.certificate import (
     Certificate,
@@ -127,19 +127,24 @@ def _points(parsed: Model, found: Found) -> npt.NDArray[np.int32]:
     return none if found.points is None else found.points
 
 
-def out_of_time(parsed: Model, options: Options, alpha: float) -> PruneResult:
-    """The original, where the time was over before there was a region to search in.
+def without_search(
+    parsed: Model, options: Options, alpha: float, end: BaseException
+) -> PruneResult:
+    """The original, where the time or Ctrl-C ended the call before there was anything to search.
 
     Its region is every input that the domain permits: nothing was fitted, no probability is known.
     """
+    is_late = isinstance(end, OutOfTime)
     region = every_input(parsed.forest, options.domain, alpha)
     n_units = count_units(parsed.forest, options.unit)
-    found = Found(None, (), n_units, 1, 0, 0, StopReason.TIME)
+    stopped = StopReason.TIME if is_late else StopReason.INTERRUPTED
+    found = Found(None, (), n_units, 1, 0, 0, stopped)
     objective, unit = options.objective, options.unit
     result = conclude(parsed, region, None, found, objective=objective, unit=unit)
+    what = "The time limit ran out" if is_late else "The call was interrupted"
     reason = (
-        "The time limit ran out while the region was being fitted, so nothing was searched for and "
-        "no probability is known."
+        f"{what} while the region was being fitted or the search prepared, so nothing was "
+        "searched for and no probability is known."
     )
     return replace(result, certificate=replace(result.certificate, reason=reason))
 

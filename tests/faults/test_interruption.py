@@ -107,6 +107,36 @@ def test_hardly_any_time(data, limit):
     _check(result, model, X)
 
 
+class _PressedWhileFitting:
+    """A score of the user's own, during whose fit Ctrl-C is pressed."""
+
+    def tables(self, space):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_while_the_region_is_fitted_returns_the_original(data):
+    model, X = data
+    score = _PressedWhileFitting()
+    swept = sweep(model, X[:250], X[250:], alphas=[0.1, 0.2], score=score)
+    for result in (prune_booster(model, X[:250], X[250:], alpha=0.2, score=score), *swept):
+        _check(result, model, X)
+        assert result.status == "NOT_CERTIFIED"
+        assert result.search.stopped == "interrupted"
+        assert result.certificate.reason.startswith("The call was interrupted while the region")
+        assert result.region.tau is None
+
+
+def test_ctrl_c_while_the_search_is_prepared_returns_the_original(data, monkeypatch):
+    model, X = data
+    monkeypatch.setattr(
+        "pine_boost.search.game.distinct_fit_rows", lambda *_: signal.raise_signal(signal.SIGINT)
+    )
+    result = prune_booster(model, X[:250], X[250:], alpha=0.2)
+    _check(result, model, X)
+    assert result.status == "NOT_CERTIFIED"
+    assert result.search.stopped == "interrupted"
+
+
 def test_ctrl_c_in_a_sweep_keeps_what_was_done(data):
     model, X = data
     seen = []
