@@ -332,12 +332,13 @@ def _classes(model: Model, table: Any) -> IntArray | None:
 
 
 def _compare(result: PruneResult, problem: Problem, rows: NativeRows, what: str) -> None:
-    after = None if rows.classes is None else _classes(result.pruned, rows.table)
-    if after is None or np.array_equal(rows.classes, after):
+    before = rows.classes
+    after = None if before is None else _classes(result.pruned, rows.table)
+    if before is None or after is None or np.array_equal(before, after):
         return
     # classes may differ where the original is undecided, nowhere else
     certain = problem.settled(result.region.states(rows.table))
-    wrong = (rows.classes != after) & certain
+    wrong = (before != after) & certain
     if wrong.any():
         raise PineBoostError(
             f"Internal error: the native models differ on {what} (number {int(np.argmax(wrong))}) "

@@ -52,23 +52,31 @@ def exclude(rows: Rows, support: Support, first: IntArray, budget: Budget) -> Ex
         solution = _solve(rows, support, active, budget)
         if solution is None:
             return best
-        dual, missing = solution
-        chosen = np.flatnonzero(dual > 0)
-        found = _exact_cut(rows, support, active[chosen], dual[chosen], budget)
+        chosen = np.flatnonzero(solution.dual > 0)
+        found = _exact_cut(rows, support, active[chosen], solution.dual[chosen], budget)
         if found is not None and (best is None or len(found.units) < len(best.units)):
             best = found
         if best is not None and not any(support[unit] for unit in best.units):
             return best
+        missing = _violated(rows, solution, active)
         if len(missing) == 0:
             return best
         active = np.union1d(active, missing)
     return best
 
 
-def _solve(
-    rows: Rows, support: Support, active: IntArray, budget: Budget
-) -> tuple[FloatArray, IntArray] | None:
-    """Multipliers of the active rows, and rows with which they may become better.
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """Multipliers of some rows, and weights of all columns that show which others may help."""
+
+    dual: FloatArray
+    weights: FloatArray
+    free: FloatArray
+    value: float
+
+
+def _solve(rows: Rows, support: Support, active: IntArray, budget: Budget) -> _Solution | None:
+    """Multipliers of the active rows, and the other side of the program.
 
     ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0``, solved from its
     other side, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those
@@ -98,25 +106,37 @@ def _solve(
         enough = solver.Constraint(1.0, infinity)
         enough.SetCoefficient(weight, 1.0)
         enough.SetCoefficient(lacking, 1.0)
-    entries = np.hstack([program.rows[:, kept], program.free_rows[:, n_signed:],
-                         program.free_rows[:, :n_signed]])  # fmt: skip
-    constraints = []
-    for index in active:
+    constants = program.free_rows[active]
+    entries = np.hstack([program.rows[np.ix_(active, kept)], constants[:, n_signed:],
+                         constants[:, :n_signed]])  # fmt: skip
+    entries /= program.magnified[active, None]
+    variables, constraints = [*weights, *free], []
+    for index, line in zip(active, entries.tolist(), strict=True):
         constraint = solver.Constraint(0.0, infinity)
-        for variable, entry in zip([*weights, *free], entries[index].tolist(), strict=True):
+        for variable, entry in zip(variables, line, strict=True):
             if entry:
-                constraint.SetCoefficient(variable, entry / program.magnified[index])
+                constraint.SetCoefficient(variable, entry)
         if program.strict[index]:
             constraint.SetCoefficient(value, -1.0)
         constraints.append(constraint)
     if solver.Solve() != pywraplp.Solver.OPTIMAL or value.solution_value() > exact.PROGRAM_NOISE:
         return None
-    solution = np.array([variable.solution_value() for variable in [*weights, *free]])
-    slack = entries @ solution / program.magnified - value.solution_value() * program.strict
+    of_columns = np.zeros(program.n_columns)
+    of_columns[kept] = [variable.solution_value() for variable in columns_of]
+    constant = np.array([variable.solution_value() for variable in [*free, *distances]])
+    dual = np.abs(np.array([row.dual_value() for row in constraints]))
+    return _Solution(dual, of_columns, constant, value.solution_value())
+
+
+def _violated(rows: Rows, solution: _Solution, active: IntArray) -> IntArray:
+    """The rows that the weights of a solution lose most clearly: with them it may become better."""
+    program = rows.program
+    sides = program.rows @ solution.weights + program.free_rows @ solution.free
+    slack = sides / program.magnified - solution.value * program.strict
     slack[active] = 0.0
-    violated = np.flatnonzero(slack < -exact.PROGRAM_NOISE * max(1.0, np.abs(solution).max()))
-    worst = violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
-    return np.abs(np.array([row.dual_value() for row in constraints])), worst
+    largest = max(1.0, *np.abs(solution.weights), *np.abs(solution.free))
+    violated = np.flatnonzero(slack < -exact.PROGRAM_NOISE * largest)
+    return violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
 
 
 def _exact_cut(
