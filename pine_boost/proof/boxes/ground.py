@@ -1,7 +1,8 @@
 """What all questions of a problem share over boxes: orders of states, leaf sets and the region.
 
 In comes a problem; out go the positions that boxes are made of and which leaves each admits.
-Nothing here depends on a pruned model or a question.
+Nothing that is proved here depends on a pruned model or a question: the first question asked only
+chooses which trees all of them bound together.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees, leaf_masks
-from pine_boost.proof.boxes.groups import BoolArray, compatible_leaves, leaf_members
+from pine_boost.proof.boxes.groups import (
+    BoolArray,
+    TreeGroup,
+    compatible_leaves,
+    leaf_members,
+    merge_trees,
+)
 from pine_boost.proof.boxes.region import BoxRegion
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
+_GROUP_LIMIT = 64
 Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
@@ -47,6 +55,7 @@ class Ground:
         self.own: StateTrees | None = None
         if self.tree_cost is not None and not self.tree_cost.of_model:
             self.own = self.tree_cost.trees
+        self._merged: list[TreeGroup] | None = None
 
     @property
     def whole(self) -> Range:
@@ -78,6 +87,15 @@ class Ground:
     def compatible(self) -> BoolArray | None:
         """Which leaves of the model some input can reach together; None for too many leaves."""
         return compatible_leaves(self.member[: self._problem.trees.n_leaves], self.offset)
+
+    def merged(self, guide: npt.NDArray[np.int32], leaf_offset: IntArray) -> list[TreeGroup]:
+        """Trees that are bounded together, chosen by the bound of the first ``guide``."""
+        if self._merged is None:
+            self._merged = merge_trees(
+                self.member, guide, leaf_offset, self.offset, limit=_GROUP_LIMIT,
+                n_merged=self._problem.trees.n_trees, compatible=self.compatible,
+            )  # fmt: skip
+        return self._merged
 
     @cached_property
     def borders(self) -> list[IntArray]:

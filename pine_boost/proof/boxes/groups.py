@@ -54,7 +54,7 @@ class Groups:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class TreeGroup:
     """Combinations of leaves of several trees: one line per combination, one column per tree."""
 
     leaves: IntArray
@@ -70,24 +70,22 @@ def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> 
     return np.ascontiguousarray(flags[:, tree, leaf - trees.leaf_offset[tree]].T.astype(bool))
 
 
-def build_groups(
+def merge_trees(
     member: BoolArray,
     value: npt.NDArray[np.int32],
     leaf_offset: IntArray,
     position_offset: IntArray,
     *,
-    guide: int,
     limit: int,
     n_merged: int,
     compatible: BoolArray | None,
-) -> Groups:
-    """Merge trees and tabulate them.
+) -> list[TreeGroup]:
+    """Which trees are bounded together; bounds hold for any choice, some are tighter.
 
     Parameters
     ----------
     member : bool (n_leaves, n_positions)
-    value : int32 (n_sums, n_leaves)
-    guide : int
+    value : int32 (n_leaves,)
         The sum whose bound decides which trees are merged.
     limit : int
         Most combinations of leaves in a group (trees that are larger stay alone).
@@ -100,16 +98,15 @@ def build_groups(
     for start, stop in pairwise(position_offset):
         inside &= member[:, start:stop].any(axis=1)
     trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
-    groups = [_Group(leaves[inside[leaves]][:, None]) for leaves in trees]
+    groups = [TreeGroup(leaves[inside[leaves]][:, None]) for leaves in trees]
     groups, alone = groups[:n_merged], groups[n_merged:]
     if compatible is not None:
         for _ in range(_MERGE_ROUNDS):
-            merged = _merge_round(groups, compatible, value[guide], limit)
+            merged = _merge_round(groups, compatible, value, limit)
             if len(merged) == len(groups):
                 break
             groups = merged
-    groups += alone
-    return _tabulate(groups, member, value, position_offset)
+    return groups + alone
 
 
 def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray | None:
@@ -130,8 +127,8 @@ def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray
 
 
 def _merge_round(
-    groups: list[_Group], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
-) -> list[_Group]:
+    groups: list[TreeGroup], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
+) -> list[TreeGroup]:
     """Merge disjoint pairs of groups, those first whose common bound is the greatest gain."""
     small = [g for g in groups if len(g.leaves) * 2 <= limit]
     large = [g for g in groups if len(g.leaves) * 2 > limit]
@@ -164,11 +161,11 @@ def _merge_round(
         block = joint[starts[first] : starts[first] + sizes[first],
                       starts[second] : starts[second] + sizes[second]]  # fmt: skip
         a, b = np.nonzero(block)
-        merged.append(_Group(np.hstack([small[first].leaves[a], small[second].leaves[b]])))
+        merged.append(TreeGroup(np.hstack([small[first].leaves[a], small[second].leaves[b]])))
     return [*large, *(g for g, gone in zip(small, taken, strict=True) if not gone), *merged]
 
 
-def _joint(groups: list[_Group], compatible: BoolArray) -> BoolArray:
+def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
     """Compatibility of the combinations of all groups."""
     width = max(g.leaves.shape[1] for g in groups)
     # repeat a leaf to fill up: it is compatible with whatever it already was
@@ -182,12 +179,13 @@ def _joint(groups: list[_Group], compatible: BoolArray) -> BoolArray:
     return joint
 
 
-def _tabulate(
-    groups: list[_Group],
+def tabulate(
+    groups: list[TreeGroup],
     member: BoolArray,
     value: npt.NDArray[np.int32],
     position_offset: IntArray,
 ) -> Groups:
+    """Masks and tables of merged trees; ``value`` is int32 (n_sums, n_leaves)."""
     groups = sorted(groups, key=lambda g: -len(g.leaves))
     n_rows = np.array([-(-len(g.leaves) // 8) for g in groups])
     owner, rank = _layout(n_rows)

@@ -14,12 +14,10 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import IntArray, PrunedForest
 from pine_boost.proof.boxes.ground import Ground, Range
-from pine_boost.proof.boxes.groups import best_value, build_groups, range_tables
+from pine_boost.proof.boxes.groups import best_value, range_tables, tabulate
 from pine_boost.proof.boxes.rows import question_rows, weigh
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
-
-_GROUP_LIMIT = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +83,9 @@ class BoxTables:
         self.score_sum = rows.n_original + 1 if cost is not None else -1
         sums = weigh(rows)
         self.score_shift = int(sums.shift[self.score_sum])
-        self.groups = build_groups(
-            ground.member,
-            sums.value,
-            rows.leaf_offset,
-            self.offset,
-            guide=min(len(rows.value) + 5, len(sums.value) - 1),
-            limit=_GROUP_LIMIT,
-            n_merged=problem.trees.n_trees,
-            compatible=ground.compatible,
-        )
+        guide = sums.value[min(len(rows.value) + 5, len(sums.value) - 1)]
+        merged = ground.merged(guide, rows.leaf_offset)
+        self.groups = tabulate(merged, ground.member, sums.value, self.offset)
         self.ranges = range_tables(self.groups, self.offset)
         self.has_rows = np.array([len(rows) > 0 for rows in self.groups.rows])
         self.level = np.floor(np.log2(np.arange(1, self.lengths.max() + 2))).astype(np.int64)
