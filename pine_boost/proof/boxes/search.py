@@ -8,6 +8,7 @@ of branching is heuristic.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -134,40 +135,37 @@ class BoxSearch:
     def branch(self, boxes: Boxes) -> Boxes:
         """Halve every box along the feature that promises the lowest bounds of the halves."""
         chosen = self._choose(boxes)
-        children = []
-        table = self.tables.groups.table
-        for feature in np.unique(chosen):
-            columns = np.flatnonzero(chosen == feature)
-            parent = boxes.take(columns)
-            low, high = parent.low[feature], parent.high[feature]
-            middle = self.tables.middle(int(feature), low, high)
-            rows, counts = (
-                self.tables.groups.rows[feature],
-                self.tables.groups.feature_counts[feature],
-            )
-            base = self.tables.row_base[rows][:, None]
-            own = parent.mask[rows]
-            rest = parent.bound
-            if len(rows):
-                before = best_value(table, base + own, counts).sum(axis=0, dtype=np.int32)
-                rest = parent.bound - before.T
-            for side_low, side_high in ((low, middle), (middle + 1, high)):
-                mask, bound = parent.mask, parent.bound
-                if len(rows):
-                    half = own & self.tables.range_mask(int(feature), side_low, side_high)
-                    mask = parent.mask.copy()
-                    mask[rows] = half
-                    after = best_value(table, base + half, counts).sum(axis=0, dtype=np.int32)
-                    bound = rest + after.T
-                new_low, new_high = parent.low.copy(), parent.high.copy()
-                new_low[feature], new_high[feature] = side_low, side_high
-                alive = np.flatnonzero((bound >= 0).all(axis=0))
-                self.n_boxes += len(columns) - len(alive)
-                children.append(Boxes(new_low, new_high, mask, bound).take(alive))
-        everything = join(children)
+        children = join(
+            [self._halves(boxes, int(feature), chosen) for feature in np.unique(chosen)]
+        )
+        alive = np.flatnonzero((children.bound >= 0).all(axis=0))
+        self.n_boxes += len(children) - len(alive)
         # the most promising last, because the stack is worked off from its end
-        slack = (everything.bound / self.tables.norm[:, None]).min(axis=0)
-        return everything.take(np.argsort(slack, kind="stable"))
+        slack = (children.bound[:, alive] / self.tables.norm[:, None]).min(axis=0)
+        return children.take(alive[np.argsort(slack, kind="stable")])
+
+    def _halves(self, boxes: Boxes, feature: int, chosen: IntArray) -> Boxes:
+        """The lower halves of the boxes for which a feature was chosen, then their upper halves."""
+        columns = np.flatnonzero(chosen == feature)
+        n_boxes = len(columns)
+        halves = boxes.take(np.concatenate([columns, columns]))
+        middle = self.tables.middle(
+            feature, halves.low[feature, :n_boxes], halves.high[feature, :n_boxes]
+        )
+        halves.high[feature, :n_boxes] = middle
+        halves.low[feature, n_boxes:] = middle + 1
+        groups = self.tables.groups
+        rows, counts = groups.rows[feature], groups.feature_counts[feature]
+        if len(rows) == 0:
+            return halves
+        base = self.tables.row_base[rows][:, None]
+        own = halves.mask[rows]
+        half = own & self.tables.range_mask(feature, halves.low[feature], halves.high[feature])
+        before = best_value(groups.table, base + own[:, :n_boxes], counts)
+        after = best_value(groups.table, base + half, counts).sum(axis=0, dtype=np.int32)
+        rest = halves.bound[:, :n_boxes] - before.sum(axis=0, dtype=np.int32).T
+        halves.mask[rows] = half
+        return replace(halves, bound=np.hstack([rest, rest]) + after.T)
 
     def _choose(self, boxes: Boxes) -> IntArray:
         """The feature to branch on; heuristic, so floats may take part."""
