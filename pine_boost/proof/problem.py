@@ -195,16 +195,18 @@ class Problem:
 
 
 def leaf_sums(
-    values: npt.NDArray[Any], leaves: npt.NDArray[Any], leaf_offset: IntArray
+    values: npt.NDArray[Any], leaves: npt.NDArray[Any], leaf_offset: IntArray | None = None
 ) -> npt.NDArray[Any]:
     """Sum leaf values over trees, (n_rows, n_outputs).
 
     Integers of few rows all at once, everything else tree by tree: that bounds the memory, and
-    floats are added in the order of the trees. A tree that says nothing of an output (in a
-    multiclass booster all but one of a round) is passed over.
+    floats are added in the order of the trees. With the leaves of each tree (``leaf_offset``) one
+    that says nothing of an output (all but one of a multiclass round) is passed over.
     """
     total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
-    speaks = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
+    speaks = np.ones((leaves.shape[1], values.shape[1]), dtype=bool)
+    if leaf_offset is not None:
+        speaks = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
     at_once = leaves.size <= _AT_ONCE and np.issubdtype(values.dtype, np.integer)
     for output in range(values.shape[1]):
         column = np.ascontiguousarray(values[:, output])
