@@ -223,8 +223,7 @@ def test_a_wrong_original_never_leaves_prune_or_sweep(monkeypatch: Any, kind: st
         table[problem.trees.leaf_tree == 0] += int(0.05 * 2.0**problem.scale)
         return replace(problem, original_int=table)
 
-    place = {"prune": "pine_boost.search.toss_ups", "sweep": "pine_boost.sweep_order"}[kind]
-    monkeypatch.setattr(f"{place}.build_problem", wrong)
+    monkeypatch.setattr("pine_boost.search.toss_ups.build_problem", wrong)
     run = {
         "prune": lambda: prune_booster(model, X[:200], X[200:], alpha=0.2),
         "sweep": lambda: sweep(model, X[:200], X[200:], alphas=[0.2, 0.5]),
