@@ -56,8 +56,6 @@ def near_models(game: Game) -> Iterator[Proposal]:
     """
     if game.problem.delta == 0 or game.best.smallest.pruned is not None:
         return
-    if game.oracle.prover.listing(game.budget) is not None:
-        return  # the game of all trees has its answers as soon
     game.tell("near")
     n_units = game.columns.n_units
     whole = game.budget
