@@ -27,7 +27,7 @@ from pine_boost.region.fast.membership import compile_membership
 
 METHOD, WALKED = "enumeration", "enumeration-by-walks"
 _MOST_ROWS = 300_000  # state rows that the domain permits
-_MOST_CELLS = 30_000_000  # those in the region, times trees
+_MOST_CELLS = 30_000_000  # those in the region, times trees or, where they are more, questions
 _CHUNK = 20_000
 
 States = npt.NDArray[np.int32]
@@ -46,7 +46,7 @@ def list_region(problem: Problem, budget: Budget) -> Listing | None:
     """Every state row that the region holds; None where they are too many, or time ends."""
     if _size(problem) > _MOST_ROWS:
         return None
-    most = _MOST_CELLS // problem.forest.n_trees
+    most = _MOST_CELLS // max(problem.forest.n_trees, len(problem.questions))
     found = [np.zeros((0, problem.space.n_features), dtype=np.int32)]
     reached = [np.zeros((0, problem.forest.n_trees), dtype=np.int32)]
     n_found = 0
@@ -102,11 +102,17 @@ def _size(problem: Problem) -> int:
 def _permitted(problem: Problem) -> Iterator[States]:
     """All combinations of permitted states, in chunks."""
     choices = [np.flatnonzero(allowed).astype(np.int32) for allowed in problem.region.allowed]
-    shape = tuple(len(states) for states in choices)
-    n_rows = math.prod(shape)
+    n_rows = math.prod(len(states) for states in choices)
+    # numpy numbers no more than 64 axes, and tables may have thousands of columns nobody splits on
+    varying = [feature for feature, states in enumerate(choices) if len(states) > 1]
+    shape = tuple(len(choices[feature]) for feature in varying)
     for start in range(0, n_rows, _CHUNK):
-        position = np.unravel_index(np.arange(start, min(start + _CHUNK, n_rows)), shape)
-        yield np.stack([own[at] for own, at in zip(choices, position, strict=True)], axis=1)
+        numbers = np.arange(start, min(start + _CHUNK, n_rows))
+        rows = np.tile(np.array([own[0] for own in choices], dtype=np.int32), (len(numbers), 1))
+        if varying:
+            for feature, at in zip(varying, np.unravel_index(numbers, shape), strict=True):
+                rows[:, feature] = choices[feature][at]
+        yield rows
 
 
 def _lost_most(

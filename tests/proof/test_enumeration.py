@@ -9,12 +9,15 @@ import pytest
 
 from pine_boost import prune_booster, verify
 from pine_boost.budget import Budget
+from pine_boost.parsers import read_model
 from pine_boost.proof import enumeration
 from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
+from pine_boost.proof.problem import build_problem
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from pine_boost.proof.verdict import Answer
+from pine_boost.region.fitting import every_input
 from tests.support.naive import broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
 
@@ -105,3 +108,37 @@ def test_a_large_model_over_few_states_is_proved_at_once(
     assert (verdict.agrees, verdict.proved_twice) == (True, True)
     if indifference:
         assert verdict.serving_proved is (None if certificate.serving is None else True)
+
+
+def test_columns_that_no_tree_splits_on_cost_nothing() -> None:
+    """More columns than numpy has axes: 80, of which two are split on."""
+    xgboost = pytest.importorskip("xgboost")
+    X = np.zeros((200, 80))
+    X[:, [3, 71]] = np.random.default_rng(0).integers(0, 3, size=(200, 2))
+    y = (X[:, 3] > X[:, 71]).astype(int)
+    model = xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1).fit(X, y)
+    forest = read_model(model).forest
+    region = every_input(forest, None, 0.0)
+    problem = build_problem(forest, region.space, region.tables)
+    listing = list_region(problem, FOREVER)
+    assert listing is not None
+    used = region.space.n_states[[3, 71]]
+    assert listing.states.shape == (used.prod(), 80)
+    assert len(np.unique(listing.states[:, [3, 71]], axis=0)) == used.prod()
+    pruned = random_pruned(np.random.default_rng(0), problem, "planted")
+    listed = prove_listed(problem, pruned, listing)
+    walked = prove_walked(problem, pruned, FOREVER)
+    assert [proof.answer for proof in listed] == [proof.answer for proof in walked]
+
+
+def test_many_classes_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is held once for every question, so these count as trees do."""
+    cases = (random_case(seed).problem for seed in range(8, 60))
+    problem = next(p for p in cases if len(p.questions) > p.forest.n_trees)
+    listing = list_region(problem, FOREVER)
+    assert listing is not None
+    cells = len(listing.states) * len(problem.questions)
+    monkeypatch.setattr(enumeration, "_MOST_CELLS", cells)
+    assert list_region(problem, FOREVER) is not None
+    monkeypatch.setattr(enumeration, "_MOST_CELLS", cells - 1)
+    assert list_region(problem, FOREVER) is None
