@@ -140,7 +140,8 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
     """Check that the pruned model's native decision follows from the integer sides to be proved.
 
     A side of ``needed`` units lies at ``needed / 2**grid``, give or take the deviation; that must
-    be beyond the native cut and its guard, or exactly on a cut whose ties fall to this side.
+    be beyond the native cut and its guard, or exactly on a cut whose ties fall to this side: then
+    the sums must be exact, and the next unit be beyond the guard.
     """
     needed = problem.needed_sides(matched.pruned.grid)
     unit = Fraction(1, 2**matched.pruned.grid)
@@ -150,7 +151,8 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
         raise CertificateMismatch("The pruned model decides at other cuts than the original.")
     for question in problem.questions:
         distance = int(needed[question.index]) * unit - question.cut_side(decision)
-        if distance > guard or (distance == guard == 0 and question.wins_tie(decision)):
+        is_exact_tie = distance == 0 == matched.deviation and question.wins_tie(decision)
+        if distance > guard or (is_exact_tie and unit > guard):
             continue
         raise CertificateMismatch(
             f"{question.name}: one step of the grid 2**-{matched.pruned.grid} is smaller than what "

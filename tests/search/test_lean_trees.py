@@ -88,6 +88,21 @@ def test_drawn_models_with_dead_branches_and_twins(
     assert found.agrees
 
 
+@pytest.mark.parametrize(("manner", "seed"), [("xgboost", 1), ("xgboost", 3), ("lightgbm", 2)])
+def test_three_classes_with_exact_ties(manner: str, seed: int) -> None:
+    """Sums of quarters tie; the tie falls as natively, and verify follows it beside the guard."""
+    model, category = drawn_model(MANNERS[manner], seed, 3)
+    given = original_bytes(model) if model.native is None else model.native
+    rows = probe(model, seed + 1, category)
+    result = prune_booster(given, rows[::2], rows[1::2], alpha=0.3, allow_overlap=True)
+    assert result.status == "CERTIFIED"
+    assert result.certificate.grid >= 0  # something was removed
+    assert result.original.forest.decision.guard > 0
+    for more in range(10):
+        require_same_classes(result, probe(model, seed + 100 + more, category))
+    assert verify(given, result.model, result.region, result.certificate).agrees
+
+
 @pytest.fixture(scope="module")
 def voting() -> tuple[Any, np.ndarray, np.ndarray]:
     X, y = load_breast_cancer(return_X_y=True)
