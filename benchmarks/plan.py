@@ -68,7 +68,7 @@ PLAN = (
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 10, is_serial=True),
     Run(
         "defaults-libraries", "defaults", "defaults.csv",
-        _words("--models xgboost-0.3,lightgbm,histgb --seeds 1"), 11,
+        _words("--models xgboost-0.3,lightgbm,histgb"), 45,
     ),
     Run("lossless", "lossless", "lossless.csv", (), 2),
     Run(
@@ -81,7 +81,7 @@ PLAN = (
         ("--results", f"{WORK}/paper_l0.csv", "benchmarks/results/depth.csv"), 3,
     ),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
-    Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1 --seeds 2"), 3),
+    Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1"), 4),
     Run(
         "leaves", "paper", "paper_leaves.csv",
         _words("--unit leaf --alphas 0.05,0.2,0.8 --seeds 1 --time-limit 20"), 12,
