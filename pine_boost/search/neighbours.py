@@ -22,6 +22,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
 _TABULATED_LEAVES = 8  # of a tree: 256 sets of leaves
+_MOST_TABULATED = 2 * 10**7  # numbers in all tables: 160 MB
 _CELLS = 3_000_000  # rows x states x trees of one feature held at once
 
 
@@ -77,9 +78,12 @@ class MaskedTrees:
     def tables(self, values: IntArray) -> list[IntArray] | None:
         """Per feature what each tree adds for every set of leaves that the others leave.
 
-        One line per (tree, set), its entries are (n_states, n_columns); None for large trees.
+        One line per (tree, set), its entries are (n_states, n_columns); None for large trees, or
+        where there are so many of them and of states that the tables would fill the memory.
         """
-        if not self.n_masks:
+        states = np.diff(self.state_offset[: len(self.users) + 1])
+        n_lines = self.n_masks * np.array([len(users) for users in self.users])
+        if not self.n_masks or n_lines @ states * values.shape[1] > _MOST_TABULATED:
             return None
         n_leaves = self.n_masks.bit_length() - 1
         single = np.zeros((self.trees.n_trees, self.n_masks, values.shape[1]), dtype=np.int64)

@@ -14,12 +14,14 @@ from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer
+from pine_boost.search import neighbours
 from pine_boost.search import rows as search_rows
 from pine_boost.search.algorithm import search
 from pine_boost.search.multipliers import _solve_exactly
 from tests.support.bruteforce import small_problem
 from tests.support.forests import XGBOOST
 from tests.support.grids import grid_forest
+from tests.support.naive import random_case
 from tests.support.solver_settings import SETTINGS
 from tests.support.verifying import fitted
 
@@ -106,3 +108,19 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch
     assert np.array_equal(once, apart)
     assert portions.fit.most_at_once == 200
     assert small.search().n_kept == result.n_kept
+
+
+def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """800 trees over 2000 states of four features once took 2 GB of tables."""
+    problem = random_case(4).problem
+    states = np.zeros((1, problem.space.n_features), dtype=np.int32)
+    sums = []
+    for most in (neighbours._MOST_TABULATED, 1):
+        monkeypatch.setattr(neighbours, "_MOST_TABULATED", most)
+        around = neighbours.Neighbourhood(problem)
+        values = around.values()
+        assert (values.tables is None) == (most == 1)
+        sums.append([near.original for near in around.of(states, Budget.of(), values)])
+    assert len(sums[0]) > 0
+    for one, other in zip(*sums, strict=True):
+        assert np.array_equal(one, other)
