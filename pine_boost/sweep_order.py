@@ -105,7 +105,7 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
             options = plan.options
             go_on = search_collapsed if options.unit == "leaf" else search_leaves
             found = go_on(problem, plan.fit_states, found, budget, options, larger)
-        is_interrupted |= found.stopped is StopReason.INTERRUPTED
+        is_interrupted |= found.interrupted
         larger = found
         yield region, problem, found
 

@@ -279,6 +279,7 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
         reference=game.rows.fit.reference,
         points=game.rows.states,
         gave_up=explored.gave_up,
+        interrupted=explored.stopped is StopReason.INTERRUPTED,
     )
 
 

@@ -87,6 +87,8 @@ class Found:
         The points that spoke in the search.
     gave_up : bool
         A proof or a program took more than its share.
+    interrupted : bool
+        Ctrl-C ended it, though what was found by then may be the fewest; nothing goes on from it.
     reweight : {"tree", "leaf"}
         Whether trees of ``pruned`` keep the ratios of their leaves, or have values of their own;
         the bound is about models of the same form.
@@ -108,6 +110,7 @@ class Found:
     reference: Reference | None = field(default=None, repr=False)
     points: States | None = field(default=None, repr=False)
     gave_up: bool = False
+    interrupted: bool = False
     reweight: str = "tree"
     remaining: Trimming | None = field(default=None, repr=False)
 
@@ -123,7 +126,7 @@ class Found:
         """
         counted: dict[str, Any] = {
             "seconds": later.seconds, "rounds": self.rounds + later.rounds,
-            "points": later.points, "rows": later.rows,
+            "points": later.points, "rows": later.rows, "interrupted": later.interrupted,
         }  # fmt: skip
         if later.n_kept >= self.n_kept:
             if later.stopped is StopReason.INTERRUPTED:

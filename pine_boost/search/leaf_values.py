@@ -114,7 +114,7 @@ def search_leaves(
     ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
     is proved, ``found`` comes back (or ``larger``), with what is true of it.
     """
-    stopped = found.stopped is StopReason.INTERRUPTED or budget.is_over
+    stopped = found.interrupted or budget.is_over
     best = found if larger is None or found.n_kept <= larger.n_kept else larger
     start = found if best is found else _taken_over(best, found)
     if stopped or start.n_kept <= 1:

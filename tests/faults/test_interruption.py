@@ -51,7 +51,8 @@ def _check(result, model, X):
     assert bool(result.certificate.claim) == (result.status == "CERTIFIED")
 
 
-def test_ctrl_c_at_every_step_returns_the_best_certified_model(data, n_steps):
+@pytest.mark.parametrize("reweight", ["tree", "leaf"])
+def test_ctrl_c_at_every_step_returns_the_best_certified_model(data, n_steps, reweight):
     model, X = data
     trees = []
     for number in sorted({*range(1, 12), *range(12, n_steps + 1, max(1, n_steps // 12))}):
@@ -60,7 +61,8 @@ def test_ctrl_c_at_every_step_returns_the_best_certified_model(data, n_steps):
             if step.step == number:
                 raise KeyboardInterrupt
 
-        result = prune_booster(model, X[:250], X[250:], alpha=0.2, callback=press)
+        options = {"alpha": 0.2, "reweight": reweight, "callback": press}
+        result = prune_booster(model, X[:250], X[250:], **options)
         _check(result, model, X)
         assert result.search.stopped in ("interrupted", "optimal")
         trees.append(result.certificate.trees_after)
