@@ -15,7 +15,8 @@ from typing import Any
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import Comparison, FloatArray, IntArray, Model
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.rules import Comparison
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
 LIBRARIES = ("xgboost", "lightgbm", "sklearn")

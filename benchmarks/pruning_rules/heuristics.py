@@ -12,7 +12,8 @@ import numpy as np
 
 from benchmarks.pruning_rules.members import FloatArray, IntArray
 from benchmarks.rounds import round_of_tree
-from pine_boost.model.forest import Forest, Model, SplitKind
+from pine_boost.model.forest import Forest, Model
+from pine_boost.model.rules import SplitKind
 
 HEURISTICS = ("LeafMagnitude-TopK", "TreeGain-TopK", "FeatImpTree-TopK", "Slice")
 

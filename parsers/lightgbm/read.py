@@ -14,16 +14,8 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    FloatArray,
-    Forest,
-    IntArray,
-    MissingRule,
-    Model,
-    SplitKind,
-)
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 from pine_boost.parsers.lightgbm.decision import decide, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument, read_document
 from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock

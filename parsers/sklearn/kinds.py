@@ -13,15 +13,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    Decision,
-    FloatArray,
-    Forest,
-    IntArray,
-    Tie,
-)
+from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray
+from pine_boost.model.rules import CategoryRule, Comparison, Tie
 from pine_boost.parsers.sklearn.checks import (
     class_labels,
     feature_names,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import Decision, Forest, Model, Tie
+from pine_boost.model.forest import Decision, Forest, Model
+from pine_boost.model.rules import Tie
 from pine_boost.parsers.sklearn.checks import (
     class_labels,
     refuse_other_than,

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF
-from pine_boost.model.forest import Comparison, FloatArray, IntArray, Model
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.rules import Comparison
 from pine_boost.parsers.native_classes import index_of
 from pine_boost.parsers.sklearn.read import read_sklearn
 from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.model.forest import FloatArray, IntArray, MissingRule, SplitKind
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.rules import MissingRule, SplitKind
 
 LEAF = -1  # children_left of a leaf in tree_
 

@@ -15,7 +15,8 @@ import numpy as np
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
 from pine_boost.model.exact import UNIT_ROUNDOFF
-from pine_boost.model.forest import CategoryRule, Comparison, Decision, Forest, Model, SplitKind
+from pine_boost.model.forest import Decision, Forest, Model
+from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers.thresholds import no_class_decision
 from pine_boost.parsers.xgboost.decision import find_decision
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document

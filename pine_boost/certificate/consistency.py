@@ -20,8 +20,9 @@ from pine_boost.certificate.sureness import sureness_of
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Forest, SplitKind, count_units, tree_units
+from pine_boost.model.forest import Forest, count_units, tree_units
 from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.trimming import leaf_count, pass_down
 from pine_boost.options import UNITS

@@ -43,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def describe(parsed: Any, size: int) -> dict[str, Any]:
     """Facts of a parsed model."""
-    from pine_boost.model.forest import SplitKind
+    from pine_boost.model.rules import SplitKind
     from pine_boost.model.states import build_space
 
     forest = parsed.forest
@@ -72,7 +72,7 @@ def describe(parsed: Any, size: int) -> dict[str, Any]:
 
 
 def _most_leaves(forest: Any) -> int:
-    from pine_boost.model.forest import SplitKind
+    from pine_boost.model.rules import SplitKind
 
     return int(np.bincount(forest.node_tree[forest.kind == SplitKind.LEAF]).max())
 

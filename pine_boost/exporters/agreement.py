@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import certain_distance, summation_band
-from pine_boost.model.forest import Comparison, FloatArray, Forest, Model, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.tables.matrix import raw_values, to_matrix

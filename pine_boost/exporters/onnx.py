@@ -19,15 +19,8 @@ from pine_boost.exporters.agreement import require_agreement
 from pine_boost.exporters.links import Link, find_link, vote_link
 from pine_boost.exporters.plain_splits import refuse_unsayable
 from pine_boost.exporters.tree_operator import tree_attributes
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    FloatArray,
-    Forest,
-    Model,
-    SplitKind,
-    Tie,
-)
+from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 
 __all__ = ["to_onnx"]
 

@@ -14,14 +14,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    FloatArray,
-    Forest,
-    MissingRule,
-    SplitKind,
-)
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
 BoolArray = npt.NDArray[np.bool_]
 

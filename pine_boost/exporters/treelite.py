@@ -18,12 +18,8 @@ from pine_boost.exporters.plain_splits import (
     plain_comparisons,
     refuse_unsayable,
 )
-from pine_boost.model.forest import (
-    Comparison,
-    Forest,
-    Model,
-    SplitKind,
-)
+from pine_boost.model.forest import Forest, Model
+from pine_boost.model.rules import Comparison, SplitKind
 
 __all__ = ["to_treelite", "to_treelite_sums"]
 

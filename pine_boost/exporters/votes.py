@@ -13,7 +13,8 @@ import numpy as np
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters.fitted_trees import copy_without, trim_estimator
 from pine_boost.model.exact import UNIT_ROUNDOFF
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, trim_pruned
 
 UNIT = UNIT_ROUNDOFF[np.float64]

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.rules import SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
 UNIT_ROUNDOFF: dict[type, float] = {np.float32: 2.0**-24, np.float64: 2.0**-53}

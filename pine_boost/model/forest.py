@@ -7,57 +7,17 @@ merges or simplifies: a Forest holds the exact numbers of the file.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-
-class Comparison(Enum):
-    """How the native library compares an input value with a threshold (True goes left)."""
-
-    FLOAT32_LESS = "float32 value < float32 threshold"
-    FLOAT64_LESS_EQUAL = "float64 value <= float64 threshold"
-    FLOAT32_VALUE_LESS_EQUAL = "float64(float32 value) <= float64 threshold"
-
-
-class SplitKind(IntEnum):
-    """What a node is."""
-
-    LEAF = 0
-    NUMERIC = 1
-    CATEGORICAL = 2
-
-
-class MissingRule(IntEnum):
-    """What a numeric node does with NaN and zero."""
-
-    DEFAULT = 0  # NaN follows default_left
-    NAN_IS_ZERO = 1  # NaN is replaced by 0.0 and compared (LightGBM missing type None)
-    ZERO_IS_MISSING = 2  # NaN, 0 and tiny values follow default_left (LightGBM missing type Zero)
-
-
-class CategoryRule(Enum):
-    """How a raw number becomes a category code; what is no code is 'unseen'."""
-
-    EXACT = "x < 0 or x >= 2**24 is unseen, else truncated"  # XGBoost
-    TRUNCATE = "truncated towards zero, negative after that is unseen"  # LightGBM
-    KNOWN = (
-        "only whole codes of known categories, everything else is missing"  # HistGradientBoosting
-    )
-
-
-class Tie(Enum):
-    """Who wins when two scores are equal."""
-
-    LOWEST = "lowest class index"
-    HIGHEST = "highest class index"
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -182,10 +142,10 @@ class Forest:
     threshold: FloatArray
     left: IntArray
     right: IntArray
-    default_left: npt.NDArray[np.bool_]
+    default_left: BoolArray
     kind: npt.NDArray[np.uint8]
     missing: npt.NDArray[np.uint8]
-    set_left: npt.NDArray[np.bool_]
+    set_left: BoolArray
     category_offset: IntArray
     category: npt.NDArray[np.int32]
     value: FloatArray
@@ -297,7 +257,7 @@ class PrunedForest:
     grid: int
     intercept_int: IntArray
     weights: FloatArray
-    is_leaf: npt.NDArray[np.bool_] | None = None
+    is_leaf: BoolArray | None = None
     instead: IntArray | None = None
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import Forest, IntArray, SplitKind
+from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
 
 BoolArray = npt.NDArray[np.bool_]

@@ -12,15 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    FloatArray,
-    Forest,
-    IntArray,
-    MissingRule,
-    SplitKind,
-)
+from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
 
 def find_leaves(forest: Forest, X: FloatArray) -> IntArray:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import Comparison, FloatArray
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.rules import Comparison
 
 if TYPE_CHECKING:
     from pine_boost.model.states import Axis, StateSpace

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import Comparison, Forest, IntArray, MissingRule, SplitKind
+from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
 
 _CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory

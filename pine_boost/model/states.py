@@ -16,17 +16,10 @@ import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    FloatArray,
-    Forest,
-    IntArray,
-    MissingRule,
-    SplitKind,
-)
+from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value, category_codes
 from pine_boost.model.representatives import describe_state, reachable_states, value_of
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
 
 @dataclass(frozen=True, eq=False)

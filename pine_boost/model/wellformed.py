@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import SplitKind
 
 
 def check_trees(forest: Forest) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray, SplitKind
+from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.rules import SplitKind
 from pine_boost.proof.question import questions_of
 
 _WEIGHT_UNIT = 8  # weights are whole multiples of 1 / _WEIGHT_UNIT

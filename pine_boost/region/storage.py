@@ -20,7 +20,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import require
-from pine_boost.model.forest import CategoryRule, Comparison
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import StateSpace
 from pine_boost.region.score_tables import (
     ForbiddenPair,

@@ -14,8 +14,8 @@ import numpy as np
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.json_fields import require
-from pine_boost.model.forest import CategoryRule, Comparison
 from pine_boost.model.routing import Shape, make_trees
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.region.nesting import Nesting
 from pine_boost.region.score_tables import PairTable, ScoreTables, TreeCost

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, StopReason
 from pine_boost.model.exact import to_units
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind, tree_units
+from pine_boost.model.forest import Forest, IntArray, PrunedForest, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, SplitKind, spread
+from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.columns import Columns
 from pine_boost.search.linear_program import Weights

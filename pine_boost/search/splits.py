@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, IntArray, PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import BoolArray, Problem

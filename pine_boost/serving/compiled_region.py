@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Comparison, FloatArray
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.rules import Comparison
 from pine_boost.region.fast.membership import Membership
 
 # States are found as digitize.py does: edges that are not left of the value (closed: below or at

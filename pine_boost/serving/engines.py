@@ -20,15 +20,8 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from pine_boost.model.exact import certain_distance
-from pine_boost.model.forest import (
-    Comparison,
-    Decision,
-    FloatArray,
-    IntArray,
-    Model,
-    SplitKind,
-    Tie,
-)
+from pine_boost.model.forest import Decision, FloatArray, IntArray, Model
+from pine_boost.model.rules import Comparison, SplitKind, Tie
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.native.probabilities import (
     has_plain_link,

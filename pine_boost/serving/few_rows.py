@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Comparison, FloatArray
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.rules import Comparison
 from pine_boost.region.fast.digitize import Digitizer
 from pine_boost.region.fast.membership import Membership, compile_membership
 from pine_boost.region.region import Region

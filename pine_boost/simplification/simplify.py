@@ -14,9 +14,10 @@ import numpy as np
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
 from pine_boost.model.exact import folding_band
-from pine_boost.model.forest import FloatArray, Forest, Model, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.reach import find_reach
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import CategoryRule, FloatArray
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.rules import CategoryRule
 from pine_boost.parsers.traits import Reader
 from pine_boost.tables.categories import (
     check_booleans,

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import CategoryRule, Comparison, FloatArray
+from pine_boost.model.forest import FloatArray
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.categories import code_of
 from pine_boost.tables.frames import read_arrow, read_pandas, read_polars
 from pine_boost.tables.numbers import TableKind, cast_numbers, cast_objects, casting_of
@@ -58,7 +59,7 @@ def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
     >>> import numpy as np
     >>> from pine_boost.tables.matrix import to_matrix
     >>> from pine_boost.tables.schema import InputSchema
-    >>> from pine_boost.model.forest import CategoryRule, Comparison
+    >>> from pine_boost.model.rules import CategoryRule, Comparison
     >>> schema = InputSchema(2, None, (), "xgboost", Comparison.FLOAT32_LESS, CategoryRule.EXACT,
     ...                      -1.0, True, True)
     >>> to_matrix(np.array([[3, -1]]), schema)

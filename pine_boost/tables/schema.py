@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import CategoryRule, Comparison, Forest
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.options import is_whole
 from pine_boost.parsers.traits import Reader, traits_of
 

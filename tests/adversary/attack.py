@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_classes
 from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult

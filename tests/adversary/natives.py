@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray, MissingRule, Model, SplitKind
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.rules import MissingRule, SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import Trees

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.model.forest import Comparison, Forest, IntArray, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, IntArray, PrunedForest
 from pine_boost.model.reference import _goes_left
 from pine_boost.model.routing import route
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.model.forest import Comparison, Forest, IntArray, Model, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, IntArray, Model, PrunedForest
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.proof.problem import build_problem
 from tests.adversary.natives import native_model
 from tests.adversary.needles import (

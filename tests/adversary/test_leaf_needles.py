@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pine_boost.model.forest import PrunedForest, SplitKind
+from pine_boost.model.forest import PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.verdict import Answer
 from pine_boost.search.splits import find_splits

@@ -19,7 +19,7 @@ from pine_boost.certificate.certificate import (
 )
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import SplitKind
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult

@@ -17,7 +17,7 @@ from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import SplitKind
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model

@@ -12,7 +12,8 @@ from pine_boost.exporters import export
 from pine_boost.exporters.agreement import edge_rows as agreement_rows
 from pine_boost.exporters.agreement import require_agreement
 from pine_boost.exporters.onnx import to_onnx
-from pine_boost.model.forest import Comparison, Forest, SplitKind
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows, integer_margins

@@ -11,8 +11,9 @@ import pytest
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.exporters.sklearn import write_sklearn
 from pine_boost.model import exact
-from pine_boost.model.forest import Model, PrunedForest, SplitKind
+from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import SklearnDocument, read_sklearn
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
-from pine_boost.model.forest import Model, PrunedForest, SplitKind
+from pine_boost.model.forest import Model, PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import read_sklearn
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 from tests.support.trimmed import assert_same_trees, cut, cut_forest, n_remaining

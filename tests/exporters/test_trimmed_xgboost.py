@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.exporters import export
-from pine_boost.model.forest import SplitKind
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
 from tests.support.trimmed import assert_same_trees, cut_forest, n_remaining

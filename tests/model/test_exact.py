@@ -12,15 +12,9 @@ from hypothesis import example, given, settings, target
 from hypothesis import strategies as st
 
 from pine_boost.model import exact
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    Decision,
-    Forest,
-    PrunedForest,
-    SplitKind,
-)
+from pine_boost.model.forest import Decision, Forest, PrunedForest
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.proof.problem import required_int
 from tests.support.bruteforce import exact_margins
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows

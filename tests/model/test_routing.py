@@ -7,8 +7,8 @@ import pytest
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model import routing
-from pine_boost.model.forest import SplitKind
 from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 

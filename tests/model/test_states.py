@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pine_boost.model.forest import Comparison, Forest, MissingRule, SplitKind
+from pine_boost.model.forest import Forest
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.representatives import values_in
 from pine_boost.model.routing import route
+from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import build_space
 from tests.support.forests import (
     HISTOGRAM,

@@ -13,7 +13,8 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.certificate import issue
 from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
-from pine_boost.model.forest import Model, PrunedForest, SplitKind, tree_units
+from pine_boost.model.forest import Model, PrunedForest, tree_units
+from pine_boost.model.rules import SplitKind
 from pine_boost.native import replay
 from pine_boost.native.replay import certain_classes, replay_points
 from pine_boost.parsers import read_model

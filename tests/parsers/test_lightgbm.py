@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pine_boost.exporters import export
-from pine_boost.model.forest import SplitKind
 from pine_boost.model.reference import find_leaves, native_margins
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document

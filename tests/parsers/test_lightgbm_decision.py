@@ -12,8 +12,8 @@ import pytest
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import MissingRule
 from pine_boost.model.reference import find_leaves, native_margins
+from pine_boost.model.rules import MissingRule
 from pine_boost.parsers.lightgbm.decision import class_gap, one_against_all_guard, read_objective
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from tests.support.lightgbm_texts import leaf, split, text_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pine_boost.model import exact
-from pine_boost.model.forest import SplitKind
 from pine_boost.model.reference import find_leaves, native_margins
+from pine_boost.model.rules import SplitKind
 from pine_boost.parsers.sklearn.read import read_sklearn
 from tests.support.grids import edge_rows
 

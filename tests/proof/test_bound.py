@@ -14,7 +14,8 @@ from pine_boost import CertificateMismatch, prune_booster, verify
 from pine_boost.budget import Budget, StopReason
 from pine_boost.certificate.certificate import Certificate, _digest
 from pine_boost.certificate.claim import rests_on
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.proof.bound import Bound, Cut, check_bound, exact_rows
 from pine_boost.proof.problem import build_problem

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost.budget import Budget
-from pine_boost.model.forest import Forest, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Decision, Forest, Tie
+from pine_boost.model.forest import Decision, Forest
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import Tie
 from pine_boost.model.states import build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain

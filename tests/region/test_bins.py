@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pine_boost.model.forest import MissingRule
+from pine_boost.model.rules import MissingRule
 from pine_boost.model.states import Axis, StateSpace, build_space
 from pine_boost.region.scores.chow_liu import bins_of
 from pine_boost.region.scores.quantiles import count_nearest

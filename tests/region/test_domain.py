@@ -10,8 +10,9 @@ import pytest
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Comparison, Forest, MissingRule
+from pine_boost.model.forest import Forest
 from pine_boost.model.reference import cast_value
+from pine_boost.model.rules import Comparison, MissingRule
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.tables.schema import schema_of

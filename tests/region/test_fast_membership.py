@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Comparison, Forest
+from pine_boost.model.forest import Forest
 from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.rules import Comparison
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region

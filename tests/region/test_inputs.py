@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
 from pine_boost.model.routing import leaf_masks, route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model

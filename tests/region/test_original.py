@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import SplitKind
 from pine_boost.region import Region, fit_region
 from tests.support.forests import random_forest, random_rows
 

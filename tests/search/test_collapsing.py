@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.budget import Budget, Effort, Step, StopReason
-from pine_boost.model.forest import SplitKind
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing
 from pine_boost.search.collapsing import search_collapsed

@@ -13,9 +13,10 @@ import pytest
 
 from pine_boost import CertificateMismatch, prune_booster, simplify, sweep, verify
 from pine_boost.certificate.claim import headline_of
-from pine_boost.model.forest import Forest, SplitKind
+from pine_boost.model.forest import Forest
 from pine_boost.model.reach import find_live, find_reach
 from pine_boost.model.routing import route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model

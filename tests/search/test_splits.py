@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.model.forest import PrunedForest, SplitKind
+from pine_boost.model.forest import PrunedForest
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search.columns import leaf_columns
 from pine_boost.search.range_program import RangeProgram

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost import simplify
-from pine_boost.model.forest import Forest, Model, SplitKind
+from pine_boost.model.forest import Forest, Model
 from pine_boost.model.reach import find_reach
+from pine_boost.model.rules import SplitKind
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from tests.support.forests import SKLEARN, XGBOOST, random_forest

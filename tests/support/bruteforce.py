@@ -19,9 +19,10 @@ import pytest
 from scipy.optimize import linprog
 
 from pine_boost.budget import Budget, Effort, Step
-from pine_boost.model.forest import FloatArray, Forest, PrunedForest, Tie, spread, tree_units
+from pine_boost.model.forest import FloatArray, Forest, PrunedForest, spread, tree_units
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
+from pine_boost.model.rules import Tie
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof import two_proofs
 from pine_boost.proof.cpsat.settings import Setting

@@ -14,16 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_BINARY_CUT, LIGHTGBM_ZERO, XGBOOST_LOGISTIC_CUT
-from pine_boost.model.forest import (
-    CategoryRule,
-    Comparison,
-    Decision,
-    FloatArray,
-    Forest,
-    MissingRule,
-    SplitKind,
-    Tie,
-)
+from pine_boost.model.forest import Decision, FloatArray, Forest
+from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind, Tie
 
 
 @dataclass(frozen=True)

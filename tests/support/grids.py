@@ -10,16 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import MAX_GRID, PRECISION
-from pine_boost.model.forest import (
-    Comparison,
-    FloatArray,
-    Forest,
-    IntArray,
-    PrunedForest,
-    SplitKind,
-    spread,
-)
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.reference import find_leaves
+from pine_boost.model.rules import Comparison, SplitKind
 
 
 def grid_forest(

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import treelite
 
-from pine_boost.model.forest import Comparison, Forest
+from pine_boost.model.forest import Forest
+from pine_boost.model.rules import Comparison
 
 
 def gtil_margins(converted: Any, forest: Forest, X: np.ndarray, margin: bool = True) -> np.ndarray:

@@ -13,9 +13,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import PrunedForest, SplitKind, spread
+from pine_boost.model.forest import PrunedForest, spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.routing import route
+from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain

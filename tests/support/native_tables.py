@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import FloatArray, Forest, SplitKind
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.rules import SplitKind
 
 NAMES = ("ratio", "amount", "moment")
 KINDS = (

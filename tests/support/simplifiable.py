@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pine_boost.model.forest import Model, SplitKind
+from pine_boost.model.forest import Model
+from pine_boost.model.rules import SplitKind
 from tests.adversary.natives import N_CATEGORIES, native_model
 from tests.support.forests import HISTOGRAM, LIGHTGBM, SKLEARN, XGBOOST, Manner, random_forest
 from tests.support.grids import edge_rows

@@ -20,7 +20,8 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from pine_boost.model.forest import Forest, Model, PrunedForest, Tie
+from pine_boost.model.forest import Forest, Model, PrunedForest
+from pine_boost.model.rules import Tie
 from tests.support.grids import edge_rows, integer_margins
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import Forest, PrunedForest, SplitKind
+from pine_boost.model.forest import Forest, PrunedForest
+from pine_boost.model.rules import SplitKind
 from tests.support.grids import grid_forest
 
 

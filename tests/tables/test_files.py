@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
-from pine_boost.model.forest import CategoryRule, Comparison
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.files import _plain_csv, read_table
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import CategoryRule, Comparison, Forest
+from pine_boost.model.forest import Forest
 from pine_boost.model.reference import native_margins
+from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import raw_values, to_matrix
 from pine_boost.tables.schema import InputSchema, schema_of

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Comparison, FloatArray, IntArray
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.rules import Comparison
 from pine_boost.model.states import Axis, StateSpace
 
 CHUNK_ROWS = 2**16  # columns of one-byte states stay in the cache, and calls are worth their cost

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from pine_boost.errors import MissingDependencyError
 from pine_boost.model.exact import SCORE_SCALE
-from pine_boost.model.forest import Comparison, FloatArray, Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
 from pine_boost.model.routing import Shape, StateTrees, make_trees
+from pine_boost.model.rules import Comparison
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables, TreeCost
 from pine_boost.region.scores.leaf_support import ignoring_features
