@@ -36,8 +36,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     promise.add_argument("--tolerance", type=float, metavar="T",
                          help="classifiers: no probability moves by more either; regressors and "
                          "rankers: no raw value does (required there)")  # fmt: skip
-    promise.add_argument("--allow-overlap", action="store_true",
-                         help="go on if --val repeats --fit: only MEASURED then")  # fmt: skip
+    options.add_flag(promise, "--allow-overlap", "go on if --val repeats --fit: only MEASURED then")
     options.add_spent(promise)
     options.add_threshold(parser)
     search = parser.add_argument_group("search")

@@ -27,10 +27,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="FILE", help="further rows on which onnxruntime must agree"
     )
     parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
-    parser.add_argument(
-        "--codes", action="store_true",
-        help="category codes will be fed where the model takes the values of a table",
-    )  # fmt: skip
+    options.add_flag(
+        parser, "--codes", "category codes will be fed where the model takes the values of a table"
+    )
     options.add_json(parser)
 
 

@@ -30,9 +30,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=-1, metavar="N",
                         help="processes (-1: one per core)")  # fmt: skip
     parser.add_argument("--dask", metavar="ADDRESS", help="run on this Dask scheduler instead")
-    parser.add_argument("--reports", action="store_true", help="a report.html for every job")
+    options.add_flag(parser, "--reports", "a report.html for every job")
     policy = parser.add_argument_group("policy")
-    policy.add_argument("--compress", action="store_true", help="compress_booster, not prune")
+    options.add_flag(policy, "--compress", "compress_booster, not prune")
     policy.add_argument("--fidelity", type=float, default=0.99, help="with --compress (0.99)")
     policy.add_argument("--confidence", type=float, default=0.95, help="with --compress (0.95)")
     policy.add_argument("--alpha", type=float, default=0.1, help="without --compress (0.1)")

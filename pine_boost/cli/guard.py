@@ -24,8 +24,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("result", metavar="RESULT", help="folder that prune or compress wrote")
     parser.add_argument("--original", metavar="MODEL", required=True, help="what it was made from")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
-    parser.add_argument("--force", action="store_true",
-                        help="replace files of the same names in DIR (never an input)")  # fmt: skip
+    options.add_flag(parser, "--force", "replace files of the same names in DIR (never an input)")
     parser.add_argument("--val", metavar="FILE", help="unseen rows, to guard by the margin")
     parser.add_argument("--fidelity", type=float, default=0.999, help="with --val (0.999)")
     parser.add_argument("--confidence", type=float, default=0.95, help="with --val (0.95)")

@@ -31,8 +31,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the original; needed where indifference was used, and "
                         "for a Pipeline, whose first steps prepare the tables")  # fmt: skip
     parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
-    parser.add_argument("--force", action="store_true",
-                        help="replace the file of the page, whatever it is")  # fmt: skip
+    options.add_flag(parser, "--force", "replace the file of the page, whatever it is")
     options.add_reading_options(parser)
     options.add_json(parser)
 

@@ -21,6 +21,11 @@ def indifference(text: str) -> float | str:
     return text if text == AUTO else float(text)
 
 
+def add_flag(parser: Any, name: str, meaning: str) -> None:
+    """Something that is off unless it is named."""
+    parser.add_argument(name, action="store_true", help=meaning)
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """The model file and how to read it."""
     parser.add_argument("model", metavar="MODEL", help="XGBoost .json/.ubj, LightGBM .txt, or a "
@@ -31,10 +36,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
     """How model files may be read."""
-    parser.add_argument(
-        "--trust-pickle", action="store_true",
-        help="load pickle and joblib files (this runs code from the file: only for your own)",
-    )  # fmt: skip
+    add_flag(
+        parser,
+        "--trust-pickle",
+        "load pickle and joblib files (this runs code from the file: only for your own)",
+    )
 
 
 def add_threshold(parser: argparse.ArgumentParser) -> None:
@@ -65,10 +71,11 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument(
         "--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)"
     )
-    data.add_argument(
-        "--allow-overlap", action="store_true",
-        help="go on although rows of --cal are among those of --fit; no probability is promised",
-    )  # fmt: skip
+    add_flag(
+        data,
+        "--allow-overlap",
+        "go on although rows of --cal are among those of --fit; no probability is promised",
+    )
     data.add_argument("--test", metavar="FILE", help="further rows for coverage and fidelity")
     data.add_argument(
         "--label", metavar="COLUMN", help="column of the labels in --test, for accuracy"
@@ -115,7 +122,7 @@ def add_jobs(parser: Any) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Output for machines."""
-    parser.add_argument("--json", action="store_true", help="print JSON on stdout")
+    add_flag(parser, "--json", "print JSON on stdout")
 
 
 def search_arguments(arguments: argparse.Namespace, kept: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pine_boost.cli.options import add_flag
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
@@ -23,17 +24,18 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument(
         "-o", "--output", metavar="DIR", default=default, help=f"folder to write ({default})"
     )
-    parser.add_argument(
-        "--force", action="store_true",
-        help="replace files of the same names in DIR that are no earlier result (never an input)",
-    )  # fmt: skip
-    parser.add_argument("--no-report", action="store_true", help="write no report.html")
+    add_flag(
+        parser,
+        "--force",
+        "replace files of the same names in DIR that are no earlier result (never an input)",
+    )
+    add_flag(parser, "--no-report", "write no report.html")
 
 
 def add_target(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
     """What a command that makes one thing writes to."""
     parser.add_argument("-o", "--output", required=True, metavar=metavar, help=what)
-    parser.add_argument("--force", action="store_true", help=f"replace {metavar} if it exists")
+    add_flag(parser, "--force", f"replace {metavar} if it exists")
 
 
 def require_place(

@@ -24,8 +24,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="folder that guard wrote")
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
     parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write")
-    parser.add_argument("--force", action="store_true",
-                        help="replace FILE, whatever it is")  # fmt: skip
+    options.add_flag(parser, "--force", "replace FILE, whatever it is")
     parser.add_argument("--backend", default="native", choices=("native", "gtil", "tl2cgen"))
     options.add_reading_options(parser)
     options.add_json(parser)

@@ -23,10 +23,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     options.add_model_options(parser)
     output.add_target(parser, "FILE", "where to write the model")
-    parser.add_argument(
-        "--fold-constants", action="store_true",
-        help="fold constant trees too: the same margins within the rounding band only",
-    )  # fmt: skip
+    options.add_flag(
+        parser,
+        "--fold-constants",
+        "fold constant trees too: the same margins within the rounding band only",
+    )
     options.add_json(parser)
 
 

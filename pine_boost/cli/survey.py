@@ -22,7 +22,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--fit", required=True, metavar="FILE", help="the training rows are fine")
     data.add_argument("--look", required=True, metavar="FILE", help="unseen rows, spent by this")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="write the survey (nowhere)")
-    parser.add_argument("--force", action="store_true", help="replace FILE.json")
+    options.add_flag(parser, "--force", "replace FILE.json")
     parser.add_argument("--tolerance", type=float, metavar="T",
                         help="for compressed models; regressors need it")  # fmt: skip
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS",

@@ -40,10 +40,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then, and say what is open (exit code 2)")  # fmt: skip
     options.add_jobs(parser)
-    parser.add_argument(
-        "--record", action="store_true",
-        help="write the new proofs into the certificate when every question was proved twice",
-    )  # fmt: skip
+    options.add_flag(
+        parser,
+        "--record",
+        "write the new proofs into the certificate when every question was proved twice",
+    )
     options.add_reading_options(parser)
     options.add_json(parser)
 
