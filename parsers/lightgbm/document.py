@@ -129,14 +129,9 @@ def read_document(contents: bytes) -> LightgbmDocument:
     for info in infos:
         if not _FEATURE_INFO.fullmatch(info):
             _malformed(f"feature_infos has the entry {info[:60]!r}")
-    constraints: tuple[int, ...] = ()
-    if "monotone_constraints" in header:
-        array = read_integers(header["monotone_constraints"], "monotone_constraints")
-        if len(array) != n_features or np.any(np.abs(array) > 1):
-            _malformed(f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
-        constraints = tuple(int(i) for i in array)
+    constraints = _read_constraints(header, n_features)
     trees, tail = _read_trees(header, contents, len(head) + 2, n_features, num_class)
-    parameters, pandas_categorical, has_line = _read_tail(_decode(tail))
+    read_tail = _read_tail(_decode(tail))
     return LightgbmDocument(
         num_class=num_class,
         label_index=read_integer(header, "label_index", "the header", 0, 2**31 - 2),
@@ -146,9 +141,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
         feature_infos=infos,
         monotone_constraints=constraints,
         trees=trees,
-        parameters=parameters,
-        pandas_categorical=pandas_categorical,
-        has_pandas_line=has_line,
+        **read_tail,
     )
 
 
@@ -232,9 +225,16 @@ def _read_trees(
     return tuple(trees), data[start + len(b"end of trees\n\n") :]
 
 
-def _read_tail(
-    text: str,
-) -> tuple[tuple[tuple[str, str], ...], list[list[Any]] | None, bool]:
+def _read_constraints(header: dict[str, str], n_features: int) -> tuple[int, ...]:
+    if "monotone_constraints" not in header:
+        return ()
+    array = read_integers(header["monotone_constraints"], "monotone_constraints")
+    if len(array) != n_features or np.any(np.abs(array) > 1):
+        _malformed(f"monotone_constraints are not {n_features} numbers of -1, 0 and 1")
+    return tuple(int(i) for i in array)
+
+
+def _read_tail(text: str) -> dict[str, Any]:
     """Importances (recomputed on writing), parameters, pandas categories."""
     importances, marker, rest = text.partition("\nparameters:\n")
     if not marker:
@@ -256,11 +256,13 @@ def _read_tail(
         parameters.append((match[1], match[2]))
     if len(dict(parameters)) != len(parameters):
         _malformed("a parameter appears twice")
+    found = {"parameters": tuple(parameters), "pandas_categorical": None, "has_pandas_line": False}
     if rest == "":
-        return tuple(parameters), None, False
+        return found
     if not re.fullmatch(r"\npandas_categorical:[^\n]*\n", rest):
         _truncated(f"after the parameters comes {rest[:40]!r}")
-    return tuple(parameters), _read_pandas(rest[len("\npandas_categorical:") : -1]), True
+    categories = _read_pandas(rest[len("\npandas_categorical:") : -1])
+    return {**found, "pandas_categorical": categories, "has_pandas_line": True}
 
 
 def _read_pandas(text: str) -> list[list[Any]] | None:

@@ -38,10 +38,6 @@ def _shared_library() -> str:
     return str(_LIB._name)
 
 
-def _suffix_of(contents: bytes) -> str:
-    return "txt"
-
-
 def _save(native: Any) -> bytes:
     contents: bytes = _booster_of(native).model_to_string(num_iteration=-1).encode()
     return contents
@@ -119,7 +115,7 @@ TRAITS = Traits(
     shared_library=_shared_library,
     first_load=str(Path(__file__).with_name("first_load.py")),
     write=write_document,
-    suffix_of=_suffix_of,
+    suffix_of=lambda _: "txt",
     save=_save,
     classes=_classes,
     scores=_scores,

@@ -38,10 +38,6 @@ def _no_library() -> NoReturn:
     raise ImportError("scikit-learn has no library that a file could be loaded with")
 
 
-def _suffix_of(contents: bytes) -> str:
-    return "pkl"
-
-
 def _classes(model: Model, native: Any, X: Any) -> IntArray:
     return index_of(np.asarray(native.predict(X)), model.forest.classes)
 
@@ -130,7 +126,7 @@ TRAITS = Traits(
     shared_library=_no_library,
     first_load="",
     write=_no_file,
-    suffix_of=_suffix_of,
+    suffix_of=lambda _: "pkl",
     save=pickle.dumps,
     classes=_classes,
     scores=_scores,
