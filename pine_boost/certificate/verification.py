@@ -35,7 +35,7 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.enumeration import prove_listed, prove_walked
-from pine_boost.proof.problem import Problem, build_problem
+from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
@@ -118,12 +118,11 @@ def prove_anew(
 
 
 def _problem_of(original: Model, region: Region, certificate: Certificate) -> Problem:
-    parts = (original.forest, region.space, region.tables)
-    problem = build_problem(*parts, delta=region.delta or 0.0)
+    delta = region.delta or 0.0
+    problem = build_problem(original.forest, region.space, region.tables, delta=delta)
     is_earlier = certificate.version < _WITH_BOUND
     if is_earlier and certificate.undecided > problem.undecided > 0:  # it left out more
-        wider = certificate.undecided
-        problem = build_problem(*parts, delta=region.delta or 0.0, undecided=wider)
+        problem = restated(problem, region.tables, delta, certificate.undecided)
     return problem
 
 

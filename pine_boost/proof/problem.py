@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, spread
+from pine_boost.model.forest import BoolArray, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.states import StateSpace
 from pine_boost.proof.band import Band
@@ -25,7 +25,6 @@ from pine_boost.proof.question import Question, questions_of
 from pine_boost.region.score_tables import RegionTables
 
 _AT_ONCE = 10**6  # leaves whose values are held at once
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,12 +220,7 @@ def leaf_sums(
 
 
 def build_problem(
-    forest: Forest,
-    space: StateSpace,
-    region: RegionTables,
-    *,
-    delta: float = 0.0,
-    undecided: float = 0.0,
+    forest: Forest, space: StateSpace, region: RegionTables, *, delta: float = 0.0
 ) -> Problem:
     """Scale the original to integers and state the questions.
 
@@ -235,8 +229,6 @@ def build_problem(
     forest, space, region
     delta : float
         Indifference: only inputs at least this far from the cut belong to the region.
-    undecided : float
-        Leave out a wider band than needed: that of a certificate of an earlier version.
     """
     trees = route(forest, space)
     leaf_node = np.argsort(np.where(trees.leaf_of_node < 0, trees.n_leaves, trees.leaf_of_node))
@@ -248,22 +240,26 @@ def build_problem(
         space=space,
         trees=trees,
         masks=leaf_masks(trees, space),
-        region=region,
         leaf_node=leaf_node,
         original_int=exact.to_units(value, scale),
         intercept_int=exact.to_units(forest.intercept, scale),
         scale=scale,
-        **_stated(forest, delta, undecided),
+        **_stated(forest, region, delta, 0.0),
     )
 
 
-def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:
-    """The problem of the same model and states in another region."""
-    return replace(problem, region=region, **_stated(problem.forest, delta, 0.0))
+def restated(
+    problem: Problem, region: RegionTables, delta: float, undecided: float = 0.0
+) -> Problem:
+    """The problem of the same model and states in another region.
+
+    ``undecided`` leaves out a wider band than needed: that of a certificate of an earlier version.
+    """
+    return replace(problem, **_stated(problem.forest, region, delta, undecided))
 
 
-def _stated(forest: Forest, delta: float, undecided: float) -> dict[str, Any]:
-    """The questions of a model, and from where on the original decides them."""
+def _stated(forest: Forest, region: RegionTables, delta: float, undecided: float) -> dict[str, Any]:
+    """A region, the questions of a model in it, and from where on the original decides them."""
     scale, is_whole = exact.original_scale(forest)
     guard = forest.decision.guard
     unguarded = guard < 2.0**-scale and not forest.decision.thresholds
@@ -274,6 +270,7 @@ def _stated(forest: Forest, delta: float, undecided: float) -> dict[str, Any]:
     strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
     native, solver = band.parts(undecided)
     return {
+        "region": region,
         "questions": questions,
         "least": np.array(least, dtype=np.int64),
         "native_band": native,

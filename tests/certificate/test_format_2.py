@@ -9,7 +9,7 @@ import pytest
 from pine_boost import verify
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.parsers import read_model
-from pine_boost.proof.problem import build_problem
+from pine_boost.proof.problem import build_problem, restated
 from pine_boost.region.region import Region
 
 FOLDER = Path(__file__).parent / "format_2"
@@ -23,7 +23,7 @@ def test_a_certificate_of_format_2_is_proved_anew_with_its_own_band() -> None:
     forest = read_model(FOLDER / "original.txt").forest
     narrow = build_problem(forest, region.space, region.tables)
     assert 0 < narrow.undecided < certificate.undecided / 1000
-    wide = build_problem(forest, region.space, region.tables, undecided=certificate.undecided)
+    wide = restated(narrow, region.tables, 0.0, certificate.undecided)
     assert (wide.least >= narrow.least).all()
     assert wide.undecided == pytest.approx(certificate.undecided, rel=1e-12)
     found = verify(
