@@ -43,6 +43,9 @@ LIGHTGBM_BINARY_CUT = 1.5 * 2.0**-53
 # LightGBM takes |x| <= kZeroThreshold, a float32, for 0.0 before any comparison.
 LIGHTGBM_ZERO = float(np.float32(1e-35))
 
+# What a float32 can hold: larger inputs are infinite where they are compared as float32.
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 # The logit of XGBoost's base_score without XGBoost and without libm: float64 log rounded to float32
 # was off by one float in 11 of 1500 cases (facts, xgb_logit), and logf promises to stay within
 # 3 ulp; 4 ulp bound both.

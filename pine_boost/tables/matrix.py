@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import FLOAT32_MAX
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.categories import code_of
@@ -21,7 +22,6 @@ from pine_boost.tables.numbers import TableKind, cast_numbers, cast_objects, cas
 from pine_boost.tables.schema import InputSchema, check_shape
 from pine_boost.tables.sparse import read_sparse
 
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _READERS = {
     "pandas": read_pandas,
     "polars": read_polars,
@@ -150,7 +150,7 @@ def _checked_values(
         )
     if schema.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
         with np.errstate(invalid="ignore"):
-            too_large = np.abs(matrix) > _FLOAT32_MAX
+            too_large = np.abs(matrix) > FLOAT32_MAX
         if too_large.any():
             row, feature = np.argwhere(too_large)[0]
             raise InvalidInputError(

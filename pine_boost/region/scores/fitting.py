@@ -18,7 +18,7 @@ from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.options import SCORE_NAMES, is_whole
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import (
@@ -33,7 +33,7 @@ from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tabl
 from pine_boost.region.scores.leaf_support import leaf_tables
 from pine_boost.region.scores.missing import missing_seen, price_unseen, price_unseen_missing
 from pine_boost.region.scores.quantiles import add_nearest, count_nearest
-from pine_boost.tables.rows import MemoryRows, Rows, States
+from pine_boost.tables.rows import MemoryRows, Rows
 
 SAMPLED_ROWS = 100_000  # that isolation trees are grown on; they look at a few thousand
 PAIR_CELLS = 2**25  # joint counts kept at once while a table is read in chunks: 256 MiB

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MissingDependencyError
-from pine_boost.model.exact import SCORE_SCALE
+from pine_boost.model.exact import FLOAT32_MAX, SCORE_SCALE
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reference import cast_value
 from pine_boost.model.routing import Shape, StateTrees, make_trees
@@ -22,12 +22,13 @@ from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables, TreeCost
 from pine_boost.region.scores.leaf_support import ignoring_features
 
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
-
 
 @dataclass(frozen=True, eq=False)
 class IsolationTrees:
-    """Stacked trees as scikit-learn grew them; ``left < 0`` at leaves, children absolute."""
+    """Stacked trees as scikit-learn grew them.
+
+    ``left`` and ``right`` are positions among the nodes of all trees, -1 at leaves.
+    """
 
     root: IntArray
     feature: IntArray
@@ -90,7 +91,7 @@ def average_path_length(count: npt.ArrayLike) -> FloatArray:
 
 def _visible_values(X: FloatArray, space: StateSpace) -> FloatArray:
     """X as the trees may see it: state numbers for categories, finite float32 for numbers."""
-    visible = np.clip(cast_value(space.comparison, X), -_FLOAT32_MAX, _FLOAT32_MAX)
+    visible = np.clip(cast_value(space.comparison, X), -FLOAT32_MAX, FLOAT32_MAX)
     for feature, axis in enumerate(space.axes):
         if axis.codes is not None:
             visible[:, feature] = space.axis_states(axis, X[:, feature])

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pine_boost.model.exact import FLOAT32_MAX
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.reference import cast_value
 from pine_boost.model.states import Axis, StateSpace
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ def nearest_of_axis(space: StateSpace, axis: Axis, x: FloatArray) -> Nearest:
     if axis.zero_state >= 0:
         x = x[x != 0]
     # an infinite value would make an interpolated quantile NaN
-    x = np.clip(x, -_FLOAT32_MAX, _FLOAT32_MAX)
+    x = np.clip(x, -FLOAT32_MAX, FLOAT32_MAX)
     ends = np.searchsorted(_nearest(edges, x), np.arange(len(edges)), side="right")
     starts = np.concatenate([[0], ends[:-1]])
     least, largest = np.full(len(edges), np.inf), np.full(len(edges), -np.inf)
