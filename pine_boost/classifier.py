@@ -45,15 +45,15 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     estimator : unfitted classifier, optional
         XGBClassifier, LGBMClassifier or a scikit-learn tree ensemble; by default gradient boosting
         with 30 trees of depth 2.
+    calibration_size : float
+        Share of the rows that is held out to calibrate, between 0 and 1.
     region_score
         ``score`` of `prune_booster` (scikit-learn has a method of that name).
-    alpha, n_bins, indifference, objective, unit, reweight, domain, time_limit, n_jobs, \
+    alpha, n_bins, domain, indifference, objective, unit, reweight, time_limit, n_jobs, \
 callback, verbose
         As in `prune_booster`.
     threshold : float, optional
         Your own decision threshold on the probability of the second class (two classes only).
-    calibration_size : float
-        Share of the rows that is held out to calibrate, between 0 and 1.
     random_state : int, RandomState or None
         Of the split and the search. The estimator has its own.
 
@@ -86,16 +86,16 @@ callback, verbose
         estimator: Any = None,
         *,
         alpha: float = 0.1,
+        calibration_size: float = 0.25,
         region_score: Any = "chow-liu",
         n_bins: int = 4,
+        domain: Domain | None = None,
         indifference: float | str = 0.0,
         objective: str = "l0",
         unit: str = "round",
         reweight: str | None = None,
         threshold: float | None = None,
-        domain: Domain | None = None,
         time_limit: float | None = None,
-        calibration_size: float = 0.25,
         n_jobs: int = 1,
         random_state: Any = None,
         callback: Callable[[Step], None] | None = None,
@@ -103,16 +103,16 @@ callback, verbose
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
+        self.calibration_size = calibration_size
         self.region_score = region_score
         self.n_bins = n_bins
+        self.domain = domain
         self.indifference = indifference
         self.objective = objective
         self.unit = unit
         self.reweight = reweight
         self.threshold = threshold
-        self.domain = domain
         self.time_limit = time_limit
-        self.calibration_size = calibration_size
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.callback = callback

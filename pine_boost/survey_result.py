@@ -94,12 +94,12 @@ class Survey:
             )
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")
-        lines.append(
+        worth = (
             f"Estimates: the {self.n_look} rows of X_look were looked at to make this table. Take "
-            f"other rows as X_cal or X_val; spent=survey (what pine_boost.survey returned, or the "
+            "other rows as X_cal or X_val; spent=survey (what pine_boost.survey returned, or the "
             f"file it was saved to) refuses these. ({self.seconds:.0f} s)"
         )
-        return "\n".join(lines)
+        return "\n".join([*lines, worth])
 
     def __str__(self) -> str:
         return self.summary()

@@ -82,10 +82,10 @@ def survey(
     Examples
     --------
     >>> import pine_boost
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.ensemble import RandomForestClassifier
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> forest = RandomForestClassifier(5, max_depth=3, random_state=0).fit(X[:250], y[:250])
+    >>> from sklearn import datasets, ensemble
+    >>> X, y = datasets.load_breast_cancer(return_X_y=True)
+    >>> forest = ensemble.RandomForestClassifier(5, max_depth=3, random_state=0)
+    >>> forest = forest.fit(X[:250], y[:250])
     >>> found = pine_boost.survey(forest, X[:250], X[250:], time_limit=10)
     >>> found.offers[0].promise
     'the original'

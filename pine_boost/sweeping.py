@@ -14,15 +14,7 @@ from typing import Any
 
 from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.certificate.issue import (
-    NativeRows,
-    conclude,
-    named,
-    native_rows,
-    replay,
-    with_serving_margin,
-    without_search,
-)
+from pine_boost.certificate import issue
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
 from pine_boost.options import Options, plural, require_level
@@ -152,18 +144,18 @@ def sweep(
     X_cal: Any = None,
     *,
     alphas: Iterable[float] | None = None,
+    indifference: float | str = 0.0,
+    time_limit: float | None = None,
+    callback: Callable[[float, Step], None] | None = None,
     score: Any = "chow-liu",
     n_bins: int = 4,
-    indifference: float | str = 0.0,
     objective: str = "l0",
     unit: str = "round",
     reweight: str | None = None,
     threshold: float | Sequence[float] | None = None,
     domain: Domain | None = None,
-    time_limit: float | None = None,
     n_jobs: int = 1,
     random_state: int = 0,
-    callback: Callable[[float, Step], None] | None = None,
     verbose: bool | None = None,
     allow_overlap: bool = False,
     spent: Any = None,
@@ -178,8 +170,7 @@ def sweep(
 
     Parameters
     ----------
-    model, X_fit, X_cal, score, n_bins, objective, unit, reweight, threshold, \
-domain, n_jobs, random_state, verbose, allow_overlap, spent
+    model, X_fit, X_cal
         As in `prune_booster`.
     alphas : iterable of float, optional
         Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
@@ -191,6 +182,9 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
         Seconds for the whole sweep; every alpha gets an equal share of what is left.
     callback : callable, optional
         Called with alpha and a `Step` after each step of a search.
+    score, n_bins, objective, unit, reweight, threshold, domain, n_jobs, random_state, verbose, \
+allow_overlap, spent
+        As in `prune_booster`.
 
     Returns
     -------
@@ -228,7 +222,10 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
             parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
         )
     except (OutOfTime, KeyboardInterrupt) as end:
-        late = [named(without_search(parsed, options, a, end), outer.inner, options) for a in grid]
+        late = [
+            issue.named(issue.without_search(parsed, options, a, end), outer.inner, options)
+            for a in grid
+        ]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
@@ -239,7 +236,7 @@ domain, n_jobs, random_state, verbose, allow_overlap, spent
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
         concluded = _concluded(parsed, plan, X_fit, X_cal)
-        results = [named(result, outer.inner, options, choice) for result in concluded]
+        results = [issue.named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
@@ -248,21 +245,21 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterat
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
-    rows: NativeRows | None = None
+    rows: issue.NativeRows | None = None
     how = plan.options
     for region, problem, found in search_alphas(plan):
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
-            result = conclude(
+            result = issue.conclude(
                 parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
             )
             if same is None and result.search.pruned is not None:
                 if rows is None:
-                    rows = native_rows(parsed, region, X_fit)
-                replay(result, problem, rows)
+                    rows = issue.native_rows(parsed, region, X_fit)
+                issue.replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
-            served = with_serving_margin(result, problem, X_cal, for_margin, how.n_jobs)
+            served = issue.with_serving_margin(result, problem, X_cal, for_margin, how.n_jobs)
         yield served
 
 

@@ -90,12 +90,11 @@ def conclude(
     certificate = _certificate(parsed, pruned_model, region, problem, found, objective, unit)
     if refusal:
         certificate = replace(certificate, reason=refusal)
-    weights = np.ones(parsed.forest.n_trees) if found.pruned is None else found.pruned.weights
     return PruneResult(
         model=native,
         certificate=certificate,
         region=region,
-        weights=weights,
+        weights=np.ones(parsed.forest.n_trees) if found.pruned is None else found.pruned.weights,
         original=parsed,
         pruned=pruned_model,
         search=replace(found, points=None),

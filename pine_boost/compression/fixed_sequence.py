@@ -21,16 +21,10 @@ _ROUNDING = 1e-12  # of a binomial probability in float64, far above what it los
 
 @dataclass(frozen=True)
 class Tested:
-    """One candidate of the sequence.
+    """One candidate of the sequence, which differs from the original on ``n_changed`` rows.
 
-    Attributes
-    ----------
-    n_changed : int
-        Validation rows on which the candidate differs from the original.
-    bound : float
-        With the stated confidence, a future input keeps its answer at least this often.
-    accepted : bool
-        The bound reaches the target, for this candidate and all before it.
+    With the stated confidence, a future input keeps its answer at least as often as ``bound``
+    says; ``accepted`` if that reaches the target, for this candidate and all before it.
     """
 
     n_changed: int

@@ -132,14 +132,9 @@ class WrappedResult:
         return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
 
     def save(
-        self,
-        folder: str | os.PathLike[str],
-        X: Any = None,
-        curve: Sequence[Mapping[str, Any]] = (),
-        *,
-        report: bool = True,
-        overwrite: bool = False,
-    ) -> Path:
+        self, folder: str | os.PathLike[str], X: Any = None,
+        curve: Sequence[Mapping[str, Any]] = (), *, report: bool = True, overwrite: bool = False,
+    ) -> Path:  # fmt: skip
         """Write the files of the inner result, and the whole model as a pickle beside them.
 
         The certificate speaks of the ensemble inside and of rows that the layers have prepared;
