@@ -144,7 +144,9 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
         region = plan.largest.with_alpha(alpha)
         problem = plan.problem_in(region)
         budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
-        larger = search_inwards(problem, plan.fit_states, budget, plan.options, larger)
+        larger = search_inwards(
+            problem, plan.fit_states, budget, plan.options, Known(larger=larger)
+        )
         yield region, problem, larger
         if larger.stopped is StopReason.INTERRUPTED:
             break

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost.model.forest import IntArray
 from pine_boost.parsers.xgboost import fields
 from pine_boost.parsers.xgboost.cats import Cats, read_cats
 from pine_boost.parsers.xgboost.fields import fault
-from pine_boost.parsers.xgboost.trees import Trees, read_trees
+from pine_boost.parsers.xgboost.trees import Float32Array, Trees, read_trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson
 
 # XGBoost itself hangs on a huge num_class; beyond these a file is damaged, not ambitious
@@ -47,10 +47,10 @@ class XGBoostDocument:
     n_classes: int
     n_features: int
     trees: Trees
-    tree_output: npt.NDArray[np.int64]
-    round_offset: npt.NDArray[np.int64]
+    tree_output: IntArray
+    round_offset: IntArray
     n_parallel: int
-    weight_drop: npt.NDArray[np.float32] | None
+    weight_drop: Float32Array | None
     feature_names: tuple[str, ...]
     feature_types: tuple[str, ...]
     attributes: dict[str, str]
@@ -126,15 +126,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
             "Models with several targets are not supported; train one model per target."
         )
     objective = _check_objective(learner["objective"], n_classes)
-    items, n_parallel, leaf_size = _read_tree_param(model)
-    n_trees = len(items)
-    trees = read_trees(items, n_features)
-    tree_output = fields.as_integers(model["tree_info"], "tree_info", n_trees)
-    if np.any((tree_output < 0) | (tree_output >= max(n_classes, 1))):
-        raise fault("tree_info", f"names a class outside 0..{max(n_classes, 1) - 1}")
-    round_offset = _read_rounds(
-        model.get("iteration_indptr"), n_trees, max(n_classes, 1) * n_parallel
-    )
+    grown = _read_grown(model, n_features, max(n_classes, 1))
     names, types = _read_features(learner, n_features)
     attributes = fields.as_section(learner.get("attributes", {}), "attributes")
     return XGBoostDocument(
@@ -144,11 +136,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         base_score=_read_base_score(param["base_score"], max(n_classes, 1)),
         n_classes=n_classes,
         n_features=n_features,
-        trees=trees,
-        tree_output=tree_output,
-        round_offset=round_offset,
-        n_parallel=n_parallel,
-        weight_drop=_read_weights(weights, n_trees),
+        weight_drop=_read_weights(weights, grown["trees"].n_trees),
         feature_names=names,
         feature_types=types,
         attributes={
@@ -159,8 +147,25 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         boost_from_average=str(
             fields.as_integer(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)
         ),
-        leaf_vector_size=leaf_size,
+        **grown,
     )
+
+
+def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int) -> dict[str, Any]:
+    """The trees, and which output and which round each of them belongs to."""
+    items, n_parallel, leaf_size = _read_tree_param(model)
+    trees = read_trees(items, n_features)
+    tree_output = fields.as_integers(model["tree_info"], "tree_info", len(items))
+    if np.any((tree_output < 0) | (tree_output >= n_outputs)):
+        raise fault("tree_info", f"names a class outside 0..{n_outputs - 1}")
+    indptr = model.get("iteration_indptr")
+    return {
+        "trees": trees,
+        "tree_output": tree_output,
+        "round_offset": _read_rounds(indptr, len(items), n_outputs * n_parallel),
+        "n_parallel": n_parallel,
+        "leaf_vector_size": leaf_size,
+    }
 
 
 def _read_tree_param(model: dict[str, Any]) -> tuple[list[Any], int, int]:
@@ -241,7 +246,7 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
     return checked
 
 
-def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> npt.NDArray[np.int64]:
+def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> IntArray:
     if value is None:  # 1.7: rounds all have the same number of trees
         # 1.7.6 silently ignores trees beyond the last whole round, 2.1.4 and 3.2 refuse the file
         if n_trees % trees_per_round:
@@ -256,7 +261,7 @@ def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> npt.NDArray[
     return rounds
 
 
-def _read_weights(value: Any, n_trees: int) -> npt.NDArray[np.float32] | None:
+def _read_weights(value: Any, n_trees: int) -> Float32Array | None:
     if value is None:
         return None
     weights = fields.as_floats(value, "weight_drop", n_trees)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.parsers.xgboost import fields
 from pine_boost.parsers.xgboost.fields import fault
 
-IntArray = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 
 ROOT_PARENT = 2147483647
@@ -43,8 +43,8 @@ class Trees:
     right: IntArray
     split_index: IntArray
     condition: Float32Array
-    default_left: npt.NDArray[np.bool_]
-    is_categorical: npt.NDArray[np.bool_]
+    default_left: BoolArray
+    is_categorical: BoolArray
     base_weight: Float32Array
     loss_change: Float32Array
     sum_hessian: Float32Array
@@ -57,7 +57,7 @@ class Trees:
         return len(self.offset) - 1
 
     @property
-    def is_leaf(self) -> npt.NDArray[np.bool_]:
+    def is_leaf(self) -> BoolArray:
         """Which nodes are leaves."""
         return self.left < 0
 
@@ -96,7 +96,7 @@ def read_trees(items: list[Any], n_features: int) -> Trees:
     return trees if np.all(reached) else take_nodes(trees, reached)
 
 
-def take_nodes(trees: Trees, keep: npt.NDArray[np.bool_]) -> Trees:
+def take_nodes(trees: Trees, keep: BoolArray) -> Trees:
     """Keep some nodes in their order (whole trees, or all that a root reaches).
 
     Siblings stay or go together, so right = left + 1 still holds afterwards.
@@ -122,7 +122,7 @@ def take_nodes(trees: Trees, keep: npt.NDArray[np.bool_]) -> Trees:
     )
 
 
-def take_trees(trees: Trees, kept: npt.NDArray[np.bool_]) -> Trees:
+def take_trees(trees: Trees, kept: BoolArray) -> Trees:
     """Keep whole trees, at least one."""
     return take_nodes(trees, np.repeat(kept, np.diff(trees.offset)))
 
@@ -189,7 +189,7 @@ def _check_children(
     _refuse(bad, offset, "has a root with a parent")
 
 
-def _reach(left: IntArray, offset: IntArray) -> npt.NDArray[np.bool_]:
+def _reach(left: IntArray, offset: IntArray) -> BoolArray:
     # every child has one parent (checked), and roots have none: the frontier cannot meet itself
     reached = np.zeros(len(left), dtype=bool)
     frontier = offset[:-1]
@@ -201,7 +201,7 @@ def _reach(left: IntArray, offset: IntArray) -> npt.NDArray[np.bool_]:
 
 
 def _check_deleted(
-    node: dict[str, Any], reached: npt.NDArray[np.bool_], deleted: IntArray, offset: IntArray
+    node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray
 ) -> None:
     cut = ~reached
     found = np.add.reduceat(cut.astype(np.int64), offset[:-1])
@@ -216,8 +216,8 @@ def _check_deleted(
 
 def _check_numbers(
     node: dict[str, Any],
-    reached: npt.NDArray[np.bool_],
-    is_leaf: npt.NDArray[np.bool_],
+    reached: BoolArray,
+    is_leaf: BoolArray,
     n_features: int,
     offset: IntArray,
 ) -> None:
@@ -266,7 +266,7 @@ def _stack_categories(
     return np.concatenate([[0], np.cumsum(count)]), np.concatenate(pieces)
 
 
-def _refuse(bad: npt.NDArray[np.bool_], offset: IntArray, found: str) -> None:
+def _refuse(bad: BoolArray, offset: IntArray, found: str) -> None:
     if np.any(bad):
         node = int(np.argmax(bad))
         tree = int(np.searchsorted(offset, node, side="right")) - 1

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model import exact
-from pine_boost.model.forest import Forest, IntArray, PrunedForest, spread
+from pine_boost.model.forest import BoolArray, Forest, IntArray, PrunedForest, spread
 from pine_boost.model.reach import find_live, shrink
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import pass_down
 from pine_boost.proof.problem import Problem
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.shape import Shape
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 
 _RIVALS = 2
 
@@ -34,7 +33,7 @@ class Points:
     weight : float64 (n_points,)
     """
 
-    leaves: npt.NDArray[np.int32]
+    leaves: Int32Array
     margins: FloatArray
     weight: FloatArray
 
@@ -54,8 +53,8 @@ class Pulls:
     width : int
     """
 
-    indptr: npt.NDArray[np.int32]
-    indices: npt.NDArray[np.int32]
+    indptr: Int32Array
+    indices: Int32Array
     data: FloatArray
     offset: FloatArray
     distance: FloatArray
@@ -145,8 +144,8 @@ def _comparisons(
 
 
 def _block(
-    forest: Forest, leaves: npt.NDArray[np.int32], plus: int, minus: int
-) -> tuple[npt.NDArray[np.int32], FloatArray]:
+    forest: Forest, leaves: Int32Array, plus: int, minus: int
+) -> tuple[Int32Array, FloatArray]:
     """Columns and signs of points that compare the same two outputs."""
     n_leaves = int(np.count_nonzero(forest.left < 0))
     width = forest.value.shape[1]

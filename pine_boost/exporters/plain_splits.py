@@ -10,14 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.forest import BoolArray, FloatArray, Forest
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.rules import Comparison, SplitKind
 
-BoolArray = npt.NDArray[np.bool_]
 Tensor = Callable[[npt.NDArray[Any], str], Any]
 
 # modes of the operator: x <= t, x < t, x in set

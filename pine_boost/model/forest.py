@@ -16,6 +16,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 
 IntArray = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -138,7 +139,7 @@ class Forest:
     """
 
     tree_offset: IntArray
-    feature: npt.NDArray[np.int32]
+    feature: Int32Array
     threshold: FloatArray
     left: IntArray
     right: IntArray
@@ -147,10 +148,10 @@ class Forest:
     missing: npt.NDArray[np.uint8]
     set_left: BoolArray
     category_offset: IntArray
-    category: npt.NDArray[np.int32]
+    category: Int32Array
     value: FloatArray
-    tree_output: npt.NDArray[np.int32]
-    tree_round: npt.NDArray[np.int32]
+    tree_output: Int32Array
+    tree_round: Int32Array
     tree_bias: FloatArray
     intercept: FloatArray
     free_intercept: bool
@@ -206,7 +207,7 @@ class Forest:
         """The tree of each node."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.tree_offset))
 
-    def categories_of(self, node: int) -> npt.NDArray[np.int32]:
+    def categories_of(self, node: int) -> Int32Array:
         """Category codes in the set of a categorical node."""
         return self.category[self.category_offset[node] : self.category_offset[node + 1]]
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.forest import BoolArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
 
@@ -46,15 +46,15 @@ class StateTrees:
     depth : int
     """
 
-    root: npt.NDArray[np.int32]
-    feature: npt.NDArray[np.int32]
-    rank: npt.NDArray[np.int32]
-    left: npt.NDArray[np.int32]
-    right: npt.NDArray[np.int32]
-    first_special: npt.NDArray[np.int32]
+    root: Int32Array
+    feature: Int32Array
+    rank: Int32Array
+    left: Int32Array
+    right: Int32Array
+    first_special: Int32Array
     special_offset: IntArray
-    special_left: npt.NDArray[np.bool_]
-    leaf_of_node: npt.NDArray[np.int32]
+    special_left: BoolArray
+    leaf_of_node: Int32Array
     leaf_offset: IntArray
     depth: int
 
@@ -73,7 +73,7 @@ class StateTrees:
         """The tree of each leaf."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offset))
 
-    def leaves(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+    def leaves(self, states: npt.NDArray[Any]) -> Int32Array:
         """Leaf reached in every tree by every state row, (n_rows, n_trees)."""
         reached = np.empty((len(states), self.n_trees), dtype=np.int32)
         chunk = max(1, _CHUNK_CELLS // self.n_trees)
@@ -91,7 +91,7 @@ class StateTrees:
             counts += np.bincount(reached.ravel(), minlength=self.n_leaves)
         return counts
 
-    def _leaves_of_chunk(self, states: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def _leaves_of_chunk(self, states: Int32Array) -> Int32Array:
         n_rows, n_features = states.shape
         flat = states.ravel()
         row_start = np.repeat(np.arange(n_rows, dtype=np.int64) * n_features, self.n_trees)
@@ -111,9 +111,9 @@ class StateTrees:
             node[walking] = np.where(left, self.left.take(here), self.right.take(here))
         return self.leaf_of_node.take(node).reshape(n_rows, self.n_trees)
 
-    def goes_left(self, node: int, n_states: int) -> npt.NDArray[np.bool_]:
+    def goes_left(self, node: int, n_states: int) -> BoolArray:
         """The side of every state of the node's feature."""
-        side: npt.NDArray[np.bool_] = np.arange(n_states) <= self.rank[node]
+        side: BoolArray = np.arange(n_states) <= self.rank[node]
         first = self.first_special[node]
         if first < n_states:
             start = self.special_offset[node]
@@ -155,7 +155,7 @@ class Shape:
     """How the nodes of stacked trees hang together; children are only read at inner nodes."""
 
     root: npt.NDArray[Any]
-    is_leaf: npt.NDArray[np.bool_]
+    is_leaf: BoolArray
     left: npt.NDArray[Any]
     right: npt.NDArray[Any]
 
@@ -186,7 +186,7 @@ def make_trees(
     )
 
 
-def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> npt.NDArray[np.bool_]:
+def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolArray:
     """Sides of zero and missing at numeric splits of one feature, (n_nodes, n_special)."""
     axis = space.axes[forest.feature[nodes[0]]]
     rule, default_left = forest.missing[nodes], forest.default_left[nodes]
@@ -204,7 +204,7 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> npt.ND
     return sides
 
 
-def _category_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray[np.bool_]:
+def _category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None
     assert axis.code_states is not None
@@ -217,8 +217,8 @@ def _category_sides(forest: Forest, space: StateSpace, node: int) -> npt.NDArray
 
 
 def number_leaves(
-    root: IntArray, is_leaf: npt.NDArray[np.bool_], left: IntArray, right: IntArray
-) -> tuple[npt.NDArray[np.int32], IntArray, int]:
+    root: IntArray, is_leaf: BoolArray, left: IntArray, right: IntArray
+) -> tuple[Int32Array, IntArray, int]:
     """Number the leaves left to right within each tree, level by level and without recursion.
 
     Returns the number of each node's leaf (-1 at inner nodes), the first leaf of each tree (and
@@ -274,10 +274,10 @@ def require_size(forest: Forest) -> None:
 def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
     n_bytes = n_states * n_trees * n_words * 8
     if n_bytes > MASK_BYTES_LIMIT:
+        size = f"{n_trees} trees, {n_states} states, {n_words} words a tree"
         raise UnsupportedModelError(
-            f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB ({n_trees} "
-            f"trees, {n_states} states, {n_words} words a tree); at most 1 GiB is accepted. Use "
-            "fewer or shallower trees."
+            f"The search tables of this model would take {n_bytes / 2**30:.1f} GiB ({size}); at "
+            "most 1 GiB is accepted. Use fewer or shallower trees."
         )
 
 

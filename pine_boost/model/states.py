@@ -21,6 +21,8 @@ from pine_boost.model.reference import cast_value, category_codes
 from pine_boost.model.representatives import describe_state, reachable_states, value_of
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
+States = npt.NDArray[np.int32]  # rows of states
+
 
 @dataclass(frozen=True, eq=False)
 class Axis:
@@ -91,7 +93,7 @@ class StateSpace:
         """Number of states of each feature."""
         return np.array([axis.n_states for axis in self.axes], dtype=np.int64)
 
-    def states(self, X: FloatArray) -> npt.NDArray[np.int32]:
+    def states(self, X: FloatArray) -> States:
         """State of every cell of a float64 matrix (categories as codes, NaN for missing)."""
         states = np.empty(X.shape, dtype=np.int32, order="F")
         for feature, axis in enumerate(self.axes):

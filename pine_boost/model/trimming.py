@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pine_boost.model.forest import FloatArray
+from pine_boost.model.states import States
 from pine_boost.region.explanation import explain_row
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
-from pine_boost.tables.rows import States
 
 _EXPLAINED_ROWS = 100  # of a batch, where every reason costs a walk through the trees
 SEPARATOR = "\u241f"  # between the names of a pair; no feature is called so

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import IntArray, PrunedForest, spread
+from pine_boost.model.forest import Int32Array, IntArray, PrunedForest, spread
 from pine_boost.model.reference import find_leaves
+from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.fast.membership import compile_membership
@@ -30,15 +30,13 @@ _MOST_ROWS = 300_000  # state rows that the domain permits
 _MOST_CELLS = 30_000_000  # those in the region, times trees or, where they are more, questions
 _CHUNK = 20_000
 
-States = npt.NDArray[np.int32]
-
 
 @dataclass(frozen=True, eq=False)
 class Listing:
     """All state rows of a region, with the leaves that they reach and the original's margins."""
 
     states: States
-    leaves: States
+    leaves: Int32Array
     original: IntArray
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pine_boost.model.states import States
 from pine_boost.tables.overlap import Hashes, row_hashes
-from pine_boost.tables.rows import States
 
 MOST_DISTINCT = 200_000
 _LOGGER = logging.getLogger("pine_boost")

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.forest import BoolArray
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.options import is_real
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables
 from pine_boost.tables.schema import InputSchema
 
-BoolArray = npt.NDArray[np.bool_]
 Feature = str | int
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
-from pine_boost.model.states import StateSpace
+from pine_boost.model.states import States, StateSpace
 from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.tables.rows import Rows, States
+from pine_boost.tables.rows import Rows
 
 _MOST_BASES = 5000  # rows of X_fit, evenly spaced, whose values are swapped
 _SWAPPED = 4  # rows made of each

@@ -22,7 +22,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.distinct import distinct_of_chunk, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
@@ -38,7 +38,7 @@ from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, row_hashes
-from pine_boost.tables.rows import MemoryRows, Rows, States, open_rows
+from pine_boost.tables.rows import MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 from pine_boost.tables.spent import Spent, refuse_spent
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.states import States
 from pine_boost.native.predict import predict_classes
 from pine_boost.region.explanation import Reason
 from pine_boost.region.region import Region
@@ -22,7 +23,6 @@ from pine_boost.tables.matrix import raw_values
 from pine_boost.tables.native import as_table
 from pine_boost.tables.schema import InputSchema
 
-States = npt.NDArray[np.int32]
 _STARTS = 1500
 _VARIANTS = 8
 _ROWS_PER_ROUND = 4000

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pine_boost.budget import Budget, OutOfEffort, OutOfTime, StopReason
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.bound import fewest_units
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.undecided import find_undecided
@@ -27,7 +28,6 @@ from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.nearby import near_models
 from pine_boost.search.oracle import Verdict
-from pine_boost.search.rows import States
 from pine_boost.search.strategies import (
     Outcome,
     Proposal,

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.budget import Budget, StopReason
+from pine_boost.model.states import States
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, finish, play
@@ -27,7 +28,7 @@ from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import MOST_CELLS, Rows, States, distinct_fit_rows
+from pine_boost.search.rows import MOST_CELLS, Rows, distinct_fit_rows
 from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
 from pine_boost.search.strategies import Outcome, Proposal

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from pine_boost.budget import StopReason
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.verdict import Proof
 from pine_boost.search.columns import Support
 from pine_boost.search.probabilities import Reference
 from pine_boost.search.pruner import Cuts
-from pine_boost.search.rows import Rows, States
+from pine_boost.search.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)

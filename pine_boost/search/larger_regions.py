@@ -19,7 +19,6 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Known, MakesRoom, search
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
-from pine_boost.search.rows import States
 
 _STAGE_EFFORT = 20.0  # deterministic seconds of CP-SAT per proof; an easier region has an answer
 
@@ -29,26 +28,24 @@ def search_inwards(
     fit_states: npt.NDArray[Any],
     budget: Budget,
     options: SearchOptions,
-    larger: Found | None = None,
+    known: Known,
     makes_room: MakesRoom | None = None,
-    points: States | None = None,
 ) -> Found:
     """`search`, by way of larger regions where the problem has any that are easier.
 
-    ``larger`` is the result of a region that contains this one, if there is one already;
-    ``points`` are state rows to begin with. The search in this region ends where it ``makes_room``
-    for what follows, as if time were over.
+    Of what is known, the result of a region that contains this one and points to begin with are
+    used. The search in this region ends where it ``makes_room`` for what follows, as if time were
+    over.
     """
     outer = enclosures(problem)
     if not outer:
-        known = Known(larger=larger, points=points)
         return search(problem, fit_states, budget, options, known, makes_room)
-    if larger is not None:
+    found = known.larger
+    if found is not None:
         outer = outer[1:]  # instead of the whole domain
     shorter = min(budget.effort.proof_effort, _STAGE_EFFORT)
     budget = budget.with_effort(replace(budget.effort, proof_effort=shorter))
-    found = larger
-    points = fit_states[:0].astype(np.int32) if points is None else points
+    points = fit_states[:0].astype(np.int32) if known.points is None else known.points
     is_hopeless, rounds = False, 0
     for number, stage in enumerate(outer):
         known = Known(larger=found, points=stage.outward(points))

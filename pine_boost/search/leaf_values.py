@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, StopReason
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, Known, MakesRoom, bounded, finish, play, play_out
 from pine_boost.search.collapsing import search_collapsed
@@ -29,7 +30,7 @@ from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.nearer import nearer
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import FitRows, Rows, States
+from pine_boost.search.rows import FitRows, Rows
 from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
@@ -50,19 +51,17 @@ def search_reweighted(
     over units before leaf values is that of ``reweight="tree"`` with the same limit, until it ends
     or most of the time is gone.
     """
+    known = Known(points=points)
     if options.reweight == "tree":
-        return search_inwards(problem, fit_states, budget, options, points=points)
+        return search_inwards(problem, fit_states, budget, options, known)
     if options.unit == "leaf":
         share = budget.share(_BEFORE_LEAVES) if budget.is_limited else budget
-        found = search_inwards(problem, fit_states, share, options, points=points)
+        found = search_inwards(problem, fit_states, share, options, known)
         return search_collapsed(problem, fit_states, found, budget, options)
     makes_room = _room_for_leaves(budget)
     if problem.has_score_trees:
-        found = search_inwards(
-            problem, fit_states, budget, options, makes_room=makes_room, points=points
-        )
+        found = search_inwards(problem, fit_states, budget, options, known, makes_room)
         return search_leaves(problem, fit_states, found, budget, options)
-    known = Known(points=points)
     played = play_out(problem, fit_states, budget, options, known, makes_room)
     if played.stopped is StopReason.EFFORT and not played.game.is_late():
         return _leaves_at_once(played, budget)

@@ -19,13 +19,13 @@ from pine_boost.model.forest import Forest, IntArray, PrunedForest, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.problem import Problem
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
-from pine_boost.search.rows import States
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,10 @@ _HIGHS_SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of a feasible set of columns: ``rows @ weights + free_rows @ free >= value``."""
+    """Weights of a feasible set of columns, and those of the columns that are free of sign.
+
+    ``rows @ weights + free_rows @ free >= value``.
+    """
 
     weights: FloatArray
     free: FloatArray

@@ -12,6 +12,7 @@ import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.two_proofs import first_proof, first_settings
@@ -19,7 +20,7 @@ from pine_boost.proof.verdict import Proof
 from pine_boost.search.boundary import climb
 from pine_boost.search.incumbent import require_answers
 from pine_boost.search.neighbours import Neighbourhood
-from pine_boost.search.rows import Rows, States
+from pine_boost.search.rows import Rows
 
 _CLIMB_STARTS = 48
 

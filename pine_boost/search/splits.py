@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import Forest, IntArray, PrunedForest
+from pine_boost.model.forest import BoolArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.proof.problem import BoolArray, Problem
+from pine_boost.proof.problem import Problem
 
-Kept = npt.NDArray[np.bool_]  # which splits stay
+Kept = BoolArray  # which splits stay
 
 
 @dataclass(frozen=True, eq=False)

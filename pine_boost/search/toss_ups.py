@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import Forest
+from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.evidence import FitEvidence
 from pine_boost.region.fitting import FittedRegion
@@ -24,7 +25,6 @@ from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
 from pine_boost.search.game import Game, SearchOptions, build_game
 from pine_boost.search.nearby import lightest_units, unit_ranges
-from pine_boost.search.rows import States
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without toss-ups last: it can be slow
 PART = 0.2  # of the time limit, for all short searches together

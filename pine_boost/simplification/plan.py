@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.reach import Reach, Shrunk, shrink
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import Trimming, trim
 from pine_boost.parsers.traits import traits_of
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,18 +13,16 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.model.states import StateSpace
+from pine_boost.model.states import States, StateSpace
 from pine_boost.tables.columns import find_columns
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
 
 CHUNK_ROWS = 2**16
-States = npt.NDArray[np.int32]
 Found = TypeVar("Found")
 
 

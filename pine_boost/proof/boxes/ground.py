@@ -13,10 +13,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import StateTrees, leaf_masks
 from pine_boost.proof.boxes.groups import (
-    BoolArray,
     TreeGroup,
     compatible_leaves,
     leaf_members,

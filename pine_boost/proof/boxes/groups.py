@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import IntArray
+from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees
 
 NOTHING = -(2**30)  # value of an empty set of leaves, below every real one
 _MERGE_LEAVES = 1600  # more leaves than this are not merged: the table of pairs would be too large
 _MERGE_ROUNDS = 3
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

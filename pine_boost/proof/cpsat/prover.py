@@ -17,6 +17,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.forest import PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.cpsat.encoding import Encoding, encode_region, encode_values
 from pine_boost.proof.cpsat.rows import add_at_least, add_at_most, leaf_sum
 from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
@@ -32,8 +33,6 @@ _MOST_MOVING = 0.9  # of the trees asked about; where nearly all moved the whole
 _LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
 _FEWEST_LEAVES = 400  # models of fewer have their answer from CP-SAT at once
 _FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
-
-_States = npt.NDArray[np.int32]
 
 
 class Prover:
@@ -207,7 +206,7 @@ class Prover:
         how: tuple[Setting, Budget, float],
         stop: Stop,
         exactly: bool,
-    ) -> tuple[Answer, _States | None]:
+    ) -> tuple[Answer, States | None]:
         """One attempt; a point only where one was found, not yet checked on the integers."""
         model = encoding.model.clone()
         add_question(model, encoding, self.problem, pruned, question, exactly=exactly)
@@ -215,7 +214,7 @@ class Prover:
         answer = answer_of(stop.solve(solver, model))
         return answer, encoding.states_of(solver) if answer is Answer.FOUND else None
 
-    def _confirms(self, pruned: PrunedForest, question: Question, states: _States) -> bool:
+    def _confirms(self, pruned: PrunedForest, question: Question, states: States) -> bool:
         return bool(self.problem.lost(pruned, states[None])[0, question.index])
 
     def _turns(
