@@ -107,6 +107,13 @@ def train(model: str, trees: int, depth: int, seed: int, X: Any, y: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
+def small_model(dataset: str, folder: str | None, seed: int, **split: Any) -> tuple[Any, Any, Any]:
+    """A table, its parts, and XGBoost with 30 trees of depth 2 trained on the first."""
+    table = data.load(dataset, folder)
+    parts = data.split(table, seed, **split)
+    return table, parts, train("xgboost", 30, 2, seed, parts.X_fit, parts.y_fit)
+
+
 def warm_up() -> None:
     """Import the solver and the rest once per process, so that no cell is charged for it."""
     from pine_boost import Domain, prune_booster

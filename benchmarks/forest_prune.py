@@ -20,8 +20,7 @@ import numpy as np
 
 from benchmarks import data
 from benchmarks.cells import indifference_of, percent, train, warm_up
-from benchmarks.machine import record_run
-from benchmarks.paper import add_data_options, add_run_options, check_data, listed
+from benchmarks.paper import add_data_options, add_run_options, begin, listed
 from benchmarks.pruning_rules.depth_cuts import forest_prune, layers_of
 from benchmarks.runner import RESULTS, Job, run_jobs
 
@@ -154,10 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--indifference", type=listed, default=["0"], metavar="0,auto",
                         help="of the rows that count leaves")  # fmt: skip
     add_run_options(parser)
-    options = parser.parse_args(arguments)
-    check_data(options, parser)
-    if arguments is None:
-        record_run(options.out)
+    options = begin(parser, arguments)
     cases = [
         Case(
             dataset, int(depth), seed, options.time_limit, options.data,

@@ -18,7 +18,7 @@ from benchmarks.compare import RESULTS
 from benchmarks.large import train_default
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
-from benchmarks.runner import append_rows
+from benchmarks.runner import show_and_replace
 from benchmarks.throughput import repeat_rows, rows_per_second
 
 COLUMNS = (
@@ -135,13 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         record_run(options.out)
     print(HEADER, flush=True)
-    rows = []
-    for dataset in options.datasets:
-        for row in run_guarded(dataset, options):
-            rows.append(row)
-            print(format_row(row), flush=True)
-    options.out.unlink(missing_ok=True)
-    append_rows(options.out, COLUMNS, rows)
+    rows = (row for dataset in options.datasets for row in run_guarded(dataset, options))
+    show_and_replace(options.out, COLUMNS, rows, format_row)
     return 0
 
 

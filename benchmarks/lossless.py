@@ -17,8 +17,7 @@ import numpy as np
 
 from benchmarks.data import DATASETS, load
 from benchmarks.frames import markdown
-from benchmarks.machine import record_run
-from benchmarks.paper import add_data_options, check_data
+from benchmarks.paper import add_data_options, begin
 from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 from pine_boost import simplify
 from pine_boost.native.predict import predict_margins
@@ -89,10 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", nargs="+", default=list(_models()), choices=list(_models()))
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--out", type=Path, default=RESULTS / "lossless.csv")
-    options = parser.parse_args(arguments)
-    check_data(options, parser)
-    if arguments is None:
-        record_run(options.out)
+    options = begin(parser, arguments)
     jobs = [
         Job((dataset, model), (dataset, model, options.data))
         for model, dataset in product(options.models, options.datasets)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 from benchmarks import answer_times, data
 from benchmarks.cells import COLUMNS, FAITHFUL, KEY_COLUMNS, MODELS, Cell, run_cell
 from benchmarks.machine import record_run
-from benchmarks.runner import Job, read_rows, run_jobs
+from benchmarks.runner import Job, rows_of, run_jobs
 from pine_boost.options import SCORE_NAMES
 
 ALPHAS = (FAITHFUL, "0.05", "0.1", "0.2", "0.4", "0.6", "0.8")
@@ -107,19 +108,28 @@ def check_data(options: argparse.Namespace, parser: argparse.ArgumentParser) -> 
             parser.error(str(error))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = format_parser()
+def begin(
+    parser: argparse.ArgumentParser,
+    arguments: list[str] | None,
+    refuse: Callable[[argparse.Namespace, argparse.ArgumentParser], None] = check_data,
+) -> argparse.Namespace:
+    """The options, checked; a run from the command line is written down."""
     options = parser.parse_args(arguments)
-    check(options, parser)
+    refuse(options, parser)
     if arguments is None:
         record_run(options.out)
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = format_parser()
+    options = begin(parser, arguments, check)
     jobs = [Job(cell.key, cell) for cell in cells_of(options)]
     failures = run_jobs(
         run_cell, jobs, options.out, COLUMNS, KEY_COLUMNS,
         n_workers=options.jobs, hard_limit=4 * options.time_limit + 120,
     )  # fmt: skip
-    keys = {job.key for job in jobs}
-    rows = [r for r in read_rows(options.out) if tuple(r[c] for c in KEY_COLUMNS) in keys]
+    rows = rows_of(options.out, jobs, KEY_COLUMNS)
     if answer_times.timed(rows):
         sys.stdout.write(f"{answer_times.MEANING}\n\n{answer_times.table(rows)}\n")
     return 1 if failures else 0

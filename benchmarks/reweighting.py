@@ -18,9 +18,8 @@ import numpy as np
 
 from benchmarks.cells import KEY_COLUMNS, Cell, measure_cell
 from benchmarks.frames import Rows, markdown, number, texts, values, where
-from benchmarks.machine import record_run
-from benchmarks.paper import add_grid_options, cells_of, check
-from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
+from benchmarks.paper import add_grid_options, begin, cells_of, check
+from benchmarks.runner import RESULTS, Job, rows_of, run_jobs
 
 COLUMNS = (
     *KEY_COLUMNS, "pruning_rate_tree", "pruning_rate_leaf", "cpu_tree", "cpu_leaf", "ratio",
@@ -78,18 +77,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.set_defaults(alphas=["0.05", "0.1", "0.2"], time_limit=30.0)
     parser.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     parser.add_argument("--out", type=Path, default=RESULTS / "reweighting.csv")
-    options = parser.parse_args(arguments)
-    check(options, parser)
-    if arguments is None:
-        record_run(options.out)
+    options = begin(parser, arguments, check)
     cells = [replace(cell, reweight="leaf") for cell in cells_of(options)]
     jobs = [Job(cell.key, cell) for cell in cells]
     failures = run_jobs(
         run_pair, jobs, options.out, COLUMNS, KEY_COLUMNS,
         n_workers=options.jobs, hard_limit=8 * options.time_limit + 120,
     )  # fmt: skip
-    keys = {job.key for job in jobs}
-    rows = [r for r in read_rows(options.out) if tuple(r[c] for c in KEY_COLUMNS) in keys]
+    rows = rows_of(options.out, jobs, KEY_COLUMNS)
     sys.stdout.write(summary(rows) + "\n")
     return 1 if failures else 0
 

@@ -48,6 +48,12 @@ def finished_keys(path: Path, key_columns: Sequence[str]) -> set[tuple[str, ...]
     return {tuple(row[c] for c in key_columns) for row in read_rows(path)}
 
 
+def rows_of(path: Path, jobs: Iterable[Job], key_columns: Sequence[str]) -> list[dict[str, str]]:
+    """Lines of a results file that are about these cells."""
+    keys = {job.key for job in jobs}
+    return [row for row in read_rows(path) if tuple(row[c] for c in key_columns) in keys]
+
+
 def check_columns(path: Path, columns: Sequence[str]) -> None:
     """Refuse to append to a file with other columns."""
     if not path.exists():
@@ -72,6 +78,18 @@ def append_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None
         writer.writerows(rows)
         file.flush()
         os.fsync(file.fileno())
+
+
+def show_and_replace(
+    path: Path, columns: Sequence[str], rows: Iterable[Row], format_row: Callable[[Any], str]
+) -> None:
+    """Print lines as they come; all of them take the place of an earlier run's."""
+    shown = []
+    for row in rows:
+        shown.append(row)
+        print(format_row(row), flush=True)
+    path.unlink(missing_ok=True)
+    append_rows(path, columns, shown)
 
 
 def run_jobs(

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import data
-from benchmarks.cells import percent, train, warm_up
-from benchmarks.machine import record_run
-from benchmarks.paper import add_data_options, add_run_options, check_data
+from benchmarks.cells import percent, small_model, warm_up
+from benchmarks.paper import add_data_options, add_run_options, begin
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 KEY_COLUMNS = ("dataset", "seed", "alpha")
@@ -45,9 +44,9 @@ def run_candidate(candidate: Candidate) -> list[dict[str, Any]]:
     from pine_boost import prune_booster
 
     warm_up()
-    table = data.load(candidate.dataset, candidate.folder)
-    parts = data.split(table, candidate.seed, selection=True)
-    model = train("xgboost", 30, 2, candidate.seed, parts.X_fit, parts.y_fit)
+    table, parts, model = small_model(
+        candidate.dataset, candidate.folder, candidate.seed, selection=True
+    )
     started = time.perf_counter()
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=float(candidate.alpha), domain=table.domain(),
@@ -97,10 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="seeds 0..n-1 (the paper: 1)")
     parser.add_argument("--out", type=Path, default=RESULTS / "selection.csv")
     add_run_options(parser)
-    options = parser.parse_args(arguments)
-    check_data(options, parser)
-    if arguments is None:
-        record_run(options.out)
+    options = begin(parser, arguments)
     grid = product(range(options.seeds), options.datasets, CANDIDATES)
     jobs = [
         Job(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from benchmarks import data
 from benchmarks.large import MODELS, train_default
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
-from benchmarks.runner import RESULTS, append_rows
+from benchmarks.runner import RESULTS, show_and_replace
 from benchmarks.throughput import (
     Predict,
     compiled_predict,
@@ -130,14 +131,12 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         record_run(options.out)
     print(HEADER, flush=True)
-    rows = []
-    for dataset in options.datasets:
-        for model in options.models:
-            for row in run_serving(dataset, model, options):
-                rows.append(row)
-                print(format_row(row), flush=True)
-    options.out.unlink(missing_ok=True)
-    append_rows(options.out, COLUMNS, rows)
+    rows = (
+        row
+        for dataset, model in product(options.datasets, options.models)
+        for row in run_serving(dataset, model, options)
+    )
+    show_and_replace(options.out, COLUMNS, rows, format_row)
     return 0
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import data
-from benchmarks.cells import train, warm_up
-from benchmarks.machine import record_run
-from benchmarks.paper import add_data_options, add_run_options, check_data
+from benchmarks.cells import small_model, warm_up
+from benchmarks.paper import add_data_options, add_run_options, begin
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 COLUMNS = (
@@ -38,9 +37,7 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
     from pine_boost.sweeping import ALPHAS
 
     warm_up()
-    table = data.load(grid.dataset, grid.folder)
-    parts = data.split(table, 0)
-    model = train("xgboost", 30, 2, 0, parts.X_fit, parts.y_fit)
+    table, parts, model = small_model(grid.dataset, grid.folder, seed=0)
     seconds, kept = [], []
     for alpha in ALPHAS:
         started = time.perf_counter()
@@ -74,10 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     add_data_options(parser, data.DATASETS)
     parser.add_argument("--out", type=Path, default=RESULTS / "sweep.csv")
     add_run_options(parser)
-    options = parser.parse_args(arguments)
-    check_data(options, parser)
-    if arguments is None:
-        record_run(options.out)
+    options = begin(parser, arguments)
     jobs = [
         Job((dataset,), Grid(dataset, options.time_limit, options.data))
         for dataset in options.datasets
