@@ -16,6 +16,7 @@ from pine_boost.model.forest import Forest
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
+from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, integer_margins
 from tests.support.trimmed import cut_forest
 
@@ -126,14 +127,8 @@ def test_regressors_return_values(name: str) -> None:
 
 
 def test_category_names_need_codes() -> None:
-    pandas = pytest.importorskip("pandas")
-    random = np.random.default_rng(0)
-    codes = np.column_stack([random.normal(size=300).round(1), random.integers(0, 5, 300)])
-    words = np.array(list("abcde"))
-    frame = pandas.DataFrame(
-        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
-    )
-    y = (codes[:, 1] % 2 == 0) ^ (codes[:, 0] > 0)
+    pytest.importorskip("pandas")
+    frame, codes, y = words_and_codes()
     for native in (
         xgboost.XGBClassifier(n_estimators=4, enable_categorical=True, n_jobs=1),
         lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=5),

@@ -13,6 +13,7 @@ from pine_boost.exporters.treelite import to_treelite
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.prune import prune_booster
+from tests.support.category_tables import words_and_codes
 from tests.support.grids import edge_rows, grid_forest, integer_margins
 
 pytest.importorskip("treelite")
@@ -312,14 +313,8 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
 
 
 def test_a_result_with_category_names_is_converted_for_codes() -> None:
-    pandas = pytest.importorskip("pandas")
-    random = np.random.default_rng(0)
-    codes = np.column_stack([random.normal(size=300).round(1), random.integers(0, 5, 300)])
-    words = np.array(list("abcde"))
-    frame = pandas.DataFrame(
-        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
-    )
-    y = (codes[:, 1] % 2 == 0) ^ (codes[:, 0] > 0)
+    pytest.importorskip("pandas")
+    frame, codes, y = words_and_codes()
     native = xgboost.XGBClassifier(
         n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1
     ).fit(frame, y)

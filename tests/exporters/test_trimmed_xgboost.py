@@ -24,6 +24,7 @@ from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
+    check_margins,
     expected_margins,
     make_labels,
     make_rows,
@@ -38,13 +39,7 @@ def tree_sections(contents):
 
 def check(model, pruned, exported, rows):
     """Margins in batch, in place and row by row; the nodes read back are those that remain."""
-    expected = expected_margins(pruned, rows)
-    np.testing.assert_array_equal(booster_margins(exported, rows), expected)
-    inplace = exported.inplace_predict(rows, predict_type="margin").reshape(len(rows), -1)
-    np.testing.assert_array_equal(inplace, expected)
-    for i in range(0, len(rows), 61):
-        single = booster_margins(exported, rows[i : i + 1])
-        np.testing.assert_array_equal(single, expected[i : i + 1])
+    check_margins(pruned, exported, rows, step=61)
     written = read_model(exported).forest
     assert assert_same_trees(pruned, written) == n_remaining(pruned)
     n_constants = written.n_trees - len(pruned.kept)

@@ -22,6 +22,7 @@ from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
+    check_margins,
     expected_margins,
     make_rows,
     some_weights,
@@ -58,13 +59,7 @@ def test_booster_export_is_exact_in_batch_and_row_by_row(name, weights):
     assert type(exported) is xgboost.Booster
     assert booster.save_raw("ubj") == before
     rows = np.vstack([make_rows(seed=9), edge_rows(model.forest, make_rows(), limit=60)])
-    expected = expected_margins(pruned, rows)
-    np.testing.assert_array_equal(booster_margins(exported, rows), expected)
-    inplace = exported.inplace_predict(rows, predict_type="margin").reshape(len(rows), -1)
-    np.testing.assert_array_equal(inplace, expected)
-    for i in range(0, len(rows), 97):
-        single = booster_margins(exported, rows[i : i + 1])
-        np.testing.assert_array_equal(single, expected[i : i + 1])
+    check_margins(pruned, exported, rows, step=97)
 
 
 @pytest.mark.parametrize("name", ["logistic", "softprob", "parallel", "dart_multi"])

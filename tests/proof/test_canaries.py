@@ -28,6 +28,7 @@ from tests.support.bruteforce import (
     keeps_all,
     minimum_columns,
     only_the_solver,
+    score_levels,
     small_problem,
 )
 from tests.support.forests import MANNERS
@@ -195,11 +196,7 @@ def _last_inputs(kind: str) -> list[tuple[Small, int]]:
         else:
             small = _bands(seed)
         problem = small.problem
-        assert problem.region.score is not None
-        scores = problem.region.score.score(small.everything)
-        values, counts = np.unique(
-            scores[problem.region.permits(small.everything)], return_counts=True
-        )
+        values, counts = score_levels(small)
         before = None
         for tau, count in zip(values[:12].tolist(), counts.tolist(), strict=False):
             region = replace(problem.region, tau=int(tau))

@@ -16,7 +16,7 @@ from pine_boost.proof.problem import restated
 from pine_boost.proof.serving import broken_until, find_margin, serving_problem
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from pine_boost.proof.verdict import Answer
-from tests.support.bruteforce import Small, decide, exact_margins, small_problem
+from tests.support.bruteforce import Small, check_proofs, decide, exact_margins, small_problem
 from tests.support.forests import MANNERS
 
 CASES = [(seed, n_outputs) for n_outputs in (1, 3) for seed in range(4)]
@@ -72,12 +72,7 @@ def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(
     worst = surest_mistake(small, pruned, unsettled=True) * 2**pruned.grid
     assert surest_mistake(small, pruned, unsettled=False) * 2**pruned.grid < margin.units
     assert margin.units <= 1.04 * max(worst, 1) + 2
-    by_question: dict[str, set[str]] = {}
-    for proof in margin.proofs:
-        assert proof.answer is Answer.PROVED
-        by_question.setdefault(proof.question.name, set()).add(proof.method)
-    assert set(by_question) == {question.name for question in small.problem.questions}
-    assert all(len(methods) >= 2 for methods in by_question.values())
+    check_proofs(small, margin.proofs)
 
 
 @pytest.mark.parametrize(("seed", "n_outputs"), CASES)

@@ -43,7 +43,7 @@ def _check(small: Small, result: Found) -> None:
         assert result.n_kept == forest.n_leaves
         return
     assert keeps_all(small, result.pruned)
-    check_proofs(small, result)
+    check_proofs(small, result.proofs)
     trimming = trim_pruned(result.pruned)  # refuses leaves that disagree below a collapsed node
     assert result.n_kept == trimming.n_leaves == leaf_count(result.pruned) <= forest.n_leaves
     sizes = [moment.units for moment in result.history if moment.proofs == 2]

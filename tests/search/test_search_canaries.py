@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pine_boost.proof.cpsat.settings import Setting
@@ -15,6 +14,7 @@ from tests.support.bruteforce import (
     check_result,
     minimum_columns,
     only_the_solver,
+    score_levels,
     small_problem,
 )
 from tests.support.forests import MANNERS
@@ -56,11 +56,7 @@ def _canaries() -> list[tuple[Small, int]]:
     for seed in range(30):
         small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3, n_trees=5)
         problem = small.problem
-        assert problem.region.score is not None
-        scores = problem.region.score.score(small.everything)
-        values, counts = np.unique(
-            scores[problem.region.permits(small.everything)], return_counts=True
-        )
+        values, counts = score_levels(small)
         before = None
         for tau, count in zip(values.tolist(), counts.tolist(), strict=True):
             region = replace(problem.region, tau=int(tau))

@@ -7,7 +7,7 @@ to list.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -21,13 +21,12 @@ from scipy.optimize import linprog
 from pine_boost.budget import Budget, Effort, Step
 from pine_boost.model.forest import FloatArray, Forest, PrunedForest, spread, tree_units
 from pine_boost.model.reference import find_leaves
-from pine_boost.model.routing import route
 from pine_boost.model.rules import Tie
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import StateSpace
 from pine_boost.proof import two_proofs
 from pine_boost.proof.cpsat.settings import Setting
 from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known, search
@@ -37,7 +36,7 @@ from pine_boost.search.oracle import Oracle
 from pine_boost.search.rows import Rows
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
-from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
+from tests.support.scores import fit_small
 
 MOST_STATES = 60_000
 # The value of a problem with columns scaled to 1: above CLEAR it is won, below NOTHING it is lost.
@@ -271,14 +270,7 @@ def small_problem(
         intercept = np.zeros(n_outputs)
         forest = replace(forest, free_intercept=False, intercept=intercept)
     X = random_rows(rng, forest, 150)
-    space = build_space(forest)
-    fitted: Any = None
-    if score == "chow-liu":
-        fitted = fit_chow_liu(space.states(X), space, X, n_bins=3)
-    elif score == "leaf-support":
-        fitted = fit_leaf_support(space.states(X), route(forest, space), space)
-    elif score == "isolation-forest":
-        fitted, space = fit_isolation_forest(X, forest, n_trees=3, max_samples=5, random_state=seed)
+    fitted, space = fit_small(score, X, forest, seed)
     domain = None
     if with_domain:
         domain = Domain(
@@ -314,13 +306,21 @@ def check_result(small: Small, result: Found) -> None:
         return
     assert keeps_all(small, result.pruned)
     assert len(np.unique(small.tree_unit[result.pruned.kept])) == result.n_kept
-    check_proofs(small, result)
+    check_proofs(small, result.proofs)
 
 
-def check_proofs(small: Small, result: Found) -> None:
+def score_levels(small: Small) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Every score of a permitted input, ascending, and how many inputs have it."""
+    region = small.problem.region
+    assert region.score is not None
+    permitted = small.everything[region.permits(small.everything)]
+    return np.unique(region.score.score(permitted), return_counts=True)
+
+
+def check_proofs(small: Small, proofs: Sequence[Proof]) -> None:
     """Every question was proved by two different methods."""
     methods: dict[str, set[str]] = {}
-    for proof in result.proofs:
+    for proof in proofs:
         assert proof.answer is Answer.PROVED
         methods.setdefault(proof.question.name, set()).add(proof.method)
     assert set(methods) == {question.name for question in small.problem.questions}

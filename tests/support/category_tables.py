@@ -121,3 +121,16 @@ def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:
     if values == NUMBERS:
         tables["array of raw numbers"] = np.column_stack([colour.astype(float), frame["number"]])
     return tables
+
+
+def words_and_codes() -> tuple[Any, np.ndarray, np.ndarray]:
+    """A frame with one number and one word, the same as a matrix of codes, and labels."""
+    import pandas
+
+    random = np.random.default_rng(0)
+    codes = np.column_stack([random.normal(size=300).round(1), random.integers(0, 5, 300)])
+    words = np.array(list("abcde"))
+    frame = pandas.DataFrame(
+        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
+    )
+    return frame, codes, (codes[:, 1] % 2 == 0) ^ (codes[:, 0] > 0)

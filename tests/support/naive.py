@@ -15,15 +15,14 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import PrunedForest, spread
 from pine_boost.model.reference import find_leaves
-from pine_boost.model.routing import route
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.states import StateSpace
 from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import MANNERS, random_forest, random_rows
-from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
+from tests.support.scores import fit_small
 
 MOST_ROWS = 50_000
 SCORES = (None, "chow-liu", "leaf-support", "isolation-forest")
@@ -119,15 +118,7 @@ def random_case(seed: int) -> Case:
         accepts_missing=bool(rng.random() < 0.8),
     )
     X = random_rows(rng, forest, 60)
-    space = build_space(forest)
-    kind = SCORES[seed // 12 % 4]
-    score = None
-    if kind == "chow-liu":
-        score = fit_chow_liu(space.states(X), space, X, n_bins=3)
-    elif kind == "leaf-support":
-        score = fit_leaf_support(space.states(X), route(forest, space), space)
-    elif kind == "isolation-forest":
-        score, space = fit_isolation_forest(X, forest, n_trees=3, max_samples=5, random_state=seed)
+    score, space = fit_small(SCORES[seed // 12 % 4], X, forest, seed)
     tables = compile_domain(None, space, schema_of(forest))
     if rng.random() < 0.4:
         tables = random_domain(rng, tables)

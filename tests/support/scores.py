@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.model.forest import FloatArray, Forest
-from pine_boost.model.routing import StateTrees
-from pine_boost.model.states import StateSpace
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states
 from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
@@ -35,3 +35,17 @@ def fit_isolation_forest(
     """Isolation trees and the space that their thresholds and the model's make."""
     grown = grow_trees(X, forest, n_trees, max_samples, random_state)
     return isolation_tables(grown, grown.trees.visits(grown.space.states(X))), grown.space
+
+
+def fit_small(
+    kind: str | None, X: FloatArray, forest: Forest, seed: int
+) -> tuple[ScoreTables | None, StateSpace]:
+    """A score of this name, small enough to list everything, and its space; None: no score."""
+    space = build_space(forest)
+    if kind == "chow-liu":
+        return fit_chow_liu(space.states(X), space, X, n_bins=3), space
+    if kind == "leaf-support":
+        return fit_leaf_support(space.states(X), route(forest, space), space), space
+    if kind == "isolation-forest":
+        return fit_isolation_forest(X, forest, n_trees=3, max_samples=5, random_state=seed)
+    return None, space

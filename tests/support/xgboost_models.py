@@ -87,3 +87,14 @@ def expected_margins(pruned, rows):
     return np.ldexp(integer_margins(pruned, rows).astype(np.float64), -pruned.grid).astype(
         np.float32
     )
+
+
+def check_margins(pruned, exported, rows, step):
+    """The exact margins in batch, in place, and of every so many rows one by one."""
+    expected = expected_margins(pruned, rows)
+    np.testing.assert_array_equal(booster_margins(exported, rows), expected)
+    inplace = exported.inplace_predict(rows, predict_type="margin").reshape(len(rows), -1)
+    np.testing.assert_array_equal(inplace, expected)
+    for i in range(0, len(rows), step):
+        single = booster_margins(exported, rows[i : i + 1])
+        np.testing.assert_array_equal(single, expected[i : i + 1])
