@@ -54,6 +54,8 @@ class Effort:
         Deterministic time of CP-SAT per hitting set and per proof.
     box_limit : int
         Boxes per proof before the second proof is asked of CP-SAT instead; 0: at once.
+    leaf_work : float
+        Iterations of the linear programs over leaf values, times their rows and columns.
     """
 
     n_walks: int = 400
@@ -64,6 +66,7 @@ class Effort:
     master_effort: float = 2.0
     proof_effort: float = 100.0
     box_limit: int = 3000
+    leaf_work: float = 6e7  # half a minute of one core
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,18 @@ class Options:
                 raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
 
     @property
-    def chosen_reweight(self) -> str:
-        """``reweight``, or what the unit asks for where it was left out."""
-        return self.reweight or ("leaf" if self.unit == "leaf" else "tree")
+    def asks_for_leaves(self) -> bool:
+        """Whether leaf values are to be chosen anew, by the user's own word."""
+        return self.unit == "leaf" or self.reweight == "leaf"
+
+    def reweight_of(self, has_free_leaves: bool) -> str:
+        """What is chosen anew where the user did not say: leaf values that may take any value.
+
+        The smallest sum of weights (``objective="l1"``) is about weights.
+        """
+        if self.asks_for_leaves:
+            return "leaf"
+        return self.reweight or ("leaf" if has_free_leaves and self.objective == "l0" else "tree")
 
     @property
     def n_workers(self) -> int:

@@ -30,7 +30,7 @@ from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.free_leaves import require_free_leaves
+from pine_boost.search.free_leaves import has_free_leaves, require_free_leaves
 from pine_boost.search.game import SearchOptions
 from pine_boost.search.lean_trees import search_lean
 from pine_boost.search.toss_ups import settle_toss_ups
@@ -95,8 +95,8 @@ def prune_booster(
         trees, or leaves: then subtrees become leaves, too, and leaf values are chosen anew.
     reweight : {"tree", "leaf"}, optional
         What is chosen anew in the kept trees: one weight each (the paper), or every leaf value,
-        which needs fewer trees; the lower bound is about the same form. Default "tree", and "leaf"
-        for ``unit="leaf"``, which allows no other.
+        which needs fewer trees; the lower bound is about the same form. Default "leaf"; "tree"
+        where leaves are votes or shares of classes (forests) and for ``objective="l1"``.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1; on the raw margin, before any
         link, for regressors and rankers. Several, ascending, make score bands.
@@ -185,16 +185,15 @@ def open_model(model: Any, options: Options) -> tuple[Wrapper, Model]:
     outer = unwrap(model, options.threshold)  # a Pipeline, thresholds, calibration
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape
-    if options.chosen_reweight == "leaf":
+    if options.asks_for_leaves:
         require_free_leaves(parsed)
     return outer, parsed
 
 
 def search_options(options: Options, model: Model) -> SearchOptions:
     """What the search takes of a user's options, and of what the model was trained to keep."""
-    is_free = options.chosen_reweight == "leaf"
+    reweight = options.reweight_of(has_free_leaves(model))
     return SearchOptions(
-        options.objective, options.unit, options.n_workers, options.random_state,
-        options.chosen_reweight,
-        traits_of(model.forest.library).monotone(model) if is_free else (),
+        options.objective, options.unit, options.n_workers, options.random_state, reweight,
+        traits_of(model.forest.library).monotone(model) if reweight == "leaf" else (),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,17 +150,34 @@ def _prepared(
 
 
 def _monotone(model: Model) -> tuple[int, ...] | None:
-    """Only a live model knows: a file of XGBoost holds no parameters of its training.
+    """Only a model that was trained here knows: a file holds no parameters of its training.
 
-    The wrappers turn names and lists into the numbers that the Booster holds.
+    A Booster with nothing but default parameters may come from a file, too. The wrappers turn names
+    and lists into the numbers that the Booster holds.
     """
     if model.native is None:
         return None
+    config = _booster_of(model.native).save_config()
+    if _training(config) == _training(_untrained_config()):
+        return None
     directions = [0] * model.forest.n_features
-    for text in _CONSTRAINTS.findall(_booster_of(model.native).save_config()):
+    for text in _CONSTRAINTS.findall(config):
         given = [int(direction) for direction in re.findall(r"-?\d+", text)]
         directions[: len(given)] = given
     return tuple(directions)
+
+
+def _training(config: str) -> Any:
+    """The parameters of training trees, dart's among them."""
+    booster = json.loads(config)["learner"]["gradient_booster"]
+    return booster.get("gbtree", booster).get("tree_train_param")
+
+
+@cache
+def _untrained_config() -> str:
+    import xgboost
+
+    return str(xgboost.Booster().save_config())
 
 
 def _facts(model: Model) -> dict[str, Any]:

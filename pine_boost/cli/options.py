@@ -102,7 +102,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
                         "become leaves too (round)")  # fmt: skip
     search.add_argument("--reweight", choices=("tree", "leaf"),
                         help="what is chosen anew in kept trees: one weight each, or every leaf "
-                        "value, which needs fewer trees (tree; leaf with --unit leaf)")  # fmt: skip
+                        "value, which needs fewer trees (leaf; tree for forests of votes and with "
+                        "--objective l1)")  # fmt: skip
     search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
     search.add_argument("--time-limit", type=float, metavar="SECONDS",
                         help="stop then with the best model certified so far (no limit: until all "

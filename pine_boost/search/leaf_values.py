@@ -7,6 +7,7 @@ tree stay. Nothing is said about how few units would do.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +35,7 @@ from pine_boost.search.rows import FitRows, Rows
 from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
+_MANY_COLUMNS = 400
 _PERTURBATIONS = 24  # other sets of units that are tried
 _FOR_BOUND = 0.25  # of the time that is left then
 _BOUND_ROUNDS = 40  # sets of fewer units that are excluded
@@ -134,9 +136,11 @@ def _play_leaves(explored: Explored, points: States | None) -> None:
     """Fewer units, how few there must be, other sets of units, and values near the original's."""
     game = explored.game
     n_before = game.best.smallest.n_kept
-    play(explored, _dropping(game, points))
-    play(explored, _bounding(game))
-    play(explored, _swapping(game))
+    parts = ((_dropping(game, points), 1.0), (_bounding(game), 0.5), (_swapping(game), 0.5))
+    for strategy, part in parts:
+        game.rows.program.allow(part * game.effort.leaf_work)
+        play(explored, strategy)
+    game.rows.program.allow(math.inf)
     if game.best.smallest.n_kept < n_before:
         play(explored, nearer(game, lambda: _write_near(game)))
 
@@ -204,14 +208,23 @@ def _swapping(game: Game) -> Iterator[Proposal]:
 
 
 def _missed_least(game: Game, support: Support, needed: Support) -> int | None:
-    """The unit without which the value of the game stays largest; notes those that are needed."""
+    """The unit without which the value of the game stays largest; notes those that are needed.
+
+    Of many columns the first that can go, light ones first: a program for each would take long.
+    """
     best, largest = None, 0.0
-    for unit in np.flatnonzero(support & ~needed):
+    units = np.flatnonzero(support & ~needed)
+    takes_first = game.columns.n_columns > _MANY_COLUMNS
+    if takes_first:
+        units = game.pruner.light_first(support, units)
+    for unit in units:
         trial = support.copy()
         trial[unit] = False
         weights = game.pruner.solve(trial, records=False)
         if weights is None:
             needed[unit] = True
+        elif takes_first:
+            return int(unit)
         elif weights.value > largest:
             best, largest = int(unit), weights.value
     return best

@@ -8,6 +8,7 @@ excluded stays so. Floats propose here; integers decide later.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from ortools.linear_solver import pywraplp
 from scipy.optimize import linprog
 
-from pine_boost.budget import Budget
+from pine_boost.budget import Budget, OutOfEffort
 from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.search.columns import Columns, Support
@@ -96,6 +97,8 @@ class LinearProgram:
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
         self.magnified: FloatArray = np.zeros(0)
         self.n_solved = 0
+        self.work = 0.0  # iterations times rows and columns
+        self._most_work = math.inf
         self._active: list[int] = []
         self._permitted: npt.NDArray[np.bool_] = np.ones(self.n_columns, dtype=bool)
         self._is_active: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
@@ -124,6 +127,10 @@ class LinearProgram:
         """Rows that are likely to matter join at once."""
         self._activate(indices[~self._is_active[indices]])
 
+    def allow(self, work: float) -> None:
+        """`OutOfEffort` is raised once so much more work was done."""
+        self._most_work = self.work + work
+
     def solve(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """Best weights on the units in ``support``, or what excludes it."""
         budget.check()
@@ -131,9 +138,13 @@ class LinearProgram:
         self.n_solved += 1
         is_fresh = False
         for _ in range(_MAX_PASSES):
+            if self.work > self._most_work:
+                raise OutOfEffort
             milliseconds = 1000 * budget.remaining
             self._solver.SetTimeLimit(int(min(max(milliseconds, 100), 1e9)))
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+            status = self._solver.Solve()
+            self.work += self._solver.iterations() * (self.n_columns + len(self._active))
+            if status != pywraplp.Solver.OPTIMAL:
                 budget.check()  # it may have ended for want of time
                 if is_fresh:
                     return self._solve_once_more(support, budget)
@@ -220,6 +231,7 @@ class LinearProgram:
             method="highs",
             options={"maxiter": _HIGHS_ITERATIONS, "time_limit": seconds},
         )
+        self.work += result.nit * (n_kept + len(rows))
         if not result.success:
             raise UnsolvedProgramError(f"HiGHS did not solve the weights: {result.message}")
         return result

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pine_boost.budget import Budget, OutOfTime
+from pine_boost.budget import Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
 from pine_boost.search.columns import Support
@@ -55,7 +55,7 @@ def prove_bound(
                 break
             if not _exclude(pruner, proved, smaller, round_number, budget):
                 break
-    except (OutOfTime, UnsolvedProgramError):
+    except (OutOfTime, OutOfEffort, UnsolvedProgramError):
         smaller = False
     units = target if smaller is None else min(target, _fewest(proved.units, n_units, budget))
     if known is not None and units <= known.units:
