@@ -143,10 +143,8 @@ def measure_cell(cell: Cell) -> tuple[dict[str, Any], float]:
     table = data.load(cell.dataset, cell.folder)
     parts = data.split(table, cell.seed)
     model = train(cell.model, cell.trees, cell.depth, cell.seed, parts.X_fit, parts.y_fit)
-    # named only where it is chosen: earlier commits, which are compared with, do not know it
-    further: dict[str, Any] = {}
-    if cell.reweight != "tree" and cell.unit != "leaf":
-        further["reweight"] = cell.reweight
+    further: dict[str, Any] = {} if cell.unit == "leaf" else {"reweight": cell.reweight}
+    # named only where it is chosen: earlier commits, which are compared with, do not know "auto"
     if cell.indifference != "0":
         further["indifference"] = indifference_of(cell.indifference)
     started, spent = time.perf_counter(), sum(os.times()[:4])

@@ -79,7 +79,7 @@ def run_case(case: Case) -> list[dict[str, Any]]:
     methods: dict[str, Callable[[], Smaller]] = {
         "ForestPrune": lambda: _depth_cuts(native, forest, parts, polish=True),
         "ForestPrune, weights kept": lambda: _depth_cuts(native, forest, parts, polish=False),
-        "pine_boost": lambda: _pruned(native, parts, table, case),
+        "pine_boost": lambda: _pruned(native, parts, table, case, reweight="tree"),
     }
     for label in case.indifference:
         words = "" if label == "0" else f", indifference {label}"

@@ -62,7 +62,7 @@ def run(dataset: str, alpha: str, folder: str | None, time_limit: float) -> dict
     started = time.perf_counter()
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=alpha_of(alpha), time_limit=time_limit,
-        domain=Domain(never_missing=True),
+        reweight="tree", domain=Domain(never_missing=True),
     )  # fmt: skip
     seconds = time.perf_counter() - started
     target = target_of(dataset, alpha)

@@ -50,7 +50,7 @@ def run_candidate(candidate: Candidate) -> list[dict[str, Any]]:
     started = time.perf_counter()
     result = prune_booster(
         model, parts.X_fit, parts.X_cal, alpha=float(candidate.alpha), domain=table.domain(),
-        time_limit=candidate.time_limit, random_state=candidate.seed,
+        reweight="tree", time_limit=candidate.time_limit, random_state=candidate.seed,
     )  # fmt: skip
     seconds = time.perf_counter() - started
     differs = model.predict(parts.X_sel) != result.model.predict(parts.X_sel)

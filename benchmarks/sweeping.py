@@ -43,13 +43,13 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
         started = time.perf_counter()
         result = prune_booster(
             model, parts.X_fit, parts.X_cal, alpha=alpha, domain=table.domain(),
-            time_limit=grid.time_limit,
+            reweight="tree", time_limit=grid.time_limit,
         )  # fmt: skip
         seconds.append(time.perf_counter() - started)
         kept.append(result.certificate.units_kept)
     started = time.perf_counter()
     swept = sweep(
-        model, parts.X_fit, parts.X_cal, alphas=ALPHAS, domain=table.domain(),
+        model, parts.X_fit, parts.X_cal, alphas=ALPHAS, domain=table.domain(), reweight="tree",
         time_limit=grid.time_limit * len(ALPHAS),
     )  # fmt: skip
     together = time.perf_counter() - started

@@ -110,3 +110,22 @@ def test_a_record_takes_what_fits_and_lists_become_tuples():
     kinds = {"a": "float | None", "b": "tuple[int, ...]", "c": "Mapping[str, float]"}
     values = {"a": None, "b": [1, 2], "c": {"x": 1}}
     assert record(values, kinds) == {"a": None, "b": (1, 2), "c": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("given", "with_free_leaves", "with_votes"),
+    [
+        ({}, "leaf", "tree"),
+        ({"unit": "tree"}, "leaf", "tree"),
+        ({"objective": "l1"}, "tree", "tree"),
+        ({"reweight": "tree"}, "tree", "tree"),
+        ({"objective": "l1", "reweight": "leaf"}, "leaf", "leaf"),
+        ({"unit": "leaf"}, "leaf", "leaf"),
+    ],
+)
+def test_leaf_values_are_chosen_where_they_are_free(
+    given: dict[str, str], with_free_leaves: str, with_votes: str
+) -> None:
+    options = Options(**given)
+    assert options.reweight_of(True) == with_free_leaves
+    assert options.reweight_of(False) == with_votes

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +151,13 @@ def _prepared(
 def _monotone(model: Model) -> tuple[int, ...] | None:
     """Only a model that was trained here knows: a file holds no parameters of its training.
 
-    A Booster with nothing but default parameters may come from a file, too. The wrappers turn names
-    and lists into the numbers that the Booster holds.
+    A Booster with the parameters of one that was just loaded may come from a file, too. Wrappers
+    turn names and lists into the numbers that the Booster holds.
     """
     if model.native is None:
         return None
     config = _booster_of(model.native).save_config()
-    if _training(config) == _training(_untrained_config()):
+    if _training(config) == _training(_load(model.document).save_config()):
         return None
     directions = [0] * model.forest.n_features
     for text in _CONSTRAINTS.findall(config):
@@ -171,13 +170,6 @@ def _training(config: str) -> Any:
     """The parameters of training trees, dart's among them."""
     booster = json.loads(config)["learner"]["gradient_booster"]
     return booster.get("gbtree", booster).get("tree_train_param")
-
-
-@cache
-def _untrained_config() -> str:
-    import xgboost
-
-    return str(xgboost.Booster().save_config())
 
 
 def _facts(model: Model) -> dict[str, Any]:

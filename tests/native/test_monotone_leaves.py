@@ -125,3 +125,16 @@ def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_
 def test_a_model_without_constraints_says_so(kind: str) -> None:
     parsed = read_model(_trained(kind, (0, 0, 0, 0))[0])
     assert traits_of(parsed.forest.library).monotone(parsed) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["booster", "xgboost"])
+def test_a_live_model_that_was_loaded_keeps_what_all_trees_keep(kind: str, tmp_path: Path) -> None:
+    native, X = _trained(kind)
+    native.save_model(tmp_path / "model.json")
+    loaded = xgboost.Booster() if kind == "booster" else xgboost.XGBClassifier()
+    loaded.load_model(tmp_path / "model.json")
+    parsed = read_model(loaded)
+    assert traits_of(parsed.forest.library).monotone(parsed) is None
+    result = prune_booster(loaded, X[:250], X[250:], alpha=0.4, verbose=False)
+    assert result.status == "CERTIFIED"
+    assert _wrong_ways(result, X) == 0

@@ -159,6 +159,25 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
     assert leaf.lower_bound == tree.lower_bound > 1
 
 
+def test_the_programs_of_leaf_values_have_an_effort_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
+    parts = (small.problem, small.fit_states)
+    options = SearchOptions(reweight="leaf")
+    whole = search_reweighted(*parts, Budget.of(), options)
+    tree = search_reweighted(*parts, Budget.of(), SearchOptions())
+    assert whole.n_kept < tree.n_kept
+    none = search_reweighted(*parts, Budget.of(None, Effort(leaf_work=0)), options)
+    check_result(small, none)
+    assert (none.n_kept, none.reweight, none.stopped) == (tree.n_kept, "tree", tree.stopped)
+    assert none.lower_bound == tree.lower_bound
+    monkeypatch.setattr(leaf_values, "_MANY_COLUMNS", 0)
+    light_first = search_reweighted(*parts, Budget.of(), options)
+    check_result(small, light_first)
+    assert light_first.n_kept < tree.n_kept
+
+
 def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
