@@ -66,4 +66,5 @@ def best_shift(sums: FloatArray, sign: FloatArray, weight: FloatArray) -> float:
     shift = float(middles[np.argmin(np.abs(middles))])
     won = float(weight[sums < 0].sum()) - least
     crossed = (sums < 0) != (sums + sign * shift < 0)
-    return shift if won > _SURE * float(np.sqrt((weight[crossed] ** 2).sum())) else 0.0
+    chance = _SURE * float(np.sqrt((weight[crossed] ** 2).sum()))
+    return shift if won > chance + _ROUNDING else 0.0
