@@ -151,9 +151,9 @@ class Baselines:
         self.leaves_of_tree = np.diff(self.trees.leaf_offset)
 
     def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:
-        """The largest of the product's own candidates that keep at most these shares."""
+        """The largest shapes with at most these shares that the product may choose."""
         from pine_boost.budget import Budget
-        from pine_boost.compression.candidates import choose
+        from pine_boost.compression.candidates import undominated
         from pine_boost.compression.search import find_path, set_up
         from pine_boost.tables.rows import MemoryRows
 
@@ -161,7 +161,7 @@ class Baselines:
         setting = set_up(self.goal, fit, self.seed, Budget.of())
         candidates, _ = find_path(self.goal, setting, 1.0, False, Budget.of())
         found: dict[float, Any] = {}
-        for candidate in choose(candidates, 1.0):  # largest first
+        for candidate in undominated(candidates):  # largest first
             for share in shares:
                 if share not in found and candidate.n_leaves <= share * self.original.n_leaves:
                     found[share] = candidate.shape
