@@ -129,7 +129,7 @@ def _curve(baselines: Baselines, fresh: Any) -> Iterator[dict[str, Any]]:
             "leaves_after": shape.n_leaves,
             "leaves_gone": percent(1 - shape.n_leaves / n_before),
             "fidelity": percent(baselines.fidelity_of(shape, fresh)),
-            **baselines.fidelities(shape.n_leaves, fresh),
+            **baselines.fidelities(int(share * n_before), fresh),  # ours may be smaller
         }
 
 
@@ -151,23 +151,20 @@ class Baselines:
         self.leaves_of_tree = np.diff(self.trees.leaf_offset)
 
     def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:
-        """The shapes of the path that are nearest to the shares, from below."""
+        """The largest shapes with at most these shares that the product may choose."""
         from pine_boost.budget import Budget
-        from pine_boost.compression.path import walk
-        from pine_boost.compression.pulls import build_pulls
-        from pine_boost.compression.search import set_up
+        from pine_boost.compression.candidates import undominated
+        from pine_boost.compression.search import find_path, set_up
         from pine_boost.tables.rows import MemoryRows
 
         fit = MemoryRows(self.parts.X_fit.astype(np.float64))
-        pulls = build_pulls(self.goal, set_up(self.goal, fit, self.seed, Budget.of()).rows.fitted)
+        setting = set_up(self.goal, fit, self.seed, Budget.of())
+        candidates, _ = find_path(self.goal, setting, 1.0, False, Budget.of())
         found: dict[float, Any] = {}
-        original = self.original
-        for shape in walk(self.goal, self.ranges, original, pulls, False):
+        for candidate in undominated(candidates):  # largest first
             for share in shares:
-                if share not in found and shape.n_leaves <= share * original.n_leaves:
-                    found[share] = shape
-            if len(found) == len(set(shares)):
-                break
+                if share not in found and candidate.n_leaves <= share * self.original.n_leaves:
+                    found[share] = candidate.shape
         return found
 
     def fidelity_of(self, shape: Any, X: Any) -> float:

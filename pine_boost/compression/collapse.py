@@ -38,11 +38,12 @@ def collapse(
         if surplus <= 0:
             break
         first, last = ranges.first[node], ranges.last[node]
-        saved = _count(owner[first:last]) - 1
+        is_root = bool(ranges.parent[node] < 0)
+        saved = _count(owner[first:last]) - 1 + is_root
         # much more than is asked for would be a step of another size
-        if saved < 1 or saved > 2 * surplus + 2 or _is_below(collapsed, ranges.parent, int(node)):
+        too_many = saved > 2 * surplus + 2 + is_root
+        if saved < 1 or too_many or _is_below(collapsed, ranges.parent, int(node)):
             continue
-        is_root = ranges.parent[node] < 0
         if is_root and not _may_drop(forest, owner, ranges, int(node)):
             continue
         mean = sums.mean(int(first), int(last))
@@ -52,7 +53,7 @@ def collapse(
             owner[first:last], value[first:last] = GONE, 0.0
         else:
             owner[first:last], value[first:last] = node, mean
-        surplus -= saved + int(is_root)
+        surplus -= saved
     return Shape(owner, value, intercept)
 
 
@@ -74,11 +75,15 @@ class _Sums:
 
 
 def _weakest_first(ranges: Ranges, sums: _Sums, whole_trees: bool) -> tuple[IntArray, FloatArray]:
-    """Nodes that could be collapsed, and the squared error per leaf that each would cost."""
+    """Nodes that could be collapsed, and the squared error per leaf that each would cost.
+
+    A tree of one leaf is a constant: it costs nothing and goes first.
+    """
     first, last = ranges.first, ranges.last
     count = sums.count[last] - sums.count[first]
     is_root = ranges.parent < 0
-    nodes = np.flatnonzero((count > 1) & (is_root if whole_trees else True))
+    may_go = count + is_root > 1
+    nodes = np.flatnonzero(may_go & is_root if whole_trees else may_go)
     first, last, count = first[nodes], last[nodes], count[nodes]
     weight = sums.weight[last] - sums.weight[first]
     mean = (sums.first[last] - sums.first[first]) / weight[:, None]

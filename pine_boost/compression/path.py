@@ -1,19 +1,21 @@
 """The path: ever smaller shapes of the original, each fitted to keep what must not change.
 
 In come a forest over states and its rows; out come Shapes, largest first: collapse the weakest
-subtrees, refit all leaf values, again. Slices of the original join where they are better.
+subtrees, refit all leaf values, settle the intercepts, again. Slices of the original join in.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.compression.collapse import collapse
 from pine_boost.compression.goal import Goal
+from pine_boost.compression.intercepts import settle
 from pine_boost.compression.pulls import Pulls
 from pine_boost.compression.refit import Intervals, refit
 from pine_boost.compression.shape import Ranges, Shape, slice_shape
@@ -63,6 +65,7 @@ def walk(
     """Yield smaller and smaller shapes, each one step on from the last."""
     shape, sums = start, pulls.distance
     near = _nearness(pulls)
+    signs = pulls.intercept_signs(len(start.owner), len(start.intercept))
     sizes, position = step_sizes(start.n_leaves), 0
     while position < len(sizes):
         n_leaves = sizes[position]
@@ -74,7 +77,10 @@ def walk(
             continue
         if smaller.n_leaves == 0:
             return
-        shape, sums = _fitted(goal, pulls, smaller, intervals)
+        shape, sums = _fitted(pulls, smaller, intervals)
+        if goal.keeps_class and goal.tolerance is None:
+            intercept, sums = settle(pulls, signs, shape.intercept, sums)
+            shape = replace(shape, intercept=intercept)
         yield shape
 
 
@@ -105,9 +111,7 @@ def _intervals(goal: Goal, pulls: Pulls, sums: FloatArray, near: FloatArray) -> 
     return Intervals(low, high, pulls.weight / (1.0 + (pulls.distance / reach) ** 2))
 
 
-def _fitted(
-    goal: Goal, pulls: Pulls, shape: Shape, intervals: Intervals
-) -> tuple[Shape, FloatArray]:
+def _fitted(pulls: Pulls, shape: Shape, intervals: Intervals) -> tuple[Shape, FloatArray]:
     """Refit all leaf values and intercepts; returns the sums of the pulls too."""
     signed, number = pulls.matrix(shape)
     n_present, width = shape.n_leaves, pulls.width

@@ -73,6 +73,14 @@ class Pulls:
         columns = (matrix.T @ weight)[: n_leaves * self.width]
         return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
 
+    def intercept_signs(self, n_leaves: int, n_outputs: int) -> npt.NDArray[np.int8]:
+        """How each pull counts each intercept, (n_outputs, n_pulls): 1, -1, or 0 for not at all."""
+        entry = np.flatnonzero(self.indices >= n_leaves * self.width)
+        pull = np.searchsorted(self.indptr, entry, side="right") - 1
+        signs = np.zeros((n_outputs, len(self.offset)), dtype=np.int8)
+        signs[self.indices[entry] - n_leaves * self.width, pull] = self.data[entry]
+        return signs
+
     def matrix(self, shape: Shape) -> tuple[Any, IntArray]:
         """The matrix over the present leaves, and each original leaf's number among them.
 

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from pine_boost.compression.candidates import Candidate, Chains, choose, choose_chains
+from pine_boost.compression.candidates import (
+    Candidate,
+    Chains,
+    choose,
+    choose_chains,
+    undominated,
+)
 from pine_boost.compression.fixed_sequence import (
     allowed,
     allowed_by_the_rest,
@@ -141,7 +147,7 @@ def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
     assert chain[-1] == 10
 
 
-def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
+def test_candidates_are_ordered_by_size_and_no_smaller_one_is_as_good() -> None:
     sizes = {100: 0.0005, 90: 0.001, 80: 0.02, 70: 0.001, 50: 0.004, 40: 0.5}
     found = [_candidate(size, estimate) for size, estimate in sizes.items()]
     chain = [candidate.n_leaves for candidate in choose(found, 0.01)]
@@ -150,6 +156,14 @@ def test_candidates_are_ordered_by_size_and_spaced_by_the_estimate() -> None:
     assert 90 not in chain
     assert 40 not in chain  # hopeless
     assert chain[-1] == 50
+
+
+def test_estimates_far_below_the_allowed_share_still_make_steps() -> None:
+    """A forest that knows its rows by heart: all estimates are tiny, none says that 40 is safe."""
+    estimates = {97: 0.0, 90: 0.0, 80: 0.00001, 60: 0.000004, 40: 0.00002}
+    found = [_candidate(size, estimate) for size, estimate in estimates.items()]
+    assert [candidate.n_leaves for candidate in choose(found, 0.005)] == [97, 90, 60, 40]
+    assert [candidate.n_leaves for candidate in undominated(found)] == [90, 60, 40]
 
 
 @pytest.mark.parametrize("n_most", [4, 9, 50])

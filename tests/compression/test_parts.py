@@ -164,6 +164,31 @@ def test_slices_are_the_native_first_rounds() -> None:
     assert [shape.name for shape in listed] == ["slice"] * 8
 
 
+def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
+    """Boosting goes on where nothing is left to split; such trees were kept to the end."""
+    X, y = make_table(3, missing=False)
+    native = xgboost.XGBClassifier(
+        n_estimators=40, max_depth=3, gamma=3.0, n_jobs=1
+    ).fit(X, y > 0)  # fmt: skip
+    forest = read_model(native).forest
+    space = build_space(forest)
+    trees = route(forest, space)
+    ranges = leaf_ranges(forest, trees)
+    start = original_shape(forest, ranges)
+    n_constant = int(np.sum(np.diff(trees.leaf_offset) == 1))
+    assert n_constant > 5
+    leaves = trees.leaves(space.states(X))
+    weight = np.bincount(leaves.ravel(), minlength=trees.n_leaves).astype(float)
+    for whole_trees in (False, True):
+        smaller = collapse(
+            forest, ranges, start, weight, start.n_leaves - n_constant, whole_trees
+        )  # fmt: skip
+        assert smaller.n_leaves == start.n_leaves - n_constant
+        np.testing.assert_allclose(
+            margins(smaller, forest, leaves), margins(start, forest, leaves), atol=1e-9
+        )
+
+
 def test_collapse_takes_the_cheapest_subtree() -> None:
     X, y = make_table(2)
     model = read_model(xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1).fit(X, y))
