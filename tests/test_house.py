@@ -4,7 +4,7 @@ import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,7 +55,7 @@ def test_the_arrows_of_the_data_point_one_way():
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_and_functions_stay_small(path):
     _require_small(path)
-    for function in _functions(ast.parse(path.read_text())):
+    for function in _functions(path):
         if function.name not in _public():
             assert _count_parameters(function) <= MOST_PARAMETERS, function.name
 
@@ -67,22 +67,28 @@ def test_tests_benchmarks_and_examples_stay_small_too():
 
 def test_no_test_file_imports_another():
     for path in sorted((ROOT / "tests").glob("**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _nodes(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 assert not node.module.rpartition(".")[2].startswith("test_"), path
 
 
 def _require_small(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= MOST_LINES, path
-    for function in _functions(ast.parse(text)):
+    assert path.read_text().count("\n") <= MOST_LINES, path
+    for function in _functions(path):
         docstring = ast.get_docstring(function, clean=False) or ""
         n_lines = function.end_lineno - function.lineno + 1 - docstring.count("\n")
         assert n_lines <= MOST_STATEMENT_LINES, (path, function.name)
 
 
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+@cache  # several tests look at every file
+def _nodes(path: Path) -> list[ast.AST]:
+    """The functions and imports of a file."""
+    wanted = (ast.FunctionDef, ast.ImportFrom)
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, wanted)]
+
+
+def _functions(path: Path) -> list[ast.FunctionDef]:
+    return [node for node in _nodes(path) if isinstance(node, ast.FunctionDef)]
 
 
 def _public() -> set[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -220,45 +222,67 @@ def _press_twice():
     signal.raise_signal(signal.SIGINT)
 
 
+# Each moment has a process of its own, forked from one that has imported and trained already.
 _PROGRAM = textwrap.dedent(
     """
-    import sys, threading, os, signal
+    import sys, threading, os, signal, warnings
     import numpy as np
     from sklearn.ensemble import GradientBoostingClassifier
     from pine_boost import prune_booster
     X = np.random.default_rng(0).normal(size=(500, 6))
     y = (X[:, 0] * X[:, 1] + X[:, 2] > 0).astype(int)
     model = GradientBoostingClassifier(n_estimators=20, max_depth=3, random_state=0).fit(X, y)
-    seconds, jobs = float(sys.argv[1]), int(sys.argv[2])
-    armed = []
-    def press(step):  # the clock runs from the first step of the search on
-        if not armed:
-            timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-            timer.daemon = True
-            timer.start()
-            armed.append(timer)
-    result = prune_booster(model, X[:350], X[350:], alpha=0.1, n_jobs=jobs, callback=press)
-    armed[0].cancel()
-    c = result.certificate
-    assert c.trees_after == 20 or result.status == "CERTIFIED"
-    print("returned", result.status, result.search.stopped, c.trees_after)
+    def run(seconds, jobs):
+        armed = []
+        def press(step):  # the clock runs from the first step of the search on
+            if not armed:
+                timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+                timer.daemon = True
+                timer.start()
+                armed.append(timer)
+        result = prune_booster(model, X[:350], X[350:], alpha=0.1, n_jobs=jobs, callback=press)
+        armed[0].cancel()
+        c = result.certificate
+        assert c.trees_after == 20 or result.status == "CERTIFIED"
+        print("returned", result.status, result.search.stopped, c.trees_after)
+    for seconds, jobs in zip(sys.argv[1::2], sys.argv[2::2]):
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # no thread is running here
+            child = os.fork()
+        if child == 0:
+            run(float(seconds), int(jobs))
+            sys.exit()
+        print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
 )
+MOMENTS = ((0.02, 1), (0.4, 2), (0.9, 1))
 
 
-def _run_and_press(seconds, jobs):
-    command = [sys.executable, "-W", "error", "-c", _PROGRAM, str(seconds), str(jobs)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+@cache
+def _run_and_press(moments):
+    """What the process of each moment printed, and its exit code; and the errors of all."""
+    arguments = [str(number) for moment in moments for number in moment]
+    command = [sys.executable, "-W", "error", "-c", _PROGRAM, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300 * len(moments))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("returned"), done.stdout
+    return re.findall(r"(.*?)ended with (-?\d+)\n", done.stdout, re.DOTALL), done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(("seconds", "jobs"), [(0.02, 1), (0.4, 2), (0.9, 1)])
+def _check_pressed(moments, number):
+    ends, errors = _run_and_press(moments)
+    assert len(ends) == len(moments)
+    printed, code = ends[number]
+    assert code == "0", errors
+    assert printed.startswith("returned"), printed
+
+
+@pytest.mark.parametrize(("seconds", "jobs"), MOMENTS)
 def test_a_real_ctrl_c(seconds, jobs):
-    _run_and_press(seconds, jobs)
+    _check_pressed(MOMENTS, MOMENTS.index((seconds, jobs)))
 
 
 @pytest.mark.slow
 def test_real_ctrl_c_at_sixty_moments():
     for seconds in np.random.default_rng(1).uniform(0, 3, 60):
-        _run_and_press(seconds, 1 + int(seconds * 1000) % 2)
+        _check_pressed(((float(seconds), 1 + int(seconds * 1000) % 2),), 0)

@@ -6,6 +6,7 @@ be pruned occurs, with missing values and categories where it takes them.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 from tests.support.large_models import LARGE  # noqa: E402  (needs the libraries)
 
 
+@lru_cache(maxsize=1)  # a test asks several times about one result
 def _game(result: PruneResult) -> Problem:
     region = result.region
     return build_problem(

@@ -184,11 +184,14 @@ def test_one_unit_of_the_score_less_and_nothing_is_left(kind: str) -> None:
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
+_KNOWN = (1, 11, 14)  # the first seeds that have one; the others are tried if these have none
+
+
 @cache
 def _last_inputs(kind: str) -> list[tuple[Small, int]]:
     """Games that need more columns as soon as tau takes in one more input."""
     found: list[tuple[Small, int]] = []
-    for seed in range(60):
+    for seed in dict.fromkeys([*(_KNOWN if kind == "classes" else ()), *range(60)]):
         if kind == "classes":
             small = small_problem(
                 seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, leaf_grid=None, n_fit=3

@@ -47,13 +47,14 @@ def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> 
 
 
 _CANARIES: list[tuple[Small, int]] = []
+_KNOWN = (2, 6, 10, 12)  # the first seeds that have one; the others are tried if these have none
 
 
 def _canaries() -> list[tuple[Small, int]]:
     """Games whose minimum grows when tau takes in one more input; that input is the canary."""
     if _CANARIES:
         return _CANARIES
-    for seed in range(30):
+    for seed in dict.fromkeys([*_KNOWN, *range(30)]):
         small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_fit=3, n_trees=5)
         problem = small.problem
         values, counts = score_levels(small)

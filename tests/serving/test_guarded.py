@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -39,6 +40,7 @@ CASES = [
 ]
 
 
+@cache
 def tables(n_classes: int):
     X, y = (datasets.load_breast_cancer if n_classes == 2 else datasets.load_iris)(return_X_y=True)
     X = X[:, :6]
@@ -72,6 +74,16 @@ def hard_rows(forest, X, seed=0, n_rows=400):
     return rows
 
 
+_drawn = {}
+
+
+def hard_rows_of(name, n_classes, forest):
+    """The same rows for every backend, drawn once."""
+    if (name, n_classes) not in _drawn:
+        _drawn[name, n_classes] = hard_rows(forest, tables(n_classes)[0])
+    return _drawn[name, n_classes]
+
+
 @pytest.fixture(scope="module")
 def results():
     made = {}
@@ -87,7 +99,7 @@ def results():
 def test_every_row_gets_the_class_of_the_original(results, name, n_classes, backend):
     model, result = results[name, n_classes]
     guarded = GuardedModel(result, backend=backend)
-    X = hard_rows(result.original.forest, tables(n_classes)[0])
+    X = hard_rows_of(name, n_classes, result.original.forest)
     expected = model.predict(X)
     assert (guarded.predict(X) == expected).all()
     assert (np.concatenate([guarded.predict(row[None]) for row in X[:40]]) == expected[:40]).all()

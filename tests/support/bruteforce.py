@@ -101,18 +101,18 @@ def exact_margins(
     forest: Forest, X: FloatArray, pruned: PrunedForest | None = None
 ) -> list[list[Fraction]]:
     """Exact sums of leaves and intercept, walked on floats: of the forest or a pruned model."""
-    value, intercept, unit = forest.leaf_vectors(), forest.intercept, Fraction(1)
+    value, intercept, grid = forest.leaf_vectors(), forest.intercept, 1
     if pruned is not None:
         value, intercept = spread(forest, pruned.value_int), pruned.intercept_int
-        unit = Fraction(1, 2**pruned.grid)
-    exact_value = [[Fraction(x.item()) for x in row] for row in value]
-    constant = [Fraction(x.item()) for x in intercept]
+        grid = 2**pruned.grid
+    # Python's integers over one power of two: as exact as fractions, and sooner added
+    exact = [[x.item().as_integer_ratio() for x in row] for row in (*value, intercept)]
+    common = max(denominator for row in exact for _, denominator in row)
+    *whole, constant = [[top * (common // bottom) for top, bottom in row] for row in exact]
     margins = []
-    for leaves in find_leaves(forest, X):
-        total = list(constant)
-        for leaf in leaves:
-            total = [a + b for a, b in zip(total, exact_value[leaf], strict=True)]
-        margins.append([unit * t for t in total])
+    for leaves in find_leaves(forest, X).tolist():
+        columns = zip(constant, *(whole[leaf] for leaf in leaves), strict=True)
+        margins.append([Fraction(sum(column), common * grid) for column in columns])
     return margins
 
 
@@ -145,9 +145,17 @@ def minimum_columns(small: Small, states: States) -> int | None:
     At least 1: a native model has a tree.
     """
     rows, free, strict = game_rows(small, states)
-    for size in range(small.n_units + 1):
+    units = set(range(small.n_units))
+    # fewer columns are never worth more: what all the others cannot do without is in every answer
+    needed = {
+        unit
+        for unit in units
+        if game_value(rows[:, sorted(units - {unit})], free, strict) <= NOTHING
+    }
+    for size in range(len(needed), small.n_units + 1):
         unclear = False
-        for support in combinations(range(small.n_units), size):
+        for added in combinations(sorted(units - needed), size - len(needed)):
+            support = sorted(needed | set(added))
             value = game_value(rows[:, support], free, strict)
             if value > CLEAR:
                 return None if unclear else max(size, 1)
