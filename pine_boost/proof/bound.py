@@ -28,7 +28,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
 from pine_boost.proof.cpsat.solving import solve
 from pine_boost.proof.problem import Problem
@@ -146,7 +146,7 @@ def exact_rows(
         whole = (forest.tree_output[:, None] == np.arange(n_outputs)).astype(np.int64)
         whole = np.broadcast_to(whole, (n_rows, *whole.shape)).astype(object)
     else:
-        whole = _integers(forest.leaf_vectors()[problem.leaf_node][leaves])
+        whole = problem.whole_leaves[leaves]
     of_trees = np.zeros(leaves.shape, dtype=object)
     constants = np.zeros((n_rows, n_outputs if forest.free_intercept else 0), dtype=object)
     cuts = forest.decision.cuts
@@ -167,18 +167,12 @@ def exact_rows(
         entries[np.arange(n_rows)[:, None], leaves] = of_trees
         of_leaf = unit[problem.trees.leaf_tree]
         return ExactRows(entries, of_leaf, True, constants, distance, strict)
-    entries = np.zeros((n_rows, int(unit.max()) + 1), dtype=object)
-    for tree, own_unit in enumerate(unit):
-        entries[:, own_unit] += of_trees[:, tree]
+    entries = of_trees
+    if not np.array_equal(unit, np.arange(len(unit))):
+        entries = np.zeros((n_rows, int(unit.max()) + 1), dtype=object)
+        for tree, own_unit in enumerate(unit):
+            entries[:, own_unit] += of_trees[:, tree]
     return ExactRows(entries, np.arange(entries.shape[1]), False, constants, distance, strict)
-
-
-def _integers(values: FloatArray) -> npt.NDArray[Any]:
-    """Floats times one common power of two, as Python integers, exactly."""
-    mantissa, exponent = np.frexp(values)
-    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
-    shifts = np.where(mantissa == 0, 0, exponent - int(exponent.min(initial=0)))
-    return np.asarray(whole << shifts.astype(object), dtype=object)
 
 
 def is_obliged(problem: Problem, states: npt.NDArray[Any], questions: IntArray) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver import linear_solver_pb2, pywraplp
 from scipy.optimize import linprog
 
 from pine_boost.budget import Budget
@@ -88,6 +88,7 @@ class LinearProgram:
         self.column_unit = column_unit
         self.n_columns = len(column_unit)
         self.n_free = n_free
+        self._ends = [self.n_columns, self.n_columns + n_free]  # in the list of variables
         self.rows: FloatArray = np.zeros((0, self.n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
@@ -140,12 +141,14 @@ class LinearProgram:
                 is_fresh = True
                 continue
             value = float(self._value.solution_value())
+            solution = linear_solver_pb2.MPSolutionResponse()
+            self._solver.FillSolutionResponseProto(solution)
             if value < SMALLEST_VALUE:
-                dual = np.array([row.dual_value() for row in self._constraints])
-                return self._exclude(support, dual, np.array(self._active, dtype=np.int64))
-            weights = np.array([variable.solution_value() for variable in self._columns])
-            free = np.array([variable.solution_value() for variable in self._free])
-            weights = np.maximum(weights, self._lowest) * support[self.column_unit]
+                active = np.array(self._active, dtype=np.int64)
+                dual = np.array(solution.dual_value)
+                return self._exclude(support, dual[len(dual) - len(active) :], active)
+            weights, free, _ = np.split(solution.variable_value, self._ends)
+            weights = np.maximum(weights, self._lowest) * self._permitted
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(violated) == 0:
@@ -249,16 +252,16 @@ class LinearProgram:
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
-        for index in indices:
-            constraint = self._solver.Constraint(0.0, infinity)
-            for column in np.flatnonzero(self.rows[index]):
-                constraint.SetCoefficient(self._columns[column], float(self.rows[index, column]))
-            for column in np.flatnonzero(self.free_rows[index]):
-                constraint.SetCoefficient(self._free[column], float(self.free_rows[index, column]))
-            if self.strict[index]:
-                constraint.SetCoefficient(self._value, -1.0)
-            self._constraints.append(constraint)
-            self._active.append(int(index))
+        variables = [*self._columns, *self._free, self._value]
+        lines = np.column_stack(
+            [self.rows[indices], self.free_rows[indices], -1.0 * self.strict[indices]]
+        )
+        for line in lines.tolist():
+            add = self._solver.Constraint(0.0, infinity).SetCoefficient
+            for variable, entry in zip(variables, line, strict=True):
+                if entry:
+                    add(variable, entry)
+        self._active += indices.tolist()
         self._is_active[indices] = True
 
     def _build(self) -> None:
@@ -279,7 +282,6 @@ class LinearProgram:
             ordered = self._solver.Constraint(0.0, self._solver.infinity())
             ordered.SetCoefficient(self._columns[second], 1.0)
             ordered.SetCoefficient(self._columns[first], -1.0)
-        self._constraints: list[pywraplp.Constraint] = []
         self._permitted = np.ones(self.n_columns, dtype=bool)
         self._active = []
         self._is_active[:] = False
