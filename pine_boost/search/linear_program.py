@@ -86,9 +86,9 @@ class LinearProgram:
         # one leaf of every tree counts at a point, so that margins grow with the trees
         self._reach = float(len(np.unique(column_unit))) if signed else 1.0
         self.column_unit = column_unit
+        self._is_by_unit = np.array_equal(column_unit, np.arange(column_unit.max(initial=-1) + 1))
         self.n_columns = len(column_unit)
         self.n_free = n_free
-        self._ends = [self.n_columns, self.n_columns + n_free]  # in the list of variables
         self.rows: FloatArray = np.zeros((0, self.n_columns))
         self.free_rows: FloatArray = np.zeros((0, n_free))
         self.strict: npt.NDArray[np.bool_] = np.zeros(0, dtype=bool)
@@ -147,8 +147,9 @@ class LinearProgram:
                 active = np.array(self._active, dtype=np.int64)
                 dual = np.array(solution.dual_value)
                 return self._exclude(support, dual[len(dual) - len(active) :], active)
-            weights, free, _ = np.split(solution.variable_value, self._ends)
-            weights = np.maximum(weights, self._lowest) * self._permitted
+            found = np.array(solution.variable_value)
+            free = found[self.n_columns : self.n_columns + self.n_free]
+            weights = np.maximum(found[: self.n_columns], self._lowest) * self._permitted
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(violated) == 0:
@@ -179,8 +180,10 @@ class LinearProgram:
         if self.signed:  # a column that the rows do not cancel helps with one sign or the other
             gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
-        of_units = np.full(len(support), -np.inf)
-        np.maximum.at(of_units, self.column_unit, gain)
+        of_units = gain
+        if not self._is_by_unit:
+            of_units = np.full(len(support), -np.inf)
+            np.maximum.at(of_units, self.column_unit, gain)
         needed = np.flatnonzero((of_units > PROGRAM_NOISE * largest) & ~support)
         return Exclusion(needed, of_units[needed], active[weight > 0])
 

@@ -103,7 +103,8 @@ class MaskedTrees:
         """Sums over the trees that use ``feature``, for each of its states: (n, n_states, c)."""
         users = self.users[feature]
         line = others[feature][:, users, 0] + self.n_masks * np.arange(len(users))
-        return np.asarray(table.take(line, axis=0).sum(axis=1))
+        # einsum adds short lines in half the time of sum(axis=1)
+        return np.asarray(np.einsum("rtsc->rsc", table.take(line, axis=0)))
 
 
 def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
@@ -197,7 +198,7 @@ class Neighbourhood:
         n_outputs = problem.forest.n_outputs
         for feature in self.varying:
             budget.check()
-            kept = total - current[:, trees.users[feature]].sum(axis=1)
+            kept = total - np.einsum("rtc->rc", current[:, trees.users[feature]])
             if values.tables is not None:
                 sums = trees.tabulated(values.tables[feature], others, feature)
             else:
