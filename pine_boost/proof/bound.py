@@ -17,7 +17,7 @@ either sign. Then a column speaks only where ``(pA) != 0``, and some unit with s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,6 +35,7 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.verdict import Answer
 
 Units = frozenset[int]
+_COUNTING_STEPS = 100  # of a proof by counting, before the solver is asked: as long as it takes
 _MANY_CUTS = 200  # fewer are soon covered, and the LP of all cuts would take longer
 
 
@@ -219,8 +220,12 @@ def hitting_set(
     """A set of at most ``most`` units that meets every cut and is none of ``excluded``.
 
     None when there is none (without ``excluded`` a proof that more are needed), False when the
-    budget ran out. Smaller and larger sets than an excluded one stay possible.
+    budget ran out. Smaller and larger sets than an excluded one stay possible. Where a few steps
+    of counting show that there is none, no solver is asked.
     """
+    as_bits = [sum(1 << unit for unit in cut) for cut in minimal_cuts(cuts)]
+    if _need_more(as_bits, most, iter(range(_COUNTING_STEPS))):
+        return None
     model, keep = _cover(cuts, n_units)
     model.add(sum(keep) <= most)
     for support in excluded:
@@ -233,6 +238,30 @@ def hitting_set(
     if answer is Answer.UNKNOWN:
         return False
     return np.array([solver.boolean_value(x) for x in keep])
+
+
+def _need_more(cuts: list[int], most: int, steps: Iterator[int]) -> bool:
+    """Whether cuts (sets of units as bits, small ones first) surely need more than ``most`` units.
+
+    So many that have no unit in common need one each; else whichever unit of the first cut is
+    kept, the cuts without it must need more than the rest. False after so many steps: not known.
+    """
+    met = n_apart = 0
+    for cut in cuts:
+        if not cut & met:
+            met |= cut
+            n_apart += 1
+    if n_apart > most:
+        return True
+    if not cuts or next(steps, None) is None:
+        return False
+    left = cuts[0]
+    while left:
+        unit = left & -left
+        left ^= unit
+        if not _need_more([cut for cut in cuts if not cut & unit], most - 1, steps):
+            return False
+    return True
 
 
 def fewest_units(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
