@@ -148,7 +148,8 @@ def exact_rows(
         whole = np.broadcast_to(whole, (n_rows, *whole.shape)).astype(object)
     else:
         whole = problem.whole_leaves[leaves]
-    of_trees = np.zeros(leaves.shape, dtype=object)
+    of_trees: npt.NDArray[Any] = np.zeros(leaves.shape, dtype=object)
+    entries: npt.NDArray[Any]
     constants = np.zeros((n_rows, n_outputs if forest.free_intercept else 0), dtype=object)
     cuts = forest.decision.cuts
     has_distance = len(cuts) > 1 and forest.free_intercept

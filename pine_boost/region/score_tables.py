@@ -141,7 +141,7 @@ class RegionTables:
         """`permits` for one array of states per feature."""
         possible = np.ones(n_rows, dtype=bool)
         for feature in self._restricted:
-            possible &= self.allowed[feature][columns[feature]]
+            possible &= self.allowed[feature].take(columns[feature])
         for pair in self.forbidden:
             possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:

@@ -176,7 +176,7 @@ class LinearProgram:
     def _exclude(self, support: Support, dual: FloatArray, active: IntArray) -> Exclusion:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
         weight = np.abs(dual)
-        gain = weight @ self.rows[active]
+        gain = weight @ self.rows.take(active, axis=0)
         if self.signed:  # a column that the rows do not cancel helps with one sign or the other
             gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)

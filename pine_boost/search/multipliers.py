@@ -88,8 +88,8 @@ def _solve(rows: Rows, support: Support, active: IntArray, budget: Budget) -> _S
     n_distances = 1 if len(rows.problem.forest.decision.cuts) > 1 and columns.n_free else 0
     n_signed = columns.n_free - n_distances
     constants = program.free_rows[active]
-    entries = np.hstack([program.rows[np.ix_(active, kept)], constants[:, n_signed:],
-                         constants[:, :n_signed]])  # fmt: skip
+    of_kept = program.rows.take(active, axis=0).take(kept, axis=1)
+    entries = np.hstack([of_kept, constants[:, n_signed:], constants[:, :n_signed]])
     entries /= program.magnified[active, None]
     model = _program(entries, program.strict[active], n_distances, n_signed, signed=program.signed)
     solver = pywraplp.Solver.CreateSolver("GLOP")

@@ -247,7 +247,8 @@ class _ScoreParts:
     def inside(self, feature: int, model_cost: IntArray | None) -> npt.NDArray[np.bool_]:
         """Membership of every state of ``feature`` with the rest of each row unchanged."""
         region, states = self.region, self.states
-        inside = np.tile(region.allowed[feature], (len(states), 1))
+        allowed = region.allowed[feature]
+        inside = np.broadcast_to(allowed, (len(states), len(allowed))).copy()
         for pair in region.forbidden:
             if pair.first == feature:
                 inside &= ~pair.forbidden[:, states[:, pair.second]].T
