@@ -7,8 +7,10 @@ tolerance: what is not proved here is compared as integers.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.rules import SplitKind
@@ -167,6 +169,14 @@ def to_units(value: FloatArray, grid: int) -> IntArray:
     Scaling by a power of two is exact, so this one rounding is the only one.
     """
     return np.asarray(np.rint(np.ldexp(value, grid)), dtype=np.int64)
+
+
+def whole_numbers(values: FloatArray) -> npt.NDArray[Any]:
+    """Floats times one common power of two, as Python integers, exactly."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
+    shifts = np.where(mantissa == 0, 0, exponent - int(exponent.min(initial=0)))
+    return np.asarray(whole << shifts.astype(object), dtype=object)
 
 
 def is_exact(forest: Forest) -> bool:

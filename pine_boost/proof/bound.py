@@ -17,7 +17,7 @@ either sign. Then a column speaks only where ``(pA) != 0``, and some unit with s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -28,13 +28,14 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
 from pine_boost.proof.cpsat.solving import solve
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.verdict import Answer
 
 Units = frozenset[int]
+_COUNTING_STEPS = 100  # of a proof by counting, before the solver is asked: as long as it takes
 _MANY_CUTS = 200  # fewer are soon covered, and the LP of all cuts would take longer
 
 
@@ -146,8 +147,9 @@ def exact_rows(
         whole = (forest.tree_output[:, None] == np.arange(n_outputs)).astype(np.int64)
         whole = np.broadcast_to(whole, (n_rows, *whole.shape)).astype(object)
     else:
-        whole = _integers(forest.leaf_vectors()[problem.leaf_node][leaves])
-    of_trees = np.zeros(leaves.shape, dtype=object)
+        whole = problem.whole_leaves[leaves]
+    of_trees: npt.NDArray[Any] = np.zeros(leaves.shape, dtype=object)
+    entries: npt.NDArray[Any]
     constants = np.zeros((n_rows, n_outputs if forest.free_intercept else 0), dtype=object)
     cuts = forest.decision.cuts
     has_distance = len(cuts) > 1 and forest.free_intercept
@@ -167,18 +169,12 @@ def exact_rows(
         entries[np.arange(n_rows)[:, None], leaves] = of_trees
         of_leaf = unit[problem.trees.leaf_tree]
         return ExactRows(entries, of_leaf, True, constants, distance, strict)
-    entries = np.zeros((n_rows, int(unit.max()) + 1), dtype=object)
-    for tree, own_unit in enumerate(unit):
-        entries[:, own_unit] += of_trees[:, tree]
+    entries = of_trees
+    if not np.array_equal(unit, np.arange(len(unit))):
+        entries = np.zeros((n_rows, int(unit.max()) + 1), dtype=object)
+        for tree, own_unit in enumerate(unit):
+            entries[:, own_unit] += of_trees[:, tree]
     return ExactRows(entries, np.arange(entries.shape[1]), False, constants, distance, strict)
-
-
-def _integers(values: FloatArray) -> npt.NDArray[Any]:
-    """Floats times one common power of two, as Python integers, exactly."""
-    mantissa, exponent = np.frexp(values)
-    whole = np.ldexp(mantissa, 53).astype(np.int64).astype(object)
-    shifts = np.where(mantissa == 0, 0, exponent - int(exponent.min(initial=0)))
-    return np.asarray(whole << shifts.astype(object), dtype=object)
 
 
 def is_obliged(problem: Problem, states: npt.NDArray[Any], questions: IntArray) -> bool:
@@ -225,8 +221,12 @@ def hitting_set(
     """A set of at most ``most`` units that meets every cut and is none of ``excluded``.
 
     None when there is none (without ``excluded`` a proof that more are needed), False when the
-    budget ran out. Smaller and larger sets than an excluded one stay possible.
+    budget ran out. Smaller and larger sets than an excluded one stay possible. Where a few steps
+    of counting show that there is none, no solver is asked.
     """
+    as_bits = [sum(1 << unit for unit in cut) for cut in minimal_cuts(cuts)]
+    if _need_more(as_bits, most, iter(range(_COUNTING_STEPS))):
+        return None
     model, keep = _cover(cuts, n_units)
     model.add(sum(keep) <= most)
     for support in excluded:
@@ -239,6 +239,30 @@ def hitting_set(
     if answer is Answer.UNKNOWN:
         return False
     return np.array([solver.boolean_value(x) for x in keep])
+
+
+def _need_more(cuts: list[int], most: int, steps: Iterator[int]) -> bool:
+    """Whether cuts (sets of units as bits, small ones first) surely need more than ``most`` units.
+
+    So many that have no unit in common need one each; else whichever unit of the first cut is
+    kept, the cuts without it must need more than the rest. False after so many steps: not known.
+    """
+    met = n_apart = 0
+    for cut in cuts:
+        if not cut & met:
+            met |= cut
+            n_apart += 1
+    if n_apart > most:
+        return True
+    if not cuts or next(steps, None) is None:
+        return False
+    left = cuts[0]
+    while left:
+        unit = left & -left
+        left ^= unit
+        if not _need_more([cut for cut in cuts if not cut & unit], most - 1, steps):
+            return False
+    return True
 
 
 def fewest_units(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:

@@ -130,6 +130,11 @@ class Problem:
         least[self._pairs[:, 0], self._pairs[:, 1]] = self.least
         return least
 
+    @cached_property
+    def whole_leaves(self) -> npt.NDArray[Any]:
+        """Leaf values of the original times a common power of two, as Python integers, exactly."""
+        return exact.whole_numbers(self.forest.leaf_vectors()[self.leaf_node])
+
     def original_margins_int(self, leaves: npt.NDArray[Any]) -> IntArray:
         """Integer margins of the original, (n_rows, n_outputs)."""
         return leaf_sums(self.original_int, leaves, self.trees.leaf_offset) + self.intercept_int

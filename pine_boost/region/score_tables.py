@@ -68,20 +68,26 @@ class ScoreTables:
     trees: TreeCost | None = None
     scale: int = SCORE_SCALE
 
+    @cached_property
+    def _costly(self) -> tuple[int, ...]:
+        """The features whose bins cost something by themselves."""
+        return tuple(j for j, cost in enumerate(self.unary) if cost.any())
+
+    @cached_property
+    def _used(self) -> tuple[int, ...]:
+        """The features that the score looks at, without its trees."""
+        paired = {j for pair in self.pairs for j in (pair.first, pair.second)}
+        return tuple(sorted(paired.union(self._costly)))
+
     def score(self, states: npt.NDArray[Any]) -> IntArray:
         """Integer score of every state row."""
         total = np.zeros(len(states), dtype=np.int64)
-        binned: dict[int, IntArray] = {}
-        for feature, cost in enumerate(self.unary):
-            if len(cost) > 1 or cost.any():
-                binned[feature] = self.bins[feature][states[:, feature]]
-                total += cost[binned[feature]]
+        binned = {j: self.bins[j].take(states[:, j]) for j in self._used}
+        for feature in self._costly:
+            total += self.unary[feature].take(binned[feature])
         for pair in self.pairs:
-            first, second = (
-                self.bins[j][states[:, j]] if j not in binned else binned[j]
-                for j in (pair.first, pair.second)
-            )
-            total += pair.cost[first, second]
+            cell = binned[pair.first] * pair.cost.shape[1] + binned[pair.second]
+            total += pair.cost.take(cell)
         if self.trees is not None:
             leaves = self.trees.trees.leaves(states)
             total += self.trees.cost[leaves].sum(axis=1)
@@ -135,7 +141,7 @@ class RegionTables:
         """`permits` for one array of states per feature."""
         possible = np.ones(n_rows, dtype=bool)
         for feature in self._restricted:
-            possible &= self.allowed[feature][columns[feature]]
+            possible &= self.allowed[feature].take(columns[feature])
         for pair in self.forbidden:
             possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:

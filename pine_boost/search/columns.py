@@ -59,7 +59,7 @@ class Columns:
     leaf_column: IntArray | None = None
     order: IntArray = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
 
-    @property
+    @cached_property
     def n_units(self) -> int:
         """Number of units that the original has."""
         return int(self.tree_unit.max()) + 1

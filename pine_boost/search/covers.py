@@ -6,6 +6,7 @@ none: that says nothing, only `proof.bound` tells that there is none.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -26,11 +27,12 @@ def small_cover(
     others make superfluous goes, and the places left go to units that meet many cuts.
     """
     member: FloatArray = np.zeros((0, n_units))
-    rows = [sorted(cut) for cut in cuts if len(cut) < n_units]
+    rows = [cut for cut in cuts if len(cut) < n_units]
     if rows:
         member = np.zeros((len(rows), n_units))
         lengths = [len(row) for row in rows]
-        member[np.repeat(np.arange(len(rows)), lengths), np.concatenate(rows)] = 1.0
+        units = np.fromiter(itertools.chain.from_iterable(rows), np.int64, sum(lengths))
+        member[np.repeat(np.arange(len(rows)), lengths), units] = 1.0
     random = np.random.default_rng(seed)
     weight = 1.0 / np.maximum(member.sum(axis=1), 1.0) ** 2
     for attempt in range(_ATTEMPTS):

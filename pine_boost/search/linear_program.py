@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver import linear_solver_pb2, pywraplp
 from scipy.optimize import linprog
 
 from pine_boost.budget import Budget, OutOfEffort
@@ -90,6 +90,7 @@ class LinearProgram:
         # one leaf of every tree counts at a point, so that margins grow with the trees
         self._reach = float(len(np.unique(column_unit))) if signed else 1.0
         self.column_unit = column_unit
+        self._is_by_unit = np.array_equal(column_unit, np.arange(column_unit.max(initial=-1) + 1))
         self.n_columns = len(column_unit)
         self.n_free = n_free
         self.rows: FloatArray = np.zeros((0, self.n_columns))
@@ -154,12 +155,15 @@ class LinearProgram:
                 is_fresh = True
                 continue
             value = float(self._value.solution_value())
+            solution = linear_solver_pb2.MPSolutionResponse()
+            self._solver.FillSolutionResponseProto(solution)
             if value < SMALLEST_VALUE:
-                dual = np.array([row.dual_value() for row in self._constraints])
-                return self._exclude(support, dual, np.array(self._active, dtype=np.int64))
-            weights = np.array([variable.solution_value() for variable in self._columns])
-            free = np.array([variable.solution_value() for variable in self._free])
-            weights = np.maximum(weights, self._lowest) * support[self.column_unit]
+                active = np.array(self._active, dtype=np.int64)
+                dual = np.array(solution.dual_value)
+                return self._exclude(support, dual[len(dual) - len(active) :], active)
+            found = np.array(solution.variable_value)
+            free = found[self.n_columns : self.n_columns + self.n_free]
+            weights = np.maximum(found[: self.n_columns], self._lowest) * self._permitted
             slack = self.rows @ weights + self.free_rows @ free - value * self.strict
             violated = np.flatnonzero((slack < -PROGRAM_NOISE) & ~self._is_active)
             if len(violated) == 0:
@@ -186,12 +190,14 @@ class LinearProgram:
     def _exclude(self, support: Support, dual: FloatArray, active: IntArray) -> Exclusion:
         # pywraplp gives the duals of ">=" rows of a maximisation as non-positive numbers
         weight = np.abs(dual)
-        gain = weight @ self.rows[active]
+        gain = weight @ self.rows.take(active, axis=0)
         if self.signed:  # a column that the rows do not cancel helps with one sign or the other
             gain = np.abs(gain)
         largest = max(float(np.abs(gain).max(initial=0.0)), 1.0)
-        of_units = np.full(len(support), -np.inf)
-        np.maximum.at(of_units, self.column_unit, gain)
+        of_units = gain
+        if not self._is_by_unit:
+            of_units = np.full(len(support), -np.inf)
+            np.maximum.at(of_units, self.column_unit, gain)
         needed = np.flatnonzero((of_units > PROGRAM_NOISE * largest) & ~support)
         return Exclusion(needed, of_units[needed], active[weight > 0])
 
@@ -264,16 +270,16 @@ class LinearProgram:
 
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
-        for index in indices:
-            constraint = self._solver.Constraint(0.0, infinity)
-            for column in np.flatnonzero(self.rows[index]):
-                constraint.SetCoefficient(self._columns[column], float(self.rows[index, column]))
-            for column in np.flatnonzero(self.free_rows[index]):
-                constraint.SetCoefficient(self._free[column], float(self.free_rows[index, column]))
-            if self.strict[index]:
-                constraint.SetCoefficient(self._value, -1.0)
-            self._constraints.append(constraint)
-            self._active.append(int(index))
+        variables = [*self._columns, *self._free, self._value]
+        lines = np.column_stack(
+            [self.rows[indices], self.free_rows[indices], -1.0 * self.strict[indices]]
+        )
+        for line in lines.tolist():
+            add = self._solver.Constraint(0.0, infinity).SetCoefficient
+            for variable, entry in zip(variables, line, strict=True):
+                if entry:
+                    add(variable, entry)
+        self._active += indices.tolist()
         self._is_active[indices] = True
 
     def _build(self) -> None:
@@ -294,7 +300,6 @@ class LinearProgram:
             ordered = self._solver.Constraint(0.0, self._solver.infinity())
             ordered.SetCoefficient(self._columns[second], 1.0)
             ordered.SetCoefficient(self._columns[first], -1.0)
-        self._constraints: list[pywraplp.Constraint] = []
         self._permitted = np.ones(self.n_columns, dtype=bool)
         self._active = []
         self._is_active[:] = False

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ortools.linear_solver import pywraplp
+from ortools.linear_solver import linear_solver_pb2, pywraplp
 from scipy.linalg import qr
 
 from pine_boost.budget import Budget
@@ -83,49 +83,71 @@ def _solve(rows: Rows, support: Support, active: IntArray, budget: Budget) -> _S
     to add. ``d`` is the slack that every column gets where it can have it (`exact.CUT_SLACK`).
     """
     program, columns = rows.program, rows.columns
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    solver.SetSolverSpecificParametersAsString(_GLOP)
-    solver.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
-    infinity = solver.infinity()
     kept = np.flatnonzero(support[columns.column_unit])
     # the distance of several cuts is positive: it is excluded like a column
     n_distances = 1 if len(rows.problem.forest.decision.cuts) > 1 and columns.n_free else 0
     n_signed = columns.n_free - n_distances
-    lowest = -infinity if program.signed else 0.0  # leaves cancel exactly, with no slack
-    columns_of = [solver.NumVar(lowest, infinity, "") for _ in kept]
-    distances = [solver.NumVar(0.0, infinity, "") for _ in range(n_distances)]
-    weights = [*columns_of, *distances]
-    free = [solver.NumVar(-infinity, infinity, "") for _ in range(n_signed)]
-    value = solver.NumVar(-infinity, 1.0, "")
-    objective = solver.Objective()
-    objective.SetCoefficient(value, 1.0)
-    objective.SetMaximization()
-    for weight in distances if program.signed else weights:
-        lacking = solver.NumVar(0.0, 1.0, "")
-        objective.SetCoefficient(lacking, -exact.CUT_SLACK)
-        enough = solver.Constraint(1.0, infinity)
-        enough.SetCoefficient(weight, 1.0)
-        enough.SetCoefficient(lacking, 1.0)
     constants = program.free_rows[active]
-    entries = np.hstack([program.rows[np.ix_(active, kept)], constants[:, n_signed:],
-                         constants[:, :n_signed]])  # fmt: skip
+    of_kept = program.rows.take(active, axis=0).take(kept, axis=1)
+    entries = np.hstack([of_kept, constants[:, n_signed:], constants[:, :n_signed]])
     entries /= program.magnified[active, None]
-    variables, constraints = [*weights, *free], []
-    for index, line in zip(active, entries.tolist(), strict=True):
-        constraint = solver.Constraint(0.0, infinity)
-        for variable, entry in zip(variables, line, strict=True):
-            if entry:
-                constraint.SetCoefficient(variable, entry)
-        if program.strict[index]:
-            constraint.SetCoefficient(value, -1.0)
-        constraints.append(constraint)
-    if solver.Solve() != pywraplp.Solver.OPTIMAL or value.solution_value() > exact.PROGRAM_NOISE:
+    model = _program(entries, program.strict[active], n_distances, n_signed, signed=program.signed)
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    solver.SetSolverSpecificParametersAsString(_GLOP)
+    solver.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
+    solver.LoadModelFromProto(model)
+    if solver.Solve() != pywraplp.Solver.OPTIMAL:
+        return None
+    solution = linear_solver_pb2.MPSolutionResponse()
+    solver.FillSolutionResponseProto(solution)
+    found = np.array(solution.variable_value)
+    value = float(found[entries.shape[1]])
+    if value > exact.PROGRAM_NOISE:
         return None
     of_columns = np.zeros(program.n_columns)
-    of_columns[kept] = [variable.solution_value() for variable in columns_of]
-    constant = np.array([variable.solution_value() for variable in [*free, *distances]])
-    dual = np.abs(np.array([row.dual_value() for row in constraints]))
-    return _Solution(dual, of_columns, constant, value.solution_value())
+    of_columns[kept] = found[: len(kept)]
+    distances, free = np.split(found[len(kept) : entries.shape[1]], [n_distances])
+    dual = np.abs(np.array(solution.dual_value)[-len(entries) :])
+    return _Solution(dual, of_columns, np.concatenate([free, distances]), value)
+
+
+def _program(
+    entries: FloatArray,
+    strict: npt.NDArray[np.bool_],
+    n_distances: int,
+    n_signed: int,
+    *,
+    signed: bool,
+) -> linear_solver_pb2.MPModelProto:
+    """The program as a message: one call loads it, where one per entry would take longer.
+
+    Variables are columns, distances, constants of free sign, ``t`` and ``u``; rows of ``u`` come
+    first. Leaves (``signed``) cancel exactly, with no slack.
+    """
+    infinity = math.inf
+    model = linear_solver_pb2.MPModelProto(maximize=True)
+    add, place = model.variable.add, entries.shape[1]
+    n_weights = place - n_signed
+    n_columns = n_weights - n_distances
+    for index in range(place):
+        is_positive = index < n_weights and not (signed and index < n_columns)
+        add(lower_bound=0.0 if is_positive else -infinity, upper_bound=infinity)
+    add(lower_bound=-infinity, upper_bound=1.0, objective_coefficient=1.0)
+    for weight in range(n_columns if signed else 0, n_weights):
+        lacking = len(model.variable)
+        add(lower_bound=0.0, upper_bound=1.0, objective_coefficient=-exact.CUT_SLACK)
+        model.constraint.add(
+            lower_bound=1.0, upper_bound=infinity, var_index=[weight, lacking],
+            coefficient=[1.0, 1.0],
+        )  # fmt: skip
+    lines = np.hstack([entries, -strict[:, None].astype(np.float64)])
+    for line in lines.tolist():
+        own = [index for index, entry in enumerate(line) if entry]
+        model.constraint.add(
+            lower_bound=0.0, upper_bound=infinity, var_index=own,
+            coefficient=[line[index] for index in own],
+        )  # fmt: skip
+    return model
 
 
 def _violated(rows: Rows, solution: _Solution, active: IntArray) -> IntArray:
@@ -214,11 +236,11 @@ def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[in
     scale = np.maximum(np.abs(columns).max(axis=0), 1)
     real = (columns / scale).astype(np.float64)
     weighted = real * (weight / max(weight)).astype(np.float64)[:, None]
-    _, triangle, order = qr(weighted.T, mode="economic", pivoting=True)
+    triangle, order = qr(weighted.T, mode="r", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
     rank = int(np.count_nonzero(diagonal > exact.PROGRAM_NOISE * diagonal.max(initial=0.0)))
     basis = [int(row) for row in order[:rank]]
-    _, _, order = qr(real[basis], mode="economic", pivoting=True)
+    _, order = qr(real[basis], mode="r", pivoting=True)
     return basis, [int(column) for column in order[:rank]]
 
 

@@ -44,7 +44,7 @@ class MaskedTrees:
         """
         shape = (len(states), *self.masks.shape[1:])
         used = [j for j, users in enumerate(self.users) if len(users)]
-        own = [self.masks[self.state_offset[j] + states[:, j]] for j in used]
+        own = [self.masks.take(self.state_offset[j] + states[:, j], axis=0) for j in used]
         others = np.empty((states.shape[1], *shape), dtype=self.masks.dtype)
         everything = self.n_masks - 1 if self.n_masks else np.iinfo(self.masks.dtype).max
         running = np.full(shape, everything, dtype=self.masks.dtype)
@@ -102,8 +102,9 @@ class MaskedTrees:
     def tabulated(self, table: IntArray, others: npt.NDArray[Any], feature: int) -> IntArray:
         """Sums over the trees that use ``feature``, for each of its states: (n, n_states, c)."""
         users = self.users[feature]
-        line = others[feature][:, users, 0] + self.n_masks * np.arange(len(users))
-        return np.asarray(table.take(line, axis=0).sum(axis=1))
+        line = others[feature, :, :, 0].take(users, axis=1) + self.n_masks * np.arange(len(users))
+        # einsum adds short lines in half the time of sum(axis=1)
+        return np.asarray(np.einsum("rtsc->rsc", table.take(line, axis=0)))
 
 
 def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = None) -> MaskedTrees:
@@ -191,13 +192,13 @@ class Neighbourhood:
         problem, trees = self.problem, self.model_trees
         leaves = problem.trees.leaves(states) if leaves is None else leaves
         others = trees.without(states)
-        current = values.stacked[leaves]  # (n_rows, n_trees, n_columns)
+        current = values.stacked.take(leaves, axis=0)  # (n_rows, n_trees, n_columns)
         total = current.sum(axis=1)
         score_parts = _ScoreParts(problem.region, self.score_trees, states)
         n_outputs = problem.forest.n_outputs
         for feature in self.varying:
             budget.check()
-            kept = total - current[:, trees.users[feature]].sum(axis=1)
+            kept = total - np.einsum("rtc->rc", current.take(trees.users[feature], axis=1))
             if values.tables is not None:
                 sums = trees.tabulated(values.tables[feature], others, feature)
             else:
@@ -230,7 +231,7 @@ class _ScoreParts:
         self.others = score_trees.without(states) if score_trees is not None else None
         self.score = region.score if region.tau is not None else None
         if self.score is not None:
-            self.binned = [bins[states[:, feature]] for feature, bins in enumerate(self.score.bins)]
+            self.binned = [bins.take(states[:, j]) for j, bins in enumerate(self.score.bins)]
             self.fixed = self._total()
             if score_trees is not None and self.score.trees is not None:
                 leaves = score_trees.trees.leaves(states)
@@ -246,7 +247,8 @@ class _ScoreParts:
     def inside(self, feature: int, model_cost: IntArray | None) -> npt.NDArray[np.bool_]:
         """Membership of every state of ``feature`` with the rest of each row unchanged."""
         region, states = self.region, self.states
-        inside = np.tile(region.allowed[feature], (len(states), 1))
+        allowed = region.allowed[feature]
+        inside = np.broadcast_to(allowed, (len(states), len(allowed))).copy()
         for pair in region.forbidden:
             if pair.first == feature:
                 inside &= ~pair.forbidden[:, states[:, pair.second]].T
@@ -273,11 +275,11 @@ class _ScoreParts:
         for pair in self.score.pairs:
             if pair.first == feature:
                 second = self.binned[pair.second]
-                term = term + pair.cost[bins][:, second].T
+                term = term + pair.cost.T.take(second, axis=0).take(bins, axis=1)
                 fixed = fixed - pair.cost[own, second]
             elif pair.second == feature:
                 first = self.binned[pair.first]
-                term = term + pair.cost[first][:, bins]
+                term = term + pair.cost.take(first, axis=0).take(bins, axis=1)
                 fixed = fixed - pair.cost[first, own]
         scores: IntArray = term + fixed[:, None]
         if model_cost is not None:

@@ -81,9 +81,12 @@ def hashes_of(rows: Rows) -> Hashes:
 def _mix(bits: Hashes) -> Hashes:
     """The finaliser of SplitMix64: every bit of the input moves every bit of the output."""
     with np.errstate(over="ignore"):
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return bits ^ (bits >> np.uint64(31))
+        bits = bits ^ (bits >> np.uint64(30))
+        bits *= np.uint64(0xBF58476D1CE4E5B9)
+        bits ^= bits >> np.uint64(27)
+        bits *= np.uint64(0x94D049BB133111EB)
+        bits ^= bits >> np.uint64(31)
+        return bits
 
 
 def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:

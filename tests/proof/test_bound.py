@@ -17,7 +17,15 @@ from pine_boost.certificate.claim import rests_on
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.proof.bound import Bound, Cut, check_bound, exact_rows
+from pine_boost.proof.bound import (
+    Bound,
+    Cut,
+    _need_more,
+    check_bound,
+    exact_rows,
+    hitting_set,
+    minimal_cuts,
+)
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.algorithm import search
@@ -247,3 +255,19 @@ def test_rows_outside_the_region_rest_on_x_fit() -> None:
         model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:]
     )
     assert verdict.agrees
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counting_never_says_more_than_every_set_does(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n_units = 7
+    drawn = [np.flatnonzero(random.random(n_units) < 0.35) for _ in range(9)]
+    cuts = [frozenset(int(unit) for unit in cut) for cut in drawn if len(cut)]
+    sets = [frozenset(k for k in range(n_units) if (bits >> k) & 1) for bits in range(2**n_units)]
+    fewest = min(len(own) for own in sets if all(own & cut for cut in cuts))
+    as_bits = [sum(1 << unit for unit in cut) for cut in minimal_cuts(cuts)]
+    for most in range(n_units):
+        assert _need_more(as_bits, most, iter(range(1000))) == (fewest > most)
+        assert _need_more(as_bits, most, iter(range(1))) <= (fewest > most)
+        found = hitting_set(cuts, n_units, most, Budget())
+        assert (found is None) == (max(fewest, 1) > most)

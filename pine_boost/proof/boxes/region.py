@@ -95,7 +95,7 @@ class BoxRegion:
             return total
         below: dict[int, IntArray] = {}
         for j, counts in self._counts.items():
-            present = counts[:, high[j] + 1] > counts[:, low[j]]
+            present = counts.take(high[j] + 1, axis=1) > counts.take(low[j], axis=1)
             below[j] = np.where(present, self.score.unary[j][:, None], _ABSENT)
         for pair in self._extra:
             first, second = below[pair.first] < _ABSENT, below[pair.second] < _ABSENT

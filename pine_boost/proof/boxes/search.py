@@ -92,8 +92,8 @@ class BoxSearch:
             while stack and len(batch) + len(stack[-1]) <= _BATCH:
                 batch = join([stack.pop(), batch])
             if len(batch) > _BATCH:
-                stack.append(batch.take(slice(None, -_BATCH)))
-                batch = batch.take(slice(-_BATCH, None))
+                stack.append(batch.take(np.arange(len(batch) - _BATCH)))
+                batch = batch.take(np.arange(len(batch) - _BATCH, len(batch)))
             if self.n_boxes >= max_boxes or budget.is_over:
                 return Answer.UNKNOWN, None, [*stack, batch]
             self.n_boxes += len(batch)
@@ -125,7 +125,7 @@ class BoxSearch:
         columns = np.flatnonzero(single)
         if len(columns) == 0:
             return None
-        middle = (boxes.low[:, columns] + boxes.high[:, columns]) // 2
+        middle = (boxes.low.take(columns, axis=1) + boxes.high.take(columns, axis=1)) // 2
         states = np.stack([self.tables.order[j][row] for j, row in enumerate(middle)], axis=1)
         against = self.problem.lost(self.pruned, states)[:, self.question.index]
         if not against.any():
@@ -141,7 +141,7 @@ class BoxSearch:
         alive = np.flatnonzero((children.bound >= 0).all(axis=0))
         self.n_boxes += len(children) - len(alive)
         # the most promising last, because the stack is worked off from its end
-        slack = (children.bound[:, alive] / self.tables.norm[:, None]).min(axis=0)
+        slack = (children.bound.take(alive, axis=1) / self.tables.norm[:, None]).min(axis=0)
         return children.take(alive[np.argsort(slack, kind="stable")])
 
     def _halves(self, boxes: Boxes, feature: int, chosen: IntArray) -> Boxes:
@@ -159,7 +159,7 @@ class BoxSearch:
         if len(rows) == 0:
             return halves
         base = self.tables.row_base[rows][:, None]
-        own = halves.mask[rows]
+        own = halves.mask.take(rows, axis=0)
         half = own & self.tables.range_mask(feature, halves.low[feature], halves.high[feature])
         before = best_value(groups.table, base + own[:, :n_boxes], counts)
         after = best_value(groups.table, base + half, counts).sum(axis=0, dtype=np.int32)
@@ -188,19 +188,19 @@ class BoxSearch:
         for feature in np.flatnonzero(useful_in.any(axis=1) & self.tables.has_rows):
             rows = self.tables.groups.rows[feature]
             useful = np.flatnonzero(useful_in[feature])
-            low, high = boxes.low[feature, useful], boxes.high[feature, useful]
+            low, high = boxes.low[feature].take(useful), boxes.high[feature].take(useful)
             middle = self.tables.middle(int(feature), low, high)
             counts, owners = (
                 self.tables.groups.feature_counts[feature],
                 self.tables.groups.groups[feature],
             )
-            before = current[owners][:, useful].sum(axis=0)
+            before = current.take(owners, axis=0).take(useful, axis=1).sum(axis=0)
             both = np.concatenate([useful, useful])  # lower halves, then upper halves
-            half = boxes.mask[rows][:, both] & self.tables.range_mask(
+            half = boxes.mask.take(rows, axis=0).take(both, axis=1) & self.tables.range_mask(
                 int(feature), np.concatenate([low, middle + 1]), np.concatenate([middle, high])
             )
             base = self.tables.row_base[rows][:, None]
-            flat = (base + half) * self.tables.n_sums + best_sum[both]
+            flat = (base + half) * self.tables.n_sums + best_sum.take(both)
             after = best_value(self.tables.flat_table, flat, counts).sum(axis=0)
             rest = (slack[useful] + (after.reshape(2, -1) - before)) * per_unit[useful]
             effort[feature, useful] = np.where(rest < 0, 0.0, np.exp2(rest)).sum(axis=0)

@@ -47,13 +47,13 @@ class Boxes:
         """``low`` and ``high``."""
         return self.low, self.high
 
-    def take(self, columns: Any) -> Boxes:
-        """Some of the boxes."""
+    def take(self, columns: IntArray) -> Boxes:
+        """Some of the boxes; `take` is several times as fast as an index here."""
         return Boxes(
-            np.ascontiguousarray(self.low[:, columns]),
-            np.ascontiguousarray(self.high[:, columns]),
-            np.ascontiguousarray(self.mask[:, columns]),
-            np.ascontiguousarray(self.bound[:, columns]),
+            self.low.take(columns, axis=1),
+            self.high.take(columns, axis=1),
+            self.mask.take(columns, axis=1),
+            self.bound.take(columns, axis=1),
         )
 
 
@@ -128,7 +128,7 @@ class BoxTables:
         level = self.level[high - low]
         first = level * n_positions + low
         last = level * n_positions + high - (1 << level) + 1
-        return np.asarray(table[:, first] | table[:, last])
+        return np.asarray(table.take(first, axis=1) | table.take(last, axis=1))
 
     def has_room(self, boxes: Boxes) -> npt.NDArray[np.bool_]:
         """Whether the cheapest score of each box is within tau, as far as bounds can tell."""
@@ -143,7 +143,7 @@ class BoxTables:
         """How many borders of the model lie within each range, (n_features, n_boxes)."""
         start = self.offset[:-1, None]
         passed = self.ground.all_passed
-        return np.asarray(passed[start + boxes.high] - passed[start + boxes.low])
+        return np.asarray(passed.take(start + boxes.high) - passed.take(start + boxes.low))
 
     def middle(self, feature: int, low: Any, high: Any) -> Any:
         """Last position of the lower half: at the median border of the model, else of all states.

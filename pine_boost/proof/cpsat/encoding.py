@@ -168,9 +168,10 @@ def _leaves_needing(
     n_leaves: int,
 ) -> list[int]:
     """Leaves of a tree that no allowed state outside ``side`` reaches."""
-    outside = masks.state_offset[feature] + np.flatnonzero(allowed & ~side)
-    words = np.bitwise_or.reduce(masks.mask[outside, tree], axis=0, initial=np.uint64(0))
-    number = sum(int(word) << (64 * k) for k, word in enumerate(words))
+    start = masks.state_offset[feature]
+    outside = masks.mask[start : start + len(side), tree][allowed & ~side]
+    words = np.bitwise_or.reduce(outside, axis=0, initial=np.uint64(0)).tolist()
+    number = sum(word << (64 * k) for k, word in enumerate(words))
     return [leaf for leaf in range(n_leaves) if not (number >> leaf) & 1]
 
 
