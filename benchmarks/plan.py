@@ -57,7 +57,7 @@ PLAN = (
     Run("glance", "glance", "glance.csv", (), 6),
     Run(
         "leaf", "paper", "paper_leaf.csv",
-        _words("--reweight leaf --alphas 0.05,0.1,0.2 --time-limit 30"), 9,
+        _words("--reweight leaf --time-limit 30"), 14,
     ),
     Run(
         "forest_prune", "forest_prune", "forest_prune.csv",
@@ -89,7 +89,7 @@ PLAN = (
     Run("sweeping", "sweeping", "sweep.csv", (), 4),
     Run(
         "defaults-forests", "defaults", "defaults.csv",
-        _words("--models random-forest --seeds 1"), 12,
+        _words("--models random-forest"), 45,
     ),
     Run(
         "large-forests", "large", "large.csv",
