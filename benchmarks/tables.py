@@ -58,10 +58,7 @@ from benchmarks.size_tables import default_sizes, library_sections
 
 
 def summary(cells: Rows, by_leaf: Rows = ()) -> str:
-    """Mean over data sets and seeds per alpha, against the paper.
-
-    ``by_leaf`` are the same cells with leaf values chosen anew, for a column of their own.
-    """
+    """Mean over data sets and seeds per alpha, against the paper; a column for leaf values."""
     paper = paper_l0()
     datasets, published = texts(cells, "dataset"), {key[0] for key in paper}
     lines = []
