@@ -169,7 +169,7 @@ def test_other_thresholds_are_refused() -> None:
 
 def test_a_file_beside_its_grid_leaves_no_room() -> None:
     """Leaves that are off the grid move the margin by more than the unit that was added."""
-    _, _, result, _ = drawn(threshold=0.4)
+    _, _, result, _ = drawn(threshold=0.4, reweight="tree")
     region, certificate = result.region, result.certificate
     problem = build_problem(
         result.original.forest, region.space, region.tables, delta=region.delta or 0.0
