@@ -55,7 +55,8 @@ class Effort:
     box_limit : int
         Boxes per proof before the second proof is asked of CP-SAT instead; 0: at once.
     leaf_work : float
-        Iterations of the linear programs over leaf values, times their rows and columns.
+        Iterations of the linear programs over leaf values, times their rows and columns; without a
+        time limit.
     """
 
     n_walks: int = 400
@@ -66,7 +67,7 @@ class Effort:
     master_effort: float = 2.0
     proof_effort: float = 100.0
     box_limit: int = 3000
-    leaf_work: float = 6e7  # half a minute of one core
+    leaf_work: float = 3e7  # a quarter of a minute of one core
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,8 @@ def _play_leaves(explored: Explored, points: States | None) -> None:
     n_before = game.best.smallest.n_kept
     parts = ((_dropping(game, points), 1.0), (_bounding(game), 0.5), (_swapping(game), 0.5))
     for strategy, part in parts:
-        game.rows.program.allow(part * game.effort.leaf_work)
+        work = math.inf if game.budget.is_limited else part * game.effort.leaf_work
+        game.rows.program.allow(work)
         play(explored, strategy)
     game.rows.program.allow(math.inf)
     if game.best.smallest.n_kept < n_before:
