@@ -152,10 +152,10 @@ def bounded(explored: Explored) -> Explored:
 def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
     """Pruner and Oracle in turns, as in algorithm 1 of the paper, for one proposal after another.
 
-    A search that takes long asks for second proofs by itself; one that was interrupted does not
-    go on with other proposals.
+    A search that takes long asks for second proofs by itself; one that was interrupted, or that
+    has no memory left, does not go on with other proposals.
     """
-    if explored.stopped is StopReason.INTERRUPTED:
+    if explored.stopped in (StopReason.INTERRUPTED, StopReason.MEMORY):
         return
     game = explored.game
     with _keeping_the_best(explored, game.budget):

@@ -57,7 +57,7 @@ def search_collapsed(
             start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept,
             reweight=larger.reweight,
         )  # fmt: skip
-    is_stopped = found.interrupted or budget.is_over
+    is_stopped = found.is_last or budget.is_over
     if is_stopped or problem.trees.n_leaves > _MOST_LEAVES:
         return start
     budget = budget.after(found.seconds)

@@ -120,6 +120,11 @@ class Found:
         """The model that is proved twice."""
         return Candidate(self.pruned, self.proofs, self.n_kept)
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no search should go on from here: Ctrl-C, or no memory for it."""
+        return self.interrupted or self.stopped is StopReason.MEMORY
+
     def followed_by(self, later: Found) -> Found:
         """What remains of this and a later search over leaf values that began with this model.
 

@@ -102,7 +102,8 @@ def _leaves_at_once(played: Explored, budget: Budget) -> Found:
         if result.n_kept < n_before:
             return replace(result, reweight="leaf", seconds=budget.clock)
         units.best.take_over(game.best)
-        played.stopped = explored.stopped
+        if explored.stopped is not StopReason.MEMORY:  # leaf values take more than whole units
+            played.stopped = explored.stopped
     return finish(bounded(played), budget)
 
 
@@ -115,7 +116,7 @@ def search_leaves(
     ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
     is proved, ``found`` comes back (or ``larger``), with what is true of it.
     """
-    stopped = found.interrupted or budget.is_over
+    stopped = found.is_last or budget.is_over
     best = found if larger is None or found.n_kept <= larger.n_kept else larger
     start = found if best is found else _taken_over(best, found)
     if stopped or start.n_kept <= 1:

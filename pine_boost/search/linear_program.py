@@ -116,13 +116,15 @@ class LinearProgram:
 
         ``magnified`` is by how much each row was scaled up, for `widest`.
         """
-        self.magnified = np.concatenate(
-            [self.magnified, np.broadcast_to(np.ravel(magnified), len(rows))]
-        )
-        self.rows = np.vstack([self.rows, rows])
-        self.free_rows = np.vstack([self.free_rows, free_rows])
-        self.strict = np.concatenate([self.strict, np.broadcast_to(strict, len(rows))])
-        self._is_active = np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)])
+        magnified = np.broadcast_to(np.ravel(magnified), len(rows))
+        strict = np.broadcast_to(strict, len(rows))
+        grown = (
+            np.vstack([self.rows, rows]), np.vstack([self.free_rows, free_rows]),
+            np.concatenate([self.strict, strict]), np.concatenate([self.magnified, magnified]),
+            np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)]),
+        )  # fmt: skip
+        # all or none: memory may end before
+        self.rows, self.free_rows, self.strict, self.magnified, self._is_active = grown
 
     def begin_with(self, indices: IntArray) -> None:
         """Rows that are likely to matter join at once."""

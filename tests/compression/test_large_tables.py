@@ -150,7 +150,7 @@ def test_selection_hands_prepared_rows_to_the_ensembles() -> None:
     frame = 1000 + 50 * frame[["a", "c"]]
     pipeline = make_pipeline(StandardScaler(), xgboost.XGBClassifier(n_estimators=8, n_jobs=1))
     pipeline.fit(frame[:600], y[:600])
-    options = {"rule": "empirical", "alphas": [0.6], "time_limit": 20}
+    options = {"rule": "empirical", "alphas": [0.6], "time_limit": 20, "reweight": "tree"}
     X_fit, X_cal, X_sel = frame[:600], frame[600:1200], frame[1200:]
     found = select_alpha(pipeline, X_fit, X_cal, X_sel, 0.5, **options)
     (result,) = found.sweep

@@ -169,7 +169,8 @@ def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(algorithm, "first_answers", no_answer)
     look_for_no_serving_margin(monkeypatch)
     model, X = built(name)
-    result = prune_booster(model, X[:200], X[200:], alpha=0.7, indifference=0.5)
+    options = {"alpha": 0.7, "indifference": 0.5, "reweight": "tree"}
+    result = prune_booster(model, X[:200], X[200:], **options)
     assert result.status == "CERTIFIED"
     rows = edge_rows(result.original.forest, X, infinite=False)
     rows = rows[_accepted(result, rows)]

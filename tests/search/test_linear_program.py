@@ -176,3 +176,18 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(
         if isinstance(result, Weights) and isinstance(known, Weights):
             assert result.value == pytest.approx(known.value, abs=1e-7)
     assert len(asked) == len(supports)
+
+
+def test_rows_join_all_or_none_where_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = LinearProgram(np.arange(2), 0)
+    program.add_rows(np.eye(2), np.zeros((2, 0)), True)
+
+    def no_memory(*arrays: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "vstack", no_memory)
+    with pytest.raises(MemoryError):
+        program.add_rows(-np.eye(2), np.zeros((2, 0)), True)
+    monkeypatch.undo()
+    assert {len(a) for a in (program.rows, program.strict, program.magnified)} == {2}
+    assert isinstance(program.solve(np.ones(2, dtype=bool), Budget.of()), Weights)
