@@ -40,8 +40,8 @@ class Evaluation:
     fidelity: float
     fidelity_in_region: float
     coverage: Coverage
-    accuracy_before: float | None = None
-    accuracy_after: float | None = None
+    accuracy_before: float | None
+    accuracy_after: float | None
 
 
 def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = None) -> Evaluation:
