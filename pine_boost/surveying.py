@@ -117,7 +117,7 @@ def _offer(
     speed = None
     if found is not parsed and not budget.is_over:
         some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
-        speeds = measure_speeds(parsed, found, some, budget.share(0.02).deadline)
+        speeds = measure_speeds(parsed, found, some, budget.share(0.02))
         speed = speeds[0].ratio if speeds else None
     elif found is parsed and not note and call:
         note = _NOTHING

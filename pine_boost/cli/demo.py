@@ -69,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
     folder = output.write_results(arguments, files, [CERTIFICATE])
     if not arguments.no_report:
         output.write_report(
-            folder / REPORT, lambda clock: render_report(result, X_test, (), clock),
+            folder / REPORT, lambda budget: render_report(result, X_test, (), budget),
             output.seconds_for_report(arguments),
         )  # fmt: skip
     evaluation = result.evaluate(X_test, y_test)

@@ -119,10 +119,10 @@ def seconds_for_report(arguments: argparse.Namespace) -> float:
 def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bool:
     """Add a report to a result that is on disk already; says why where that fails.
 
-    ``render`` is given a clock: how long it may take, and whom to tell what it does.
+    ``render`` is given a budget: how long it may take, and whom to tell what it does.
     """
+    from pine_boost.budget import Budget
     from pine_boost.files import clear_errors, write_file
-    from pine_boost.report.clock import Clock
 
     stream = sys.stderr
 
@@ -131,7 +131,8 @@ def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bo
             print(f"\r{text:<60}", end="", file=stream, flush=True)
 
     try:
-        page = render(Clock(seconds, tell)).encode()
+        budget = Budget.of(seconds, callback=lambda step: tell(step.phase))
+        page = render(budget).encode()
         tell("")
         with clear_errors(path):
             write_file(path, page)

@@ -67,7 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
     X_test = None if test is None else given.wrapper.rows(test.X)
     inner = getattr(result, "inner", result)  # the page is about the ensemble
     if not arguments.no_report and output.write_report(
-        folder / REPORT, lambda clock: render_report(inner, X_test, (), clock), report_seconds
+        folder / REPORT, lambda budget: render_report(inner, X_test, (), budget), report_seconds
     ):
         written.append(REPORT)
     if arguments.json:

@@ -7,13 +7,17 @@ not and why. Never changes a model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget, Step
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import without_twins
 from pine_boost.model.forest import FloatArray, Forest, Model
@@ -23,7 +27,6 @@ from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.region.coverage import Coverage
 from pine_boost.region.distance import float_margins
 from pine_boost.region.region import Region
-from pine_boost.report.clock import Clock
 from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds, one_thread
 from pine_boost.report.outside import OutsideInput, find_outside
 from pine_boost.tables.matrix import to_matrix
@@ -102,8 +105,8 @@ class Subject:
     once: Sequence[tuple[float, int]] = ()
 
 
-def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], clock: Clock) -> Facts:
-    """Measure what can be measured."""
+def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
+    """Measure what can be measured in the time there is."""
     known = _known(subject, curve)
     original, region = subject.original, subject.region
     if original is None:
@@ -113,7 +116,9 @@ def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], clock: 
     given = X is not None and len(region.states(X)) > 0
     matrix = to_matrix(X, region.schema) if given else region.space.representative(subject.states)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
-    with clock.part("sizes, coverage and margins"):
+    spent: dict[str, float] = {}
+    part = partial(_part, budget, known.certificate.trees_after, spent)
+    with part("sizes, coverage and margins"):
         facts = replace(
             known,
             sizes=measure_sizes(original, subject.pruned),
@@ -123,12 +128,12 @@ def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], clock: 
     try:
         with one_thread():
             facts = _native(replace(subject, original=original), X if given else None, matrix,
-                            facts, clock)  # fmt: skip
+                            facts, budget, part)  # fmt: skip
     except ImportError:  # reading and proving need no native library, predicting does
         why = f"{original.forest.library} is not installed."
         facts = replace(facts, speed_note=f"Not measured: {why}",
                         outside_note=f"Not looked for: {why}")  # fmt: skip
-    return replace(facts, spent=dict(clock.spent))
+    return replace(facts, spent=spent)
 
 
 def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
@@ -157,7 +162,21 @@ def score_unit(region: Region) -> str:
     return "nats" if region.score_name == "chow-liu" else "points"
 
 
-def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: Clock) -> Facts:
+@contextmanager
+def _part(budget: Budget, trees: int, spent: dict[str, float], name: str) -> Iterator[None]:
+    """Tell of a part of the work and write down what it took."""
+    budget.tell(Step(len(spent) + 1, f"report: {name}", trees, 0, budget.clock))
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        spent[name] = time.monotonic() - started
+
+
+def _native(
+    subject: Subject, X: Any, matrix: FloatArray, facts: Facts, budget: Budget,
+    part: Callable[[str], AbstractContextManager[None]],
+) -> Facts:  # fmt: skip
     """Everything that asks the native libraries."""
     original, region = subject.original, subject.region
     assert original is not None
@@ -166,7 +185,7 @@ def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: C
         replace(model, native=load_native(model)) for model in (original, subject.pruned)
     )
     if X is not None:
-        with clock.part("fidelity"):
+        with part("fidelity"):
             same = predict_classes(before, X) == predict_classes(after, X)
             facts = replace(facts, fidelity=float(np.mean(same)))
     is_original = subject.certificate.grid < 0
@@ -174,20 +193,20 @@ def _native(subject: Subject, X: Any, matrix: FloatArray, facts: Facts, clock: C
         return replace(facts, speed_note="Not measured: the model is the original, unchanged.")
     if len(matrix) == 0:
         facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
-    elif clock.left <= 0:
+    elif budget.is_over:
         facts = replace(facts, speed_note="Not measured: the time for the report was spent.")
     else:
-        with clock.part("speed"):
-            speeds = measure_speeds(before, after, matrix, clock.share(0.5))
+        with part("speed"):
+            speeds = measure_speeds(before, after, matrix, budget.share(0.5))
             facts = replace(facts, speeds=speeds)
     if is_original:
         return facts
-    if clock.left <= 0:
+    if budget.is_over:
         return replace(facts, outside_note="Not looked for: the time for the report was spent.")
-    with clock.part("inputs outside the region"):
+    with part("inputs outside the region"):
         rows = matrix if X is not None else None
         states = subject.states if len(subject.states) else region.space.states(matrix)
-        found = find_outside(before, after, region, states, rows, deadline=clock.deadline)
+        found = find_outside(before, after, region, states, rows, budget=budget)
         return replace(facts, outside=found)
 
 

@@ -6,7 +6,6 @@ what is not installed is not measured, and the report says so.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.native.predict import load_native, original_bytes
@@ -95,32 +95,33 @@ def one_thread() -> Iterator[None]:
 
 
 def measure_speeds(
-    original: Model, pruned: Model, matrix: FloatArray, deadline: float = math.inf
+    original: Model, pruned: Model, matrix: FloatArray, budget: Budget | None = None
 ) -> tuple[Speed, ...]:
     """Native and, if installed, Treelite throughput on these rows, repeated to a batch.
 
-    From ``deadline`` (of ``time.monotonic``) on nothing more is repeated or begun.
+    Once the time of ``budget`` is over nothing more is repeated or begun.
     """
+    budget = budget or Budget()
     if len(matrix) == 0 or find_spec(original.forest.library) is None:
         return ()
     batch = np.resize(matrix, (_NATIVE_ROWS, matrix.shape[1]))
     runs = [_native_run(model, batch) for model in (original, pruned)]
-    speeds = [Speed(original.forest.library, len(batch), *_rates(runs, len(batch), deadline))]
-    if find_spec("treelite") is not None and time.monotonic() < deadline:
+    speeds = [Speed(original.forest.library, len(batch), *_rates(runs, len(batch), budget))]
+    if find_spec("treelite") is not None and not budget.is_over:
         batch = batch[:_TREELITE_ROWS]
         try:
             runs = [_treelite_run(model, batch) for model in (original, pruned)]
         except UnsupportedModelError:
             return tuple(speeds)
-        speeds.append(Speed("Treelite (gtil)", len(batch), *_rates(runs, len(batch), deadline)))
+        speeds.append(Speed("Treelite (gtil)", len(batch), *_rates(runs, len(batch), budget)))
     return tuple(speeds)
 
 
-def _rates(runs: list[Callable[[], Any]], n_rows: int, deadline: float) -> list[float]:
+def _rates(runs: list[Callable[[], Any]], n_rows: int, budget: Budget) -> list[float]:
     """Rows per second of each run; in turns, so that a busy machine hits all of them."""
     seconds = [float("inf")] * len(runs)
     for repeat in range(REPEATS):
-        if repeat and time.monotonic() >= deadline:
+        if repeat and budget.is_over:
             break
         for index, run in enumerate(runs):
             started = time.perf_counter()

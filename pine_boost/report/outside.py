@@ -6,14 +6,13 @@ differ, the most plausible first. A search by chance: finding none proves nothin
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.states import States
 from pine_boost.native.predict import predict_classes
@@ -66,13 +65,14 @@ def find_outside(
     *,
     limit: int = 4,
     seed: int = 0,
-    deadline: float = math.inf,
+    budget: Budget | None = None,
 ) -> tuple[OutsideInput, ...]:
     """Look for inputs outside the region on which the native classes differ, nearest first.
 
-    Values are taken from the rows of ``matrix`` where one of them has the state in question. From
-    ``deadline`` (of ``time.monotonic``) on what was found is not improved any more.
+    Values are taken from the rows of ``matrix`` where one of them has the state in question. Once
+    the time of ``budget`` is over what was found is not improved any more.
     """
+    budget = budget or Budget()
     if len(states) == 0 or (region.tau is None and region.delta is None):
         return ()
     look = _Look(original, pruned, region, _typical_values(region, matrix))
@@ -80,7 +80,7 @@ def find_outside(
     starts = states[random.permutation(len(states))[:_STARTS]].astype(np.int32)
     found = look.differing(np.concatenate([starts, _mutate(region, starts, random)]))
     for _ in range(_ROUNDS):
-        if time.monotonic() >= deadline:
+        if budget.is_over:
             break
         best = look.nearest(found, 8)
         changed = look.differing(_one_change(region, best, random))

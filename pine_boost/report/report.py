@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.budget import Budget
 from pine_boost.certificate.saved import read_named, read_saved
 from pine_boost.native.child_process import try_in_child
-from pine_boost.report.clock import Clock
 from pine_boost.report.facts import Subject, gather
 from pine_boost.report.page import render_page
 from pine_boost.result import Absent, PruneResult
@@ -24,7 +24,7 @@ def render_report(
     result: PruneResult,
     X: Any = None,
     curve: Sequence[Mapping[str, Any]] = (),
-    clock: Clock | None = None,
+    budget: Budget | None = None,
 ) -> str:
     """The report of a result as HTML text.
 
@@ -36,8 +36,9 @@ def render_report(
         measured on the points of the search.
     curve : sequence of mapping
         ``SweepResult.table()`` for the trade-off plot.
-    clock : Clock, optional
-        How long it may take, and who is told.
+    budget : Budget, optional
+        How long it may take, and who is told what is being done; parts that find no time left are
+        not done, and the page says so.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def render_report(
         None if isinstance(result.original, Absent) else result.original, result.points,
         twice, once,
     )  # fmt: skip
-    return render_page(gather(subject, X, curve, clock or Clock()))
+    return render_page(gather(subject, X, curve, budget or Budget()))
 
 
 def render_folder_report(
@@ -63,7 +64,7 @@ def render_folder_report(
     curve: Sequence[Mapping[str, Any]] = (),
     *,
     trust_pickle: bool = False,
-    clock: Clock | None = None,
+    budget: Budget | None = None,
 ) -> str:
     """The report of a folder that `PruneResult.save` wrote.
 
@@ -79,6 +80,8 @@ def render_folder_report(
     curve : sequence of mapping
     trust_pickle : bool
         As in `PruneResult.load`.
+    budget : Budget, optional
+        As in `render_report`.
 
     Raises
     ------
@@ -96,4 +99,4 @@ def render_folder_report(
     n_features = region.space.n_features
     states = np.zeros((0, n_features), np.int32) if X is None else region.states(X)
     subject = Subject(certificate, region, pruned, before, states)
-    return render_page(gather(subject, X, curve, clock or Clock()))
+    return render_page(gather(subject, X, curve, budget or Budget()))

@@ -8,7 +8,6 @@ tree stay. Nothing is said about how few units would do.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -75,10 +74,10 @@ def _room_for_leaves(budget: Budget) -> MakesRoom | None:
     """Whether a search over units should end: late, with a model whose leaves can be chosen."""
     if not budget.is_limited:
         return None
-    last = time.monotonic() + _FOR_UNITS * budget.remaining
+    for_units = budget.share(_FOR_UNITS)
 
     def makes_room(game: Game) -> bool:
-        if time.monotonic() < last:
+        if not for_units.is_over:
             return False
         kept = game.best.support[game.columns.tree_unit[game.problem.trees.leaf_tree]]
         return bool(np.count_nonzero(kept) <= _MOST_COLUMNS)
