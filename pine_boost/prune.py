@@ -171,8 +171,10 @@ def prune_booster(
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
-            replay(result, problem, native_rows(parsed, region, X_fit))
-            result = with_serving_margin(result, problem, X_cal, budget, options.n_workers)
+            replay(result, problem, native_rows(parsed, fitted, X_fit))
+            result = with_serving_margin(
+                result, problem, fitted.cal_rows, budget, options.n_workers
+            )
     result = named(result, outer.inner, options, chosen.choice)
     return cast(PruneResult, outer.rewrap(result, X_fit))
 

@@ -22,7 +22,7 @@ from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.prune import open_model, search_options
 from pine_boost.region.domain import Domain
-from pine_boost.region.fitting import fit_with_states
+from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
@@ -235,13 +235,15 @@ allow_overlap, spent
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(verbose, time_limit, callback) as tell:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
-        concluded = _concluded(parsed, plan, X_fit, X_cal)
+        concluded = _concluded(parsed, plan, fitted, X_fit)
         results = [issue.named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
-def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterator[PruneResult]:
+def _concluded(
+    parsed: Model, plan: SweepPlan, fitted: FittedRegion, X_fit: Any
+) -> Iterator[PruneResult]:
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
@@ -256,10 +258,12 @@ def _concluded(parsed: Model, plan: SweepPlan, X_fit: Any, X_cal: Any) -> Iterat
             )
             if same is None and result.search.pruned is not None:
                 if rows is None:
-                    rows = issue.native_rows(parsed, region, X_fit)
+                    rows = issue.native_rows(parsed, fitted, X_fit)
                 issue.replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
-            served = issue.with_serving_margin(result, problem, X_cal, for_margin, how.n_jobs)
+            served = issue.with_serving_margin(
+                result, problem, fitted.cal_rows, for_margin, how.n_jobs
+            )
         yield served
 
 

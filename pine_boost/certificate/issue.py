@@ -41,13 +41,14 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.serving import find_margin
-from pine_boost.region.fitting import every_input
+from pine_boost.region.fitting import FittedRegion, every_input
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
 from pine_boost.search.probabilities import probability_shift
 from pine_boost.search.toss_ups import Choice
 from pine_boost.tables.native import first_rows
+from pine_boost.tables.rows import KnownStates, is_large
 
 _LOGGER = logging.getLogger("pine_boost")
 _REPLAYED_ROWS = 20_000
@@ -253,16 +254,16 @@ def named(
 
 
 def with_serving_margin(
-    result: PruneResult, problem: Problem, X_cal: Any, budget: Budget, n_jobs: int = 1
+    result: PruneResult, problem: Problem, cal: KnownStates | None, budget: Budget, n_jobs: int = 1
 ) -> PruneResult:
     """Find the margin from which on the pruned model alone tells the class, where one is needed."""
     pruned, certificate = result.search.pruned, result.certificate
-    if pruned is None or certificate.delta is None:
+    if pruned is None or certificate.delta is None or cal is None:
         return result
     margin = find_margin(problem, pruned, result.points, budget, n_jobs)
     if margin is None:
         return result
-    record = serving_margin(margin, certificate, result.region, result.pruned.forest, X_cal)
+    record = serving_margin(margin, certificate, result.region, result.pruned.forest, cal)
     certificate = replace(certificate, serving=record)
     return replace(result, certificate=replace(certificate, rests_on=rests_on(certificate)))
 
@@ -298,14 +299,17 @@ class NativeRows:
 
     table: Any
     classes: IntArray | None
+    states: npt.NDArray[np.int32]
 
 
-def native_rows(parsed: Model, region: Region, X_fit: Any) -> NativeRows:
+def native_rows(parsed: Model, fitted: FittedRegion, X_fit: Any) -> NativeRows:
     """The rows of X_fit for `replay`; one for all regions of a sweep."""
     if X_fit is None:  # every input was asked about, without a table
-        return NativeRows(None, None)
-    table = first_rows(X_fit, _REPLAYED_ROWS, region.schema.feature_names)
-    return NativeRows(table, _classes(parsed, table))
+        return NativeRows(None, None, fitted.fit_states[:0])
+    table = first_rows(X_fit, _REPLAYED_ROWS, fitted.region.schema.feature_names)
+    known = fitted.fit_states[:_REPLAYED_ROWS]  # of a table that is read in chunks other rows
+    states = fitted.region.states(table) if is_large(X_fit) else known
+    return NativeRows(table, _classes(parsed, table), states)
 
 
 def replay(result: PruneResult, problem: Problem, rows: NativeRows) -> None:
@@ -336,7 +340,7 @@ def _compare(result: PruneResult, problem: Problem, rows: NativeRows, what: str)
     if before is None or after is None or np.array_equal(before, after):
         return
     # classes may differ where the original is undecided, nowhere else
-    certain = problem.settled(result.region.states(rows.table))
+    certain = problem.settled(rows.states)
     wrong = (before != after) & certain
     if wrong.any():
         raise PineBoostError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Forest, PrunedForest
+from pine_boost.model.states import States
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
@@ -27,7 +27,7 @@ from pine_boost.proof.serving import Margin, serving_problem
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
-from pine_boost.tables.rows import open_rows
+from pine_boost.tables.rows import KnownStates
 
 _MOST_BOXES = 200_000
 
@@ -41,7 +41,7 @@ def distance_of(units: int, grid: int) -> float:
 
 
 def serving_margin(
-    margin: Margin, certificate: Certificate, region: Region, pruned: Forest, X_cal: Any
+    margin: Margin, certificate: Certificate, region: Region, pruned: Forest, cal: KnownStates
 ) -> ServingMargin:
     """The record of a margin, with the calibration rows that pass it counted."""
     record = ServingMargin(
@@ -52,21 +52,20 @@ def serving_margin(
         units=margin.units,
         proofs=tuple((proof.question.name, proof.method) for proof in margin.proofs),
     )
-    n_cal, n_inside = count_sure(record, region, pruned, X_cal)
+    n_cal, n_inside = count_sure(record, region, pruned, cal)
     return replace(record, n_cal=n_cal, n_inside=n_inside)
 
 
 def count_sure(
-    record: ServingMargin, region: Region, pruned: Forest, X_cal: Any
+    record: ServingMargin, region: Region, pruned: Forest, cal: KnownStates
 ) -> tuple[int, int]:
     """Calibration rows, and those that are plausible and pass the margin."""
 
-    def inside(matrix: Any) -> int:
-        plausible = region.tables.contains(region.space.states(matrix))
-        return int(np.count_nonzero(plausible & record.is_sure(pruned, matrix)))
+    def inside(states: States) -> int:
+        is_sure = record.is_sure_of(pruned, region.space, states)
+        return int(np.count_nonzero(region.tables.contains(states) & is_sure))
 
-    rows = open_rows(X_cal, region.schema, "X_cal", Budget())
-    return rows.n_rows, sum(rows.map_values(inside))
+    return cal.n_rows, sum(cal.map_states(region.space, inside))
 
 
 def require_serving(

@@ -40,6 +40,7 @@ from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
+from pine_boost.tables.rows import open_rows
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = (
@@ -191,7 +192,8 @@ def _check_serving(
 ) -> bool:
     region, after = parts
     if tables[1] is not None:
-        found = count_sure(serving, region, after.forest, tables[1])
+        cal = open_rows(tables[1], region.schema, "X_cal")
+        found = count_sure(serving, region, after.forest, cal)
         if found != (serving.n_cal, serving.n_inside):
             raise CertificateMismatch(
                 f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the "

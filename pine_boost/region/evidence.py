@@ -61,7 +61,7 @@ def fit_evidence(
     scores, distances = _joined(fit, space, judge)
     n_bases = min(fit.n_rows, _MOST_BASES)
     bases = np.arange(n_bases, dtype=np.int64) * fit.n_rows // n_bases
-    states = np.ascontiguousarray(space.states(fit.take(bases)))
+    states = np.ascontiguousarray(fit.take_states(space, bases))
     random = np.random.default_rng(random_state)
     swapped = _swapped(states, trees.leaves(states), random)
     found = distance_of(forest, trees, swapped)

@@ -38,7 +38,7 @@ from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, row_hashes
-from pine_boost.tables.rows import MemoryRows, Rows, open_rows
+from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 from pine_boost.tables.spent import Spent, refuse_spent
 
@@ -58,12 +58,15 @@ class FittedRegion:
     fit, cal : FitEvidence, CalEvidence or None
         Where toss-ups are to be given a share of alpha (``indifference="auto"``): what chooses
         the share, and what calibrates it.
+    cal_rows : KnownStates or None
+        Where toss-ups are or may be given up: the rows of X_cal, for the margin of serving.
     """
 
     region: Region
     fit_states: npt.NDArray[np.int32]
     fit: FitEvidence | None = None
     cal: CalEvidence | None = None
+    cal_rows: KnownStates | None = None
 
     def with_toss_ups(self, share: float) -> Region:
         """The region that gives toss-ups a share of its alpha; with 0 the region itself.
@@ -200,15 +203,14 @@ def fit_with_states(
         overlap=overlap,
         model_digest=forest_digest(forest),
     )
-    evidence: tuple[Any, ...] = ()
+    found = FittedRegion(region.with_alpha(chosen.alpha), _states_of(fit, fitted.space))
     if chosen.with_evidence:
         parts = (forest, fitted.space, fitted.tables)
-        evidence = (
-            fit_evidence(*parts, fit, chosen.random_state),
-            cal_evidence(*parts, tables, cal),
-        )
-    calibrated = region.with_alpha(chosen.alpha)
-    return FittedRegion(calibrated, _states_of(fit, fitted.space), *evidence)
+        seen = fit_evidence(*parts, fit, chosen.random_state)
+        found = replace(found, fit=seen, cal=cal_evidence(*parts, tables, cal))
+    if chosen.with_evidence or delta is not None:
+        found = replace(found, cal_rows=cal.kept(fitted.space))
+    return found
 
 
 def _hashes(rows: Rows) -> Hashes:

@@ -16,7 +16,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
-from pine_boost.model.states import build_space
+from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.region.distance import decision_distance, float_margins
 
 
@@ -80,11 +80,20 @@ class ServingMargin:
         """On which rows the pruned model is that far from its own decision."""
         if forest is None:
             raise InvalidInputError("Pass model=<the pruned model> with serving=.")
+        space = build_space(forest)
+        return self.is_sure_of(forest, space, space.states(matrix))
+
+    def is_sure_of(
+        self, forest: Forest, space: StateSpace, states: States
+    ) -> npt.NDArray[np.bool_]:
+        """`is_sure` of states, in a space that tells apart what the pruned model's splits do.
+
+        The original's does, and that of its region.
+        """
         if forest_digest(forest) != self.pruned_digest:
             raise InvalidInputError(
                 "This model is not the pruned one that the serving margin was proved for (its "
                 "digest differs)."
             )
-        space = build_space(forest)
-        margins = float_margins(forest, route(forest, space), space.states(matrix))
+        margins = float_margins(forest, route(forest, space), states)
         return np.asarray(decision_distance(margins, forest.decision.cuts) >= self.distance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -26,23 +27,47 @@ CHUNK_ROWS = 2**16
 Found = TypeVar("Found")
 
 
-@runtime_checkable
-class Rows(Protocol):
-    """Rows as the trees see them. Every method goes over them once, chunk by chunk."""
+class KnownStates(Protocol):
+    """Rows of which no more is asked than their states."""
 
     n_rows: int
-
-    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of the matrix."""
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
         """``function`` of every chunk of states."""
 
+
+@runtime_checkable
+class Rows(KnownStates, Protocol):
+    """Rows as the trees see them. Every method goes over them once, chunk by chunk."""
+
+    def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of the matrix."""
+
     def take(self, rows: IntArray) -> FloatArray:
         """The matrix of some rows, given in ascending order."""
 
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """The states of some rows, given in ascending order."""
+
     def chunks(self) -> Iterator[FloatArray]:
         """The matrix itself, one chunk at a time."""
+
+    def kept(self, space: StateSpace) -> KnownStates:
+        """The same rows for later: without a deadline, and without the matrix in memory."""
+
+
+class StateRows:
+    """States at hand, and nothing else of a table."""
+
+    def __init__(self, space: StateSpace, states: States) -> None:
+        self.n_rows = len(states)
+        self._space, self._states = space, states
+
+    def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
+        """``function`` of every chunk of states; of the one space that they are of."""
+        assert space is self._space
+        for start in range(0, self.n_rows, CHUNK_ROWS):
+            yield function(self._states[start : start + CHUNK_ROWS])
 
 
 class MemoryRows:
@@ -71,6 +96,11 @@ class MemoryRows:
         """The matrix of some rows, given in ascending order."""
         return self.matrix if len(rows) == self.n_rows else self.matrix[rows]
 
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """The states of some rows, given in ascending order."""
+        states = self.states(space)
+        return states if len(rows) == self.n_rows else states[rows]
+
     def chunks(self) -> Iterator[FloatArray]:
         """The matrix itself, one chunk at a time."""
         return self.map_values(np.asarray)
@@ -85,6 +115,10 @@ class MemoryRows:
                 states[part] = space.states(self.matrix[part])
             self._states = (space, states)
         return self._states[1]
+
+    def kept(self, space: StateSpace) -> KnownStates:
+        """The same rows for later: their states, without the matrix."""
+        return StateRows(space, self.states(space))
 
 
 class BatchRows:
@@ -131,6 +165,14 @@ class BatchRows:
             start += len(chunk)
         return np.concatenate(parts)
 
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """The states of some rows, given in ascending order."""
+        return space.states(self.take(rows))
+
+    def kept(self, space: StateSpace) -> KnownStates:
+        """The same rows for later: read anew, without a deadline."""
+        return _without_deadline(self)
+
     def chunks(self) -> Iterator[FloatArray]:
         """The matrix itself, one chunk at a time."""
         return self.map_values(np.asarray)
@@ -175,6 +217,14 @@ class DaskRows:
         ]
         return np.concatenate(dask.compute(*tasks))
 
+    def take_states(self, space: StateSpace, rows: IntArray) -> States:
+        """The states of some rows, given in ascending order."""
+        return space.states(self.take(rows))
+
+    def kept(self, space: StateSpace) -> KnownStates:
+        """The same rows for later: read anew, without a deadline."""
+        return _without_deadline(self)
+
     def chunks(self) -> Iterator[FloatArray]:
         """The matrix itself, one partition after another: never all of them at once."""
         import dask
@@ -187,6 +237,13 @@ class DaskRows:
 
 
 AnyRows = MemoryRows | BatchRows | DaskRows
+Streamed = TypeVar("Streamed", BatchRows, DaskRows)
+
+
+def _without_deadline(rows: Streamed) -> Streamed:
+    again = copy(rows)
+    again._budget = Budget()
+    return again
 
 
 def _some_rows(part: Any, rows: IntArray, schema: InputSchema, name: str) -> FloatArray:

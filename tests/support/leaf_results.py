@@ -41,7 +41,7 @@ def leaves_from_the_original(
     options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
     found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
     result = conclude(parsed, region, problem, found, objective="l0", unit=unit)
-    replay(result, problem, native_rows(parsed, region, X[:n]))
+    replay(result, problem, native_rows(parsed, region_and_states, X[:n]))
     return result
 
 
