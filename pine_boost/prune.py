@@ -159,7 +159,7 @@ def prune_booster(
         fitted = fit_with_states(
             parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
         )
-        with shown(verbose, time_limit, callback) as tell:
+        with shown(options.verbose, time_limit, callback) as tell:
             chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
             budget = replace(chosen.left_of(budget), callback=tell)
             part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)

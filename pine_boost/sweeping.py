@@ -233,7 +233,7 @@ allow_overlap, spent
     how = search_options(options, parsed)
     chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
-    with shown(verbose, time_limit, callback) as tell:
+    with shown(options.verbose, time_limit, callback) as tell:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
         concluded = _concluded(parsed, plan, fitted, X_fit)
         results = [issue.named(result, outer.inner, options, choice) for result in concluded]

@@ -67,6 +67,17 @@ def test_words_are_those_of_a_statistic(binary: Any) -> None:
     assert [row["leaves"] for row in result.path_table()] == [size.leaves for size in result.path]
 
 
+def test_the_input_that_an_attack_found_changes_its_class_natively(binary: Any) -> None:
+    model, X_fit, _, result, _ = binary
+    record = result.record
+    assert record.attack_distance is not None
+    row = np.array([record.attack_row], dtype=np.float64)  # None becomes NaN
+    assert row.shape == (1, X_fit.shape[1])
+    assert model.predict(row) != result.model.predict(row)
+    margin = model.predict(row, output_margin=True)
+    assert abs(margin[0]) == pytest.approx(record.attack_distance, rel=1e-4)
+
+
 def test_segments_add_up(binary: Any) -> None:
     *_, result, _ = binary
     segments = result.record.segments

@@ -72,7 +72,6 @@ class CompressResult:
     compressed : Model
     changed : bool (n_val,) or None
         Validation rows on which the two native models differ; None for a loaded result.
-    attack : Attack or None
     """
 
     model: Any
@@ -80,7 +79,6 @@ class CompressResult:
     original: Model | None = field(repr=False)
     compressed: Model = field(repr=False)
     changed: Any = field(default=None, repr=False)
-    attack: Attack | None = field(default=None, repr=False)
 
     @property
     def status(self) -> str:
@@ -276,7 +274,7 @@ def conclude(
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )  # fmt: skip
     record = replace(record, claim=record.expected_claim())
-    return CompressResult(native, record, parsed, compressed, validated.changed, found)
+    return CompressResult(native, record, parsed, compressed, validated.changed)
 
 
 def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
