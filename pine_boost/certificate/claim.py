@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pine_boost.certificate.sureness import at_least, words_of
+from pine_boost.certificate.compression_claim import by_thresholds
+from pine_boost.certificate.sureness import words_of
+from pine_boost.model.digits import (
+    exactly,
+    percent_down,
+    percent_up,
+    rest_of,
+    rounded_down,
+    rounded_up,
+)
 from pine_boost.region.conformal import coverage_floor
 from pine_boost.region.coverage import Coverage
 
@@ -36,13 +45,12 @@ def claim_of(certificate: Certificate) -> str:
         where = (
             f"every plausible input{permitted} on which the original is at least "
             f"{words_of(certificate.sureness)} sure of its class (the calibrated region: at least "
-            f"{at_least(certificate.delta)} away from its decision)"
+            f"{rounded_up(certificate.delta)} away from its decision)"
         )
     claim = f"On {where}, the pruned model {_same(certificate)}"
     if certificate.delta is not None and certificate.sureness == 0:
-        claim += (
-            f"; inputs closer than {certificate.delta:.6g} to the decision are not in the region"
-        )
+        distance = rounded_up(certificate.delta)
+        claim += f"; inputs closer than {distance} to the decision are not in the region"
     claim += exception_of(certificate) + "."
     coverage = coverage_of(certificate)
     return f"{claim} {coverage}" if coverage else claim
@@ -62,12 +70,14 @@ def exception_of(certificate: Certificate) -> str:
         cause = "there rounding decides the original's class"
     else:
         cause = (
-            f"there rounding decides the original's class (within {c.native_band:.3g}) or the "
+            "there rounding decides the original's class (within "
+            f"{rounded_up(c.native_band, 3)}) or the "
             "proof's integers are too coarse"
         )
     known = "such inputs exist" if c.undecided_exists else "whether such inputs exist is open"
     return (
-        f"; left out are inputs whose margin is within {c.undecided:.3g} of the decision "
+        f"; left out are inputs whose margin is within {rounded_up(c.undecided, 3)} of the "
+        "decision "
         f"boundary: {cause}; {known}"
     )
 
@@ -88,9 +98,10 @@ def coverage_of(certificate: Certificate) -> str:
         note = f" ({c.overlap:.2%} of the calibration rows were found among the fit rows)"
     return (
         f"A future input that is exchangeable with the {c.n_cal} calibration rows lies in the "
-        f"region with probability at least {1 - c.alpha:g} (alpha = {c.alpha:g}), over the draw of "
-        f"these rows and of the input{note}; for these very rows, with {CONFIDENCE:.0%} confidence "
-        f"at least {_floored(floor)} of independent future inputs lie in it."
+        f"region with probability at least {rounded_down(rest_of(c.alpha))} (alpha = "
+        f"{exactly(c.alpha)}), over the draw of these rows and of the input{note}; for these "
+        f"very rows, with {CONFIDENCE:.0%} confidence "
+        f"at least {rounded_down(floor, 4)} of independent future inputs lie in it."
     )
 
 
@@ -120,14 +131,14 @@ def headline_of(certificate: Certificate) -> str:
     permitted = " that your domain permits" if c.narrowed else ""
     text += f"the same decision on {everywhere}{permitted}"
     if exception_of(c):
-        text += f", inputs within {c.undecided:.2g} of the decision boundary aside"
+        text += f", inputs within {rounded_up(c.undecided, 2)} of the decision boundary aside"
     if speaks_of_everything(c):
         return text + "."
     if c.overlap_evident:
         return text + "; how many future inputs lie in it is not promised."
     return (
         f"{text}; a future input like your calibration data lies in it with probability at least "
-        f"{100 * (1 - c.alpha):.4g} %."
+        f"{rounded_down(100 * rest_of(c.alpha))} %."
     )
 
 
@@ -199,14 +210,15 @@ def serving_of(certificate: Certificate) -> str:
     permitted = " that the given domain permits" if c.narrowed else ""
     text = (
         f"On every plausible input{permitted} on which the pruned model itself is at least "
-        f"{at_least(s.distance)} away from its decision, it {_same(c)}, however undecided "
+        f"{rounded_up(s.distance)} away from its decision, it {_same(c)}, however undecided "
         "that one is: proved, and checkable without the original."
     )
     if s.n_cal:
         share = Coverage.of(s.n_cal, s.n_inside, CONFIDENCE)
         text += (
             f" Measured: {s.n_inside} of the {s.n_cal} calibration rows are such inputs "
-            f"({share.share:.1%}; of fresh rows like them {share.low:.1%} to {share.high:.1%} with "
+            f"({share.share:.1%}; of fresh rows like them {percent_down(share.low, 1)} to "
+            f"{percent_up(share.high, 1)} with "
             f"{CONFIDENCE:.0%} confidence, but tau was calibrated on these very rows)."
         )
     return text
@@ -251,13 +263,8 @@ def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ..
 def _same(certificate: Certificate) -> str:
     if not certificate.thresholds:
         return "predicts the same class as the original"
-    listed = ", ".join(f"{threshold:g}" for threshold in certificate.thresholds)
+    listed = ", ".join(exactly(threshold) for threshold in certificate.thresholds)
     return f"falls on the same side of the threshold(s) {listed} as the original"
-
-
-def _floored(share: float) -> str:
-    """Four digits, never rounded up: a bound that is rounded up is none."""
-    return f"{int(share * 10_000) / 10_000:.4g}"
 
 
 def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
@@ -283,17 +290,21 @@ def serving_guard_claim(certificate: Certificate) -> str:
     assert certificate.serving is not None
     return (
         f"On every input, the guarded model {_same(certificate)}: proved where an input is "
-        f"plausible and the pruned model at least {at_least(certificate.serving.distance)} away "
+        f"plausible and the pruned model at least {rounded_up(certificate.serving.distance)} away "
         "from its own decision; elsewhere the original answers itself."
     )
 
 
-def margin_guard_claim(fidelity: float, confidence: float, n_val: int) -> str:
+def margin_guard_claim(
+    fidelity: float, confidence: float, n_val: int, thresholds: Sequence[float] = ()
+) -> str:
     """What a test on X_val says when inputs near the pruned model's decision go to the original."""
     return (
-        f"With confidence {confidence:g} over the draw of the {n_val} validation rows, the guarded "
-        "model gives a future input that comes from the same source the class of the original "
-        f"with probability at least {fidelity:g}. This is a statistic, not a proof."
+        f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation "
+        "rows, the guarded "
+        f"model gives a future input that comes from the same source the class"
+        f"{by_thresholds(thresholds)} of the original with probability at least "
+        f"{rounded_down(fidelity)}. This is a statistic, not a proof."
     )
 
 
@@ -304,5 +315,6 @@ def lossless_offer() -> str:
 
 def proved_offer(alpha: float, indifference: float | str) -> str:
     """What a certificate would promise, as a line of a survey."""
-    where = "every input" if alpha == 0 else f"the region of {1 - alpha:.0%} of future inputs"
+    share = f"{rounded_down(100 * rest_of(alpha))}%"
+    where = "every input" if alpha == 0 else f"the region of {share} of future inputs"
     return f"proved: the same class on {where}" + (", toss-ups aside" if indifference else "")

@@ -6,23 +6,44 @@ speaks of future inputs, MEASURED only of the rows at hand, NOT_VALIDATED promis
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+
+from pine_boost.model.digits import (
+    decimals_down,
+    exactly,
+    percent_down,
+    percent_up,
+    rounded_down,
+    rounded_up,
+)
 
 VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
 
 
-def kept_answer(keeps_class: bool, tolerance: float | None) -> str:
-    """What a future input keeps, in words."""
+def kept_answer(
+    keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()
+) -> str:
+    """What a future input keeps, in words; the thresholds are the user's own."""
     if not keeps_class:
-        return f"a raw value within {tolerance:g} of the original's"
+        assert tolerance is not None
+        return f"a raw value within {rounded_up(tolerance)} of the original's"
+    kept = f"the class{by_thresholds(thresholds)} that the original gives it"
     if tolerance is None:
-        return "the class that the original gives it"
-    return f"the class that the original gives it, and every probability within {tolerance:g}"
+        return kept
+    return f"{kept}, and every probability within {rounded_up(tolerance)}"
+
+
+def by_thresholds(thresholds: Sequence[float]) -> str:
+    """Which classes are meant where they are not those of the native ``predict``."""
+    if not thresholds:
+        return ""
+    return f" by the threshold(s) {', '.join(map(exactly, thresholds))}"
 
 
 def compression_claim(
-    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float
-) -> str:
+    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float,
+    overlap: float = 0.0,
+) -> str:  # fmt: skip
     """The sentence of a record.
 
     Parameters
@@ -34,12 +55,16 @@ def compression_claim(
         Validation rows, and those of them that changed.
     fidelity, confidence : float
         What was asked for.
+    overlap : float
+        Share of the validation rows that X_fit holds too, where this is no evident overlap.
     """
     if status == VALIDATED:
+        note = f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
         return (
-            f"With confidence {confidence:g} over the draw of the {n_val} validation rows, a "
-            f"future input that comes independently from the same source gets {kept} with "
-            f"probability at least {fidelity:g}. This is a statistic, not a proof."
+            f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation "
+            f"rows{note}, a future input that comes independently from the same source gets "
+            f"{kept} with "
+            f"probability at least {rounded_down(fidelity)}. This is a statistic, not a proof."
         )
     if status == MEASURED:
         return (
@@ -48,17 +73,17 @@ def compression_claim(
             "future inputs."
         )
     return (
-        f"No smaller model reached {fidelity:g} at confidence {confidence:g} on the {n_val} "
+        f"No smaller model reached {rounded_down(fidelity)} at confidence "
+        f"{rounded_down(confidence)} on the {n_val} "
         "validation rows: the original is returned and nothing is promised about any other."
     )
 
 
 def bound_in_words(bound: float, n_changed: int, n_val: int, confidence: float) -> str:
     """The bound of one candidate; four decimals, never rounded up."""
-    floored = math.floor(1e4 * bound) / 1e4
     return (
         f"{n_changed} of {n_val} validation rows changed; taken alone, that puts the share that "
-        f"is kept at {floored:.4f} or more with confidence {confidence:g}"
+        f"is kept at {decimals_down(bound)} or more with confidence {rounded_down(confidence)}"
     )
 
 
@@ -98,6 +123,6 @@ def distance_claim(distance: float, largest: float, n_beyond: int, n_val: int) -
 def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
     """What a compression would promise, as a line of a survey; ``kept`` is "class" or "value"."""
     return (
-        f"a statistic: {fidelity:.1%} of future inputs keep their {kept} "
-        f"(confidence {confidence:.0%})"
+        f"a statistic: {percent_down(fidelity, 1)} of future inputs keep their {kept} "
+        f"(confidence {percent_down(confidence, 0)})"
     )

@@ -32,11 +32,3 @@ def sureness_of(forest: Forest, delta: float | None) -> float:
 def words_of(sureness: float) -> str:
     """The probability as odds."""
     return f"{sureness:.4g} : {1 - sureness:.4g}"
-
-
-def at_least(distance: float) -> str:
-    """Six digits, never rounded down: a distance from which on something holds."""
-    if distance <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(distance)) - 5)
-    return f"{math.ceil(distance / unit) * unit:.6g}"

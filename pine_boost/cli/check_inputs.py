@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.cli import options
+from pine_boost.model.digits import percent_down, percent_up, rest_of
 
 EXAMPLES = """examples:
   pine-boost check-inputs pruned today.csv
@@ -81,7 +82,8 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     print(
         f"{coverage.n_inside} of {coverage.n_rows} rows ({coverage.share:.2%}) lie in the region "
-        f"(true share {coverage.low:.2%} to {coverage.high:.2%}; at least {1 - region.alpha:.2%} "
+        f"(true share {percent_down(coverage.low)} to {percent_up(coverage.high)}; at least "
+        f"{percent_down(rest_of(region.alpha))} "
         "was calibrated)."
     )
     for row, explanation in explained:

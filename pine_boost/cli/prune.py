@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pine_boost.cli import INTERRUPTED, options, output
+from pine_boost.model.digits import percent_down, percent_up
 
 EXAMPLES = """examples:
   pine-boost prune model.json --fit train.csv --cal holdout.csv -o pruned
@@ -123,7 +124,7 @@ def evaluated(evaluation: Any) -> str:
     e, cover = evaluation, evaluation.coverage
     text = (
         f"On {e.n_rows} test rows: {e.fidelity:.2%} keep their class, {cover.share:.2%} lie in the "
-        f"region ({cover.low:.2%} to {cover.high:.2%})"
+        f"region ({percent_down(cover.low)} to {percent_up(cover.high)})"
     )
     if e.accuracy_before is not None:
         text += f", accuracy {e.accuracy_before:.2%} before and {e.accuracy_after:.2%} after"

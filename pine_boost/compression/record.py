@@ -185,10 +185,11 @@ class CompressionRecord:
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
-        kept = kept_answer(self.keeps_class, self.tolerance)
+        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
         return compression_claim(
-            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence
-        )
+            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence,
+            self.overlap,
+        )  # fmt: skip
 
 
 def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:

@@ -51,6 +51,7 @@ from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import MODEL_LIMIT, read_limited, write_folder
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
@@ -114,7 +115,7 @@ class CompressResult:
         if r.probability_shift:
             lines.append(
                 f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "
-                f"{r.probability_shift['maximum']:.3f} at most on the validation rows."
+                f"{rounded_up(r.probability_shift['maximum'], 3)} at most on the validation rows."
             )
         if r.attack_starts:
             lines.append(attack_claim(r.attack_distance, r.attack_starts))

@@ -122,7 +122,9 @@ def verify_compression(
     if not _is_proved(record, before, after, X_val):
         found += ("The record is wrong: its proved distance does not follow from the models.",)
     trusted = (
-        "Taken on trust: that X_val had not been seen before, that the sizes and their order were "
+        "Taken on trust: that X_val had not been seen before and shares no more rows with X_fit "
+        "than "
+        "it says, that the sizes and their order were "
         "fixed before it was, and that future inputs come from the same source.",
     )
     return CompressionVerification(

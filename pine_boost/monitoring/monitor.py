@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
 from pine_boost.options import require_share
@@ -91,7 +92,8 @@ class MonitorStatus:
             f"{verdict} (evidence {self.evidence:.3g}, largest {self.largest_evidence:.3g}, alarm "
             f"from {self.threshold:.3g})",
             f"all:  {all_.n_inside} of {all_.n_rows} inside ({all_.share:.2%}, true share "
-            f"{all_.low:.2%} to {all_.high:.2%}; promised {1 - self.alpha:.2%})",
+            f"{percent_down(all_.low)} to {percent_up(all_.high)}; promised "
+            f"{percent_down(rest_of(self.alpha))})",
             f"last: {last.n_inside} of {last.n_rows} inside ({last.share:.2%})",
         ]
         if self.drifted:

@@ -10,6 +10,7 @@ from html import escape
 
 import numpy as np
 
+from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.monitoring.monitor import RegionMonitor
 from pine_boost.report.style import STYLE
 from pine_boost.report.svg import Frame
@@ -47,8 +48,9 @@ def write_page(monitor: RegionMonitor) -> str:
         f"{BEGINNING}<style>{STYLE}</style></head><body><main>"
         f"<p><span class='badge {kind}'>{verdict}</span></p><h1>{head}</h1>"
         f"<p>{all_.n_inside} of {all_.n_rows} inputs in {monitor.n_dropped + len(monitor.batches)} "
-        f"batches lie in the region ({all_.share:.2%}; true share {all_.low:.2%} to "
-        f"{all_.high:.2%} at 95 %), {1 - status.alpha:.2%} was calibrated. Evidence of drift: "
+        f"batches lie in the region ({all_.share:.2%}; true share {percent_down(all_.low)} to "
+        f"{percent_up(all_.high)} at 95 %), {percent_down(rest_of(status.alpha))} was "
+        "calibrated. Evidence of drift: "
         f"{status.evidence:.3g}, largest {status.largest_evidence:.3g}; the alarm is raised from "
         f"{status.threshold:.3g} on and stays. Without drift it is ever raised with probability "
         f"{monitor.level:g} at most, however often one looks.</p>"

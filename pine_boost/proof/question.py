@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.digits import exactly
 from pine_boost.model.forest import Decision, Forest, IntArray
 
 
@@ -67,7 +68,7 @@ def questions_of(forest: Forest) -> tuple[Question, ...]:
         for cut in range(len(forest.decision.cuts)):
             for sign in (1, -1):
                 if named:
-                    name = f"{'above' if sign > 0 else 'below'} {named[cut]:g}"
+                    name = f"{'above' if sign > 0 else 'below'} {exactly(named[cut])}"
                 else:
                     ordered = forest.classes[::-1] if sign > 0 else forest.classes
                     name = f"class {ordered[0]} over {ordered[1]}"

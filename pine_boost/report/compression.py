@@ -22,6 +22,7 @@ from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord
 from pine_boost.compression.result import CompressResult
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.digits import decimals_down
 from pine_boost.model.forest import Model
 from pine_boost.report.page import section, table
 from pine_boost.report.style import STYLE
@@ -101,11 +102,12 @@ def _path(record: CompressionRecord) -> str:
     accepted = [size for size in record.path if size.accepted]
     chosen = min(accepted, key=lambda size: size.leaves, default=None)
     for size, share in zip(record.path, kept, strict=True):
-        title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {size.bound:.4f}"
+        bound = decimals_down(size.bound)
+        title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {bound}"
         frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")
         frame.dot(size.leaves, share, "dot chosen" if size is chosen else "dot", title)
     rows = [
-        (f"{size.trees:,}", f"{size.leaves:,}", str(size.n_changed), f"{size.bound:.4f}",
+        (f"{size.trees:,}", f"{size.leaves:,}", str(size.n_changed), f"{decimals_down(size.bound)}",
          "yes" if size.accepted else "no", size.origin, size.chain)
         for size in record.path
     ]  # fmt: skip
@@ -174,7 +176,9 @@ def _classes(result: CompressResult, before: Answers, after: Answers) -> str:
         own = before.classes == index
         n_rows, n_changed = int(own.sum()), int(changed[own].sum())
         bound = lower_bound(n_changed, n_rows, record.confidence)
-        rows.append((_class_name(result, int(index)), str(n_rows), str(n_changed), f"{bound:.4f}"))
+        rows.append(
+            (_class_name(result, int(index)), str(n_rows), str(n_changed), decimals_down(bound))
+        )
     words = "<p>By the class that the original gives. The bounds hold one at a time.</p>"
     return section("Per class", words + table(("class", "rows", "changed", "exact bound"), rows))
 
@@ -183,7 +187,7 @@ def _segments(record: CompressionRecord) -> str:
     if not record.segments:
         return ""
     rows = [
-        (entry.name, str(entry.n_rows), str(entry.n_changed), f"{entry.bound:.4f}")
+        (entry.name, str(entry.n_rows), str(entry.n_changed), decimals_down(entry.bound))
         for entry in record.segments
     ]
     words = "<p>The bounds hold one at a time, not all at once.</p>"

@@ -20,6 +20,7 @@ from pine_boost.certificate.claim import (
     without_twins,
 )
 from pine_boost.certificate.next_steps import next_steps
+from pine_boost.model.digits import percent_down, percent_up
 from pine_boost.options import plural
 from pine_boost.report.facts import Facts
 from pine_boost.report.measure import REPEATS, Size
@@ -151,7 +152,8 @@ def _coverage(facts: Facts) -> str:
     v = facts.coverage
     text += (
         f"<p><strong>{v.share:.1%}</strong> of {v.n_rows:,} rows given for this report lie in the "
-        f"region (true share between {v.low:.1%} and {v.high:.1%} with {v.confidence:.0%} "
+        f"region (true share between {percent_down(v.low, 1)} and {percent_up(v.high, 1)} with "
+        f"{v.confidence:.0%} "
         "confidence)."
     )
     if facts.fidelity is not None:

@@ -150,7 +150,8 @@ class GuardedModel:
         """The one sentence that may be said of this model."""
         if self.parts.margin is not None:
             guard = self.parts.margin
-            return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val)
+            thresholds = self.parts.original.forest.decision.thresholds
+            return margin_guard_claim(guard.fidelity, guard.confidence, guard.n_val, thresholds)
         assert self.parts.certificate is not None
         if self.parts.own_distance is not None:
             return serving_guard_claim(self.parts.certificate)

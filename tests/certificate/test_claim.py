@@ -18,6 +18,8 @@ from pine_boost.certificate.claim import (
     proof_of,
     rests_on,
 )
+from pine_boost.certificate.compression_claim import VALIDATED, compression_claim, kept_answer
+from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
 from pine_boost.region.domain import Domain
 
@@ -50,6 +52,35 @@ def certified(table: Any, model: Any) -> Certificate:
 def test_the_claim_of_a_certificate_is_what_its_fields_say(certified: Certificate) -> None:
     assert certified.claim == claim_of(certified)
     assert certified.rests_on == rests_on(certified)
+
+
+def test_the_band_that_is_left_out_is_never_printed_smaller(certified: Certificate) -> None:
+    """An input 1.0425e-06 from the cut changed its class under a claim that left out 1.04e-06."""
+    left = replace(certified, undecided=1.04495e-06, undecided_exists=True, native_band=1.04495e-06)
+    assert "margin is within 1.05e-06 of" in exception_of(left)
+    assert "inputs within 1.1e-06 of" in headline_of(left)
+
+
+def test_a_threshold_is_named_as_it_was_proved(certified: Certificate) -> None:
+    claim = claim_of(replace(certified, thresholds=(1234567.0, 1 / 3 + 1234567)))
+    assert "threshold(s) 1234567, 1234567.3333333333 as" in claim
+
+
+def test_no_probability_is_rounded_up(certified: Certificate) -> None:
+    rare = replace(certified, alpha=4e-5, n_cal=30_000)
+    assert headline_of(rare).endswith("probability at least 99.996 %.")
+    assert "probability at least 0.99996 (alpha = 4e-05)" in coverage_of(rare)
+    assert "probability at least 0.899999 (" in coverage_of(replace(certified, alpha=0.1000004))
+
+
+def test_a_statistic_names_thresholds_and_repeated_rows_and_rounds_nothing_up() -> None:
+    kept = kept_answer(True, None, (0.3,))
+    text = compression_claim(VALIDATED, kept, 299, 0, 0.98999961, 0.94999961, overlap=9 / 299)
+    assert "the class by the threshold(s) 0.3 that the original gives it" in text
+    assert "299 validation rows (3.02% of them occur in X_fit too)" in text
+    assert "probability at least 0.989999." in text
+    assert "confidence 0.949999 " in text
+    assert kept_answer(False, 0.12345678) == "a raw value within 0.123457 of the original's"
 
 
 def test_one_calibration_set_may_cover_less_than_one_minus_alpha() -> None:
@@ -120,7 +151,7 @@ def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) 
     inside = result.region.contains(X[:300], model=model)
     assert not (changed & inside).any()
     claim, delta = result.certificate.claim, result.certificate.delta
-    assert f"inputs closer than {delta:.6g} to the decision are not in the region" in claim
+    assert f"inputs closer than {rounded_up(delta)} to the decision are not in the region" in claim
     assert "Every row" not in str(prune_booster.__doc__)
 
 

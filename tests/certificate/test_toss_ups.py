@@ -12,7 +12,8 @@ import pytest
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, prune_booster, verify
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import claim_of, rests_on, serving_of
-from pine_boost.certificate.sureness import at_least, sureness_of
+from pine_boost.certificate.sureness import sureness_of
+from pine_boost.model.digits import rounded_up
 from pine_boost.native.predict import predict_classes
 from pine_boost.native.probabilities import predict_probabilities
 from pine_boost.region.distance import decision_distance, float_margins
@@ -228,5 +229,5 @@ def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster: Case)
 
 def test_distances_are_never_rounded_down() -> None:
     for distance in (0.1242194, 1.0, 123456.7, 3.3e-7, 0.99999999):
-        assert distance <= float(at_least(distance)) <= distance * 1.00001
-    assert at_least(0) == "0"
+        assert distance <= float(rounded_up(distance)) <= distance * 1.00001
+    assert rounded_up(0) == "0"

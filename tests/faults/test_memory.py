@@ -50,7 +50,8 @@ def _run(*arguments: int) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("megabytes", [70, 110])  # ends with whole trees; with leaf values
+# ends with whole trees; with leaf values
+@pytest.mark.parametrize("megabytes", [70, pytest.param(110, marks=pytest.mark.slow)])
 def test_memory_that_ends_during_the_search_is_no_crash(megabytes):
     output = _run(60, 5, 20, megabytes, 0)
     if megabytes > 100:
