@@ -46,8 +46,12 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
 
 
 def _is_number(value: object) -> bool:
-    is_real = isinstance(value, (int, float, np.integer, np.floating))
-    return is_real and not isinstance(value, bool) and math.isfinite(value)  # type: ignore[arg-type]
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
 
 
 def no_class_decision(what: str, scale: str = "raw margin") -> UnsupportedModelError:

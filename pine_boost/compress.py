@@ -142,8 +142,10 @@ def compress_booster(
     chains = choose_chains(found, share)
     test_budget = budget.until(_TEST_SHARE)
     validated = validate(parsed, start, goal, setting, chains, tables, options, test_budget)
-    if not validated.is_whole and stopped is StopReason.EFFORT:
+    if stopped is StopReason.EFFORT and not validated.is_whole:
         stopped = StopReason.TIME
+    elif stopped is StopReason.EFFORT and validated.is_refused:
+        stopped = StopReason.REFUSED
     attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
     whole: CompressResult = outer.rewrap(
         conclude(parsed, goal, validated, attacked, tables, options, stopped, budget)

@@ -54,7 +54,7 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
     same = before == after
     accuracy: list[float | None] = [None, None]
     if y is not None:
-        labels = np.asarray(y).reshape(-1)
+        labels = _read_labels(y)
         classes = _classes_of(original, labels, len(before))
         accuracy = [float(np.mean(classes[c] == labels)) for c in (before, after)]
     return Evaluation(
@@ -65,6 +65,15 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
         accuracy_before=accuracy[0],
         accuracy_after=accuracy[1],
     )
+
+
+def _read_labels(y: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(y).reshape(-1)
+    except ValueError as error:  # lists of different lengths
+        raise InvalidInputError(
+            f"y is no list of labels ({error}); pass one label for each row of X."
+        ) from error
 
 
 def _classes_of(original: Model, labels: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
@@ -85,10 +94,17 @@ def _classes_of(original: Model, labels: npt.NDArray[Any], n_rows: int) -> npt.N
 def _require_known(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
     """Labels of another kind (text for indices, 1 and 2 for 0 and 1) would all count as wrong."""
     known = {label.item() if isinstance(label, np.generic) else label for label in classes}
-    unknown = [label for label in labels.tolist() if label not in known]
+    unknown = [label for label in labels.tolist() if not _is_in(label, known)]
     if unknown:
         raise InvalidInputError(
             f"y holds {unknown[0]!r}, a label the model does not have; its predict returns "
             f"{', '.join(repr(label) for label in list(classes.tolist())[:8])}. Pass y in these "
             "labels (boosters and files know class indices only)."
         )
+
+
+def _is_in(label: Any, known: set[Any]) -> bool:
+    try:
+        return label in known
+    except TypeError:  # no label at all, such as a dict
+        return False

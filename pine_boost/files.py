@@ -277,9 +277,9 @@ def clear_errors(target: Path) -> Iterator[None]:
 
 
 def folder_path(folder: str | os.PathLike[str]) -> Path:
-    """A path to write to; refuses what names none."""
+    """The path of a folder; refuses what names none."""
     if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
-        raise InvalidInputError(f"{folder!r} names no folder to write to.")
+        raise InvalidInputError(f"{folder!r} names no folder; pass a path.")
     return Path(folder)
 
 

@@ -128,6 +128,14 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def _is_float(value: Any) -> bool:
+    try:
+        float(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
+    return True
+
+
 def require_level(value: Any, name: str) -> None:
     """Refuse what is no level: a number from 0, below 1."""
     if not is_real(value) or not 0 <= value < 1:
@@ -150,8 +158,10 @@ def require_share(value: Any, name: str) -> None:
 
 
 def require_seconds(time_limit: Any) -> None:
-    """Refuse a time limit that is neither None nor a positive number."""
-    if time_limit is not None and not (is_real(time_limit) and time_limit > 0):
+    """Refuse a time limit that is neither None nor a positive number that a float holds."""
+    if time_limit is None:
+        return
+    if not is_real(time_limit) or not time_limit > 0 or not _is_float(time_limit):
         raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
 
 

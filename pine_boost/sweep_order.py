@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import PrunedForest
+from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import Problem, restated
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
@@ -80,7 +81,8 @@ def _restored(plan: SweepPlan, lean: LeanTrees, answers: Iterator[Answered]) -> 
     before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
     for region, _, answer in answers:
         whole = restated(plan.whole, region.tables, region.delta or 0.0)
-        found = lean.restored(whole, answer, plan.options.unit, plan.budget)
+        with finishing():  # as in `search_lean`
+            found = lean.restored(whole, answer, plan.options.unit, plan.budget)
         if answer.pruned is before[0]:
             found = replace(found, pruned=before[1])
         before = answer.pruned, found.pruned

@@ -207,11 +207,12 @@ allow_overlap, spent
     >>> swept[0.4].pruning_rate >= swept[0.1].pruning_rate
     True
     """
-    budget, grid = Budget.of(time_limit), read_alphas(ALPHAS if alphas is None else alphas)
+    grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
         max(grid), score, n_bins, indifference, objective, unit, reweight, threshold, domain,
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
+    budget = Budget.of(time_limit)
     outer, parsed = open_model(model, options)
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(

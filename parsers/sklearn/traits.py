@@ -6,7 +6,6 @@ an estimator has no file format that can be checked.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
 from pine_boost.parsers.native_classes import index_of
+from pine_boost.parsers.pickling import pickled
 from pine_boost.parsers.sklearn.read import read_sklearn
 from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
 
@@ -127,7 +127,7 @@ TRAITS = Traits(
     first_load="",
     write=_no_file,
     suffix_of=lambda _: "pkl",
-    save=pickle.dumps,
+    save=pickled,
     classes=_classes,
     scores=_scores,
     margins=_margins,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import MalformedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError
 
 _INTEGERS = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q"}
 _SCALARS = {**_INTEGERS, "d": "f", "D": "d"}
@@ -166,7 +166,10 @@ def _write_value(value: Any, pieces: list[bytes]) -> None:
         marker = next(m for m in "iIlL" if _holds(m, value))
         pieces.append(marker.encode() + struct.pack(">" + _INTEGERS[marker], value))
     else:
-        raise TypeError(f"{type(value)} has no UBJSON form here")
+        raise InvalidInputError(
+            f"A {type(value).__name__} is not written as UBJSON; dicts, lists, texts, integers and "
+            "numpy arrays are."
+        )
 
 
 def _holds(marker: str, value: int) -> bool:

@@ -31,7 +31,10 @@ def write_document(document: XGBoostDocument, file_format: str) -> bytes:
 def _to_list(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _shortest(value) if value.dtype == np.float32 else value.tolist()
-    raise TypeError(f"{type(value)} has no JSON form here")
+    raise InvalidInputError(
+        f"A {type(value).__name__} is not written as JSON; dicts, lists, texts, numbers and numpy "
+        "arrays are."
+    )
 
 
 def _shortest(values: Any) -> list[float]:

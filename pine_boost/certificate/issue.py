@@ -29,7 +29,7 @@ from pine_boost.certificate.consistency import region_fields
 from pine_boost.certificate.serving import serving_margin
 from pine_boost.certificate.sureness import sureness_of
 from pine_boost.certificate.tree_matching import require_same_margins
-from pine_boost.errors import CertificateMismatch, PineBoostError
+from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export, export_trimmed
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import IntArray, Model, count_units
@@ -106,17 +106,17 @@ def conclude(
 def _lossless(parsed: Model, remaining: Trimming) -> tuple[Any, Model]:
     """The original without what no input can tell from the rest, or as it is.
 
-    It stays as it is where its library cannot write the very same sums with fewer nodes: dart
-    models of XGBoost that predict in place.
+    It stays as it is where its library cannot write the very same sums with fewer nodes (dart
+    models of XGBoost that predict in place), or cannot write it at all.
     """
     forest = parsed.forest
     if traits_of(forest.library).weighs_trees and forest.slack > 0:
         return parsed.native, parsed
-    native = export_trimmed(parsed, remaining)
-    smaller = read_model(native, threshold=forest.decision.thresholds or None)
     try:
+        native = export_trimmed(parsed, remaining)
+        smaller = read_model(native, threshold=forest.decision.thresholds or None)
         require_same_margins(forest, smaller.forest)
-    except CertificateMismatch as error:
+    except PineBoostError as error:
         _LOGGER.warning("The original was not written with fewer leaves: %s", error)
         return parsed.native, parsed
     return native, smaller

@@ -7,7 +7,6 @@ it is told to, and the file that it reads always.
 from __future__ import annotations
 
 import argparse
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import open_pickle
+    from pine_boost.parsers.pickling import pickled
     from pine_boost.simplification.simplify import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
@@ -43,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
     model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
     result = simplify(model, fold_constants=arguments.fold_constants)
     is_bytes = isinstance(result.model, bytes)
-    contents = result.model if is_bytes else pickle.dumps(result.model)
+    contents = result.model if is_bytes else pickled(result.model)
     with clear_errors(target):
         write_file(target, contents)
     if arguments.json:

@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from pine_boost.certificate.compression_claim import (
     kept_answer,
 )
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import CERTIFICATE_LIMIT, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, folder_path, read_limited
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.tables.rows import Rows
 
@@ -124,7 +123,7 @@ class CompressionRecord:
     seed : int
     seconds : float
     stopped : str
-        Why the path ended.
+        Why the path ended; ``"refused"``: its library could not hold or predict a smaller size.
     versions : mapping
     date : str
     files : mapping
@@ -201,7 +200,7 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         The file is no record, or it was changed after it was written.
     """
     if not isinstance(source, (bytes, bytearray)):
-        path = Path(source)
+        path = folder_path(source)
         path = path / RECORD if path.is_dir() else path
         source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
     with reading("compression record", _REMEDY, CertificateMismatch):

@@ -1,13 +1,16 @@
 """The validation: candidates become native models and are asked about X_val, in order.
 
 In come two chains of candidates in their fixed order; out goes the smallest that passed, with the
-whole record of the test. A candidate that its library cannot hold raises; nothing is skipped.
+whole record of the test. A candidate that its library cannot hold ends its sequence, or raises if
+it is the very first; nothing is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +35,12 @@ from pine_boost.compression.rounding import to_pruned
 from pine_boost.compression.scale import rescale
 from pine_boost.compression.search import Setting
 from pine_boost.compression.shape import Shape, margins
+from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.parsers import read_model
+
+_LOGGER = logging.getLogger("pine_boost")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +74,8 @@ class Validated:
     question : Question
     is_whole : bool
         False: time ended the test, or left room for some of the sizes only.
+    is_refused : bool
+        A smaller candidate could not be written or asked, which ended its sequence.
     """
 
     written: Written | None
@@ -77,6 +85,7 @@ class Validated:
     before: Answers
     question: Question
     is_whole: bool
+    is_refused: bool
 
 
 def validate(
@@ -92,22 +101,21 @@ def validate(
     """Test both chains natively; the smallest that passed in either is taken.
 
     ``parsed`` is asked what must be kept; ``start``, its lossless part, is what shrinks. As many
-    sizes are tested as time is left for, one at least; ending a sequence early accepts less.
+    sizes are tested as time is left for, one at least. Ending a sequence early, for lack of time or
+    as a candidate is refused, accepts less: what passed before stays valid.
     """
     question = Question(goal.keeps_class, goal.tolerance)
     watch = budget.share(1.0)
     before = ask(parsed, tables.X_val, question)
     given = chains
     if budget.is_limited and chains.first:
-        _exported(start, setting, chains.first[0].shape)  # only for the time that one size takes
-        n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
-        share = expected_share(tables.val.n_rows, options.fidelity, options.confidence)
-        chains = chains.thinned(n_most, share)
+        chains = _affordable(start, setting, chains, tables.val.n_rows, options, watch)
     is_whole = chains.first == given.first
     n_rows, confidence = tables.val.n_rows, options.confidence
     target = (n_rows, options.fidelity, confidence)
     tested: list[TestedSize] = []
     best: Written | None = None
+    refused: list[Candidate] = []
 
     def run(chain: str, candidates: Sequence[Candidate], most: int) -> None:
         nonlocal best
@@ -118,7 +126,12 @@ def validate(
                 if tested and budget.is_over:
                     return
                 shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
-                written.append(_write(start, setting, shape, tables.X_val, before, question))
+                write = partial(_write, start, setting, shape, tables.X_val, before, question)
+                now = write() if not tested else _unless_refused(write, candidate)
+                if now is None:
+                    refused.append(candidate)
+                    return
+                written.append(now)
                 yield int(written[-1].changed.sum())
 
         outcomes = in_order(counts(), n_rows, confidence, most)
@@ -134,12 +147,20 @@ def validate(
     is_whole = is_whole and not budget.is_over
     if is_whole and _reaches(goal, setting, chains.slices, tables, most, n_best):
         run(SLICE_CHAIN, chains.slices, most)
-    changed = np.zeros(n_rows, dtype=bool)
-    if best is not None:
-        changed = best.changed
+    changed = np.zeros(n_rows, dtype=bool) if best is None else best.changed
     bound = lower_bound(int(changed.sum()), n_rows, confidence)
     is_whole = is_whole and not budget.is_over
-    return Validated(best, tuple(tested), changed, bound, before, question, is_whole)
+    return Validated(best, tuple(tested), changed, bound, before, question, is_whole, bool(refused))
+
+
+def _affordable(
+    start: Model, setting: Setting, chains: Chains, n_val: int, options: CompressOptions,
+    watch: Budget,
+) -> Chains:  # fmt: skip
+    """The candidates that time is left for."""
+    _exported(start, setting, chains.first[0].shape)  # only for the time that one size takes
+    n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
+    return chains.thinned(n_most, expected_share(n_val, options.fidelity, options.confidence))
 
 
 def _reaches(
@@ -186,6 +207,15 @@ def _tested_size(chain: str, candidate: Candidate, now: Written, outcome: Tested
         outcome.accepted,
         chain,
     )
+
+
+def _unless_refused(write: Callable[[], Written], candidate: Candidate) -> Written | None:
+    """A candidate as a native model; None where it is refused, which the log explains."""
+    try:
+        return write()
+    except PineBoostError as error:
+        _LOGGER.warning("A size of %d leaves was not tested: %s", candidate.n_leaves, error)
+        return None
 
 
 def _exported(parsed: Model, setting: Setting, shape: Shape) -> tuple[Any, Model, PrunedForest]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming
 
@@ -52,11 +52,11 @@ def export(model: Model, pruned: PrunedForest) -> Any:
     InvalidInputError
         ``pruned`` was built from another forest.
     UnsupportedModelError
-        There is no writer for this library.
+        There is no writer for this library, or the object cannot be copied.
     """
     if pruned.forest is not model.forest:
         raise InvalidInputError("The pruned forest was built from another model's forest.")
-    return _function(_WRITERS, model)(model, pruned)
+    return _written(_WRITERS, model, pruned)
 
 
 def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = None) -> Any:
@@ -84,18 +84,30 @@ def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = 
     InvalidInputError
         Trees of a mean are left out, or a shift is asked for them.
     UnsupportedModelError
-        There is no writer for this library.
+        There is no writer for this library, or the object cannot be copied.
     """
     if shift is None:
         shift = np.zeros(model.forest.n_trees)
-    return _function(_TRIMMERS, model)(model, trimming, shift)
+    return _written(_TRIMMERS, model, trimming, shift)
 
 
-def _function(table: Mapping[str, tuple[str, str]], model: Model) -> Any:
+def _written(table: Mapping[str, tuple[str, str]], model: Model, *arguments: Any) -> Any:
+    """What the writer of the library makes; what it raises is an error of ours."""
     library = model.forest.library
     if library not in table:
         raise UnsupportedModelError(
             f"No exporter for models of {library!r}; there is one for {', '.join(table)}."
         )
     module, name = table[library]
-    return getattr(import_module(f"pine_boost.exporters.{module}"), name)
+    write = getattr(import_module(f"pine_boost.exporters.{module}"), name)
+    try:
+        return write(model, *arguments)
+    except (PineBoostError, ImportError, MemoryError):
+        raise
+    except Exception as error:  # the object may be a user's own, and its attributes anything
+        reason = " ".join(str(error).split())[:300]
+        raise UnsupportedModelError(
+            f"This {model.kind} cannot be written with fewer trees or leaves "
+            f"({type(error).__name__}: {reason}). Pass the plain estimator as its library fitted "
+            "it, or the model as a file."
+        ) from error

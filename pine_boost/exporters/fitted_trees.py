@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.exporters.copying import copy_value
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.trimming import Trimming
 
@@ -32,7 +33,7 @@ _STALE = (
 def copy_without(
     native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None
 ) -> Any:
-    """A copy that shares nothing with the original; ``heavy`` attributes are left to the caller.
+    """A copy; ``heavy`` attributes are left to the caller, what cannot be copied is shared.
 
     ``copied`` is the memo of `copy.deepcopy`: what several objects share stays one object. Trees of
     gradient boosting share a generator of 5 kB, which would otherwise be written once per tree.
@@ -42,7 +43,7 @@ def copy_without(
         if name in _STALE and not keep_scores:
             delattr(estimator, name)
         elif name not in heavy:
-            setattr(estimator, name, copy.deepcopy(value, copied))
+            setattr(estimator, name, copy_value(value, copied))
     return estimator
 
 

@@ -18,6 +18,7 @@ from pine_boost.errors import (
     MissingDependencyError,
     UnsupportedModelError,
 )
+from pine_boost.exporters.copying import copy_value
 from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
 from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
@@ -80,12 +81,20 @@ def _finish(model: Model, document: LightgbmDocument) -> Any:
     booster = _load(contents, len(document.trees))
     if model.kind == "lightgbm.Booster":
         return booster
-    # deep copy of everything but the Booster, whose place the new one takes
-    wrapper = copy.deepcopy(model.native, {id(model.native._Booster): booster})
+    wrapper = _copy_wrapper(model.native, booster)
     booster.best_iteration = 0  # what a fit without early stopping leaves
     wrapper._best_iteration = 0
     wrapper._best_score, wrapper._evals_result = {}, {}
     wrapper.n_estimators = document.n_rounds
+    return wrapper
+
+
+def _copy_wrapper(native: Any, booster: Any) -> Any:
+    """A copy of everything but the Booster, whose place the new one takes."""
+    wrapper = copy.copy(native)
+    copied = {id(native): wrapper, id(native._Booster): booster}
+    for name, value in list(vars(wrapper).items()):
+        vars(wrapper)[name] = copy_value(value, copied)
     return wrapper
 
 

@@ -6,7 +6,6 @@ gbtree with native intercept 0. Refuses leaves that are not exact in float32.
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import fields, replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.exporters.copying import copy_value
 from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
@@ -238,7 +238,7 @@ def _copy_wrapper(native: Any, document: XGBoostDocument, contents: bytes) -> An
     # evals_result_ is the training history of another model
     for name, value in vars(native).items():
         if name not in ("_Booster", "evals_result_", *_STALE_ATTRIBUTES):
-            wrapper.__dict__[name] = _copy_value(value)
+            wrapper.__dict__[name] = copy_value(value)
     wrapper._Booster = _load_booster(contents, _thread_count(native.get_booster()))
     is_forest = any(base.__name__.startswith("XGBRF") for base in type(native).__mro__)
     n_rounds = len(document.round_offset) - 1
@@ -248,10 +248,3 @@ def _copy_wrapper(native: Any, document: XGBoostDocument, contents: bytes) -> An
     if getattr(wrapper, "booster", None) == "dart":
         wrapper.booster = "gbtree"  # the weights are folded into the leaves
     return wrapper
-
-
-def _copy_value(value: Any) -> Any:
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # a callback may hold what cannot be copied (files, locks): share it
-        return value

@@ -18,6 +18,7 @@ from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
 from pine_boost.options import require_share
+from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.coverage import Coverage
 from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix
@@ -102,6 +103,15 @@ class MonitorStatus:
         return "\n".join(lines)
 
 
+def require_region(region: Any, what: str) -> None:
+    """Refuse what is no region, such as the path of one."""
+    if not isinstance(region, (Region, PreparedRegion)):
+        raise InvalidInputError(
+            f"{what} takes a region, found a {type(region).__name__}; pass result.region, or "
+            "Region.load(path) of a saved one."
+        )
+
+
 class RegionMonitor:
     """Counts live inputs inside a region and raises an alarm when too many lie outside.
 
@@ -136,6 +146,7 @@ class RegionMonitor:
 
     def __init__(self, region: Region, level: float = 0.05) -> None:
         require_share(level, "level")
+        require_region(region, "RegionMonitor")
         if region.tau is None or region.n_cal == 0:
             raise InvalidInputError(
                 "This region covers every input (alpha=0, or too few calibration rows): no input "

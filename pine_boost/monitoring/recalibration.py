@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.monitoring.monitor import require_region
+from pine_boost.options import require_level
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix
@@ -74,12 +76,16 @@ def recalibrate(
     Raises
     ------
     InvalidInputError
-        The region has no score, or X_new has fewer than two rows.
+        This is no region or one without a score, alpha is no level, or X_new has fewer than two
+        rows.
     RegionError
         Undecided or impossible rows alone take more than alpha of X_new.
     """
+    require_region(region, "recalibrate")
     if region.score_tables is None or region.tau is None:
         raise InvalidInputError("This region covers every input; there is no tau to compute anew.")
+    if alpha is not None:
+        require_level(alpha, "alpha")
     alpha = region.alpha if alpha is None else float(alpha)
     matrix = to_matrix(X_new, region.schema, "X_new")
     if len(matrix) < 2:

@@ -58,8 +58,8 @@ def predict_classes(model: Model, X: Any) -> IntArray:
     """
     traits, thresholds = traits_of(model.forest.library), model.forest.decision.thresholds
     if thresholds:
-        return band_of(_ask(traits.scores, model, X), thresholds)
-    return _ask(traits.classes, model, X)
+        return band_of(ask_native(traits.scores, model, X), thresholds)
+    return ask_native(traits.classes, model, X)
 
 
 def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
@@ -69,10 +69,10 @@ def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
     AdaBoost are what is left after a division; multiplied back they are the sum that the IR
     holds, up to the bound.
     """
-    return _ask(traits_of(model.forest.library).margins, model, X)
+    return ask_native(traits_of(model.forest.library).margins, model, X)
 
 
-def _ask(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
+def ask_native(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
     """Ask the native model about a table; what it raises is an error of ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
     X = model_columns(X, schema_of(model.forest))

@@ -13,19 +13,18 @@ from scipy.special import expit, softmax
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
-from pine_boost.native.predict import predict_margins
-from pine_boost.parsers.traits import traits_of
-from pine_boost.tables.columns import model_columns
-from pine_boost.tables.schema import schema_of
+from pine_boost.native.predict import ask_native, predict_margins
 
 
 def predict_probabilities(model: Model, X: Any) -> FloatArray:
     """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
     if hasattr(model.native, "predict_proba"):
-        own = model_columns(X, schema_of(model.forest))
-        accepted = traits_of(model.forest.library).accepted(own)
-        return np.asarray(model.native.predict_proba(accepted))
+        return ask_native(_own_probabilities, model, X)
     return linked_probabilities(model, predict_margins(model, X)[0])
+
+
+def _own_probabilities(_: Model, native: Any, X: Any) -> FloatArray:
+    return np.asarray(native.predict_proba(X))
 
 
 def has_plain_link(model: Model) -> bool:

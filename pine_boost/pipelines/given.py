@@ -16,9 +16,10 @@ from pine_boost.certificate.claim import layers_remark
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.parsers import open_pickle, read_model
+from pine_boost.parsers.pickling import pickled
 from pine_boost.pipelines.layers import kind_of
 from pine_boost.pipelines.preparation import Prepared
-from pine_boost.pipelines.result import pickled
+from pine_boost.pipelines.result import REMEDY
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.tables.files import TableFile, read_table
 from pine_boost.tables.raw_files import read_raw_table
@@ -64,7 +65,7 @@ class GivenModel:
     def require_writable(self) -> None:
         """Refuse layers that could not be written back, before anything is searched for them."""
         if self.is_wrapped:
-            pickled(self.source)
+            pickled(self.source, REMEDY)
 
     def read_table(self, path: str | Path, label: str | None = None) -> TableFile:
         """A table file as the whole model takes it: raw columns where a Pipeline prepares them."""

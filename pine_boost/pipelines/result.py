@@ -7,7 +7,6 @@ rows as the Pipeline does, and files. All else is the inner result's.
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import OutputError
+from pine_boost.parsers.pickling import pickled
 from pine_boost.region.coverage import Coverage
 from pine_boost.region.explanation import Explanation
 from pine_boost.region.region import Region
@@ -25,25 +24,10 @@ if TYPE_CHECKING:
     from pine_boost.pipelines.unwrapping import Wrapper
 
 WHOLE_MODEL = "whole_model.pkl"
-
-
-def pickled(model: Any) -> bytes:
-    """A whole model as it is written.
-
-    Raises
-    ------
-    OutputError
-        It holds something that pickle cannot write, such as a lambda.
-    """
-    try:
-        return pickle.dumps(model)
-    except Exception as error:  # a user's own steps may raise anything
-        reason = " ".join(str(error).split())[:200]
-        raise OutputError(
-            f"The {type(model).__name__} cannot be pickled ({type(error).__name__}: {reason}), so "
-            "it cannot be written as a whole. Use functions of a module in it; in Python "
-            "result.inner.save(folder) writes the ensemble with its certificate."
-        ) from error
+REMEDY = (
+    "Use functions of a module in it; in Python result.inner.save(folder) writes the ensemble "
+    "with its certificate"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +142,7 @@ class WrappedResult:
 
         With the validation rows of a compressed model, its report.html too.
         """
-        whole = {WHOLE_MODEL: pickled(self.model)}
+        whole = {WHOLE_MODEL: pickled(self.model, REMEDY)}
         if hasattr(self.inner, "certificate"):
             return dict(self.inner.files(whole))
         from pine_boost.certificate.saved import digests

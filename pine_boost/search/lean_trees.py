@@ -22,6 +22,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
+from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import Problem
 from pine_boost.search.found import Found
 from pine_boost.search.game import SearchOptions
@@ -140,7 +141,8 @@ def search_lean(
     if lean is None:
         return search_reweighted(problem, fit_states, budget, options, points)
     found = search_reweighted(lean.of(problem), fit_states, budget, options, points)
-    return lean.restored(problem, found, options.unit, budget)
+    with finishing():  # Ctrl-C ends the search, not what makes its result
+        return lean.restored(problem, found, options.unit, budget)
 
 
 def _has_twins(forest: Forest) -> bool:

@@ -20,14 +20,20 @@ import numpy as np
 from pine_boost._version import __version__
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, read_limited, write_folder
+from pine_boost.files import (
+    CERTIFICATE_LIMIT,
+    MODEL_LIMIT,
+    folder_path,
+    read_limited,
+    write_folder,
+)
 from pine_boost.json_fields import parse, reading, record
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
-from pine_boost.pipelines.result import pickled
+from pine_boost.parsers.pickling import pickled
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.result import model_file
@@ -73,8 +79,9 @@ def save_guarded(
     }
     manifest["digest"] = _sha256(canonical(manifest).encode())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    folder = folder_path(folder)
     return write_folder(
-        folder, files, last=[MANIFEST], owned=guarded_files(Path(folder)), overwrite=overwrite
+        folder, files, last=[MANIFEST], owned=guarded_files(folder), overwrite=overwrite
     )
 
 
@@ -116,7 +123,7 @@ def load_guarded(
     UnsupportedModelError
         A pickle that was not trusted.
     """
-    folder = Path(folder)
+    folder = folder_path(folder)
     manifest = _read_manifest(folder)
     files = {name: _read_file(folder, name, manifest["files"]) for name in manifest["files"]}
     thresholds = tuple(manifest["thresholds"])
@@ -157,10 +164,10 @@ def _model_contents(model: Model) -> tuple[str, bytes]:
     try:
         again = read_model(contents, threshold=thresholds)
     except PineBoostError:  # a file of this library does not hold all that the object knows
-        return "pkl", pickle.dumps(native)
+        return "pkl", pickled(native)
     if _identity(again) == _identity(model):
         return suffix, contents
-    return "pkl", pickle.dumps(native)
+    return "pkl", pickled(native)
 
 
 def _identity(model: Model) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,26 @@ def test_pickles_stay_pickles(tmp_path: Path, capsys: Any) -> None:
     assert f"Written to {target}" in out
     loaded = pickle.loads(target.read_bytes())
     np.testing.assert_array_equal(loaded.decision_function(rows), native.decision_function(rows))
+
+
+class _MakesLock:
+    """What comes back from a pickle as a lock, which goes into none."""
+
+    def __reduce__(self) -> Any:
+        return threading.Lock, ()
+
+
+def test_what_cannot_be_pickled_again_is_said(tmp_path: Path, capsys: Any) -> None:
+    rows = np.nan_to_num(make_rows())
+    native = ensemble.GradientBoostingClassifier(n_estimators=3).fit(rows, make_labels(rows, 2))
+    native.lock = _MakesLock()
+    source, target = tmp_path / "model.pkl", tmp_path / "smaller.pkl"
+    source.write_bytes(pickle.dumps(native))
+    code, _, err = run(capsys, "simplify", source, "-o", target, "--trust-pickle")
+    assert code == 1
+    assert "cannot be pickled" in err
+    assert "what no file can hold" in err
+    assert not target.exists()
 
 
 def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:

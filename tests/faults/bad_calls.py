@@ -6,14 +6,18 @@ a user needs to see: what was found, and what is accepted or what to do.
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import pine_boost as pb
+from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.parsers.xgboost import ubjson, write
 from pine_boost.region.domain import Condition
 from pine_boost.verifying import verify
 
@@ -34,6 +38,7 @@ class World:
     X: Any
     y: Any
     result: Any
+    undecided: Any  # a region with indifference
     saved: Path  # the result as files
     xgboost_file: bytes
     lightgbm_file: bytes
@@ -61,6 +66,16 @@ class World:
         X[4, 1] = value
         return X
 
+    def with_lock(self) -> Any:
+        """The result with something in its model that no file can hold."""
+        model = copy.copy(self.result.model)
+        model.lock = threading.Lock()
+        return replace(self.result, model=model, pruned=replace(self.result.pruned, native=model))
+
+    def margins(self, value: Any) -> Any:
+        """Ask the region with indifference about rows with these margins."""
+        return self.undecided.contains(self.X[:3], margins=value)
+
     def verify(self, **changes: Any) -> Any:
         """A good verification with something changed."""
         given = {"original": self.model, "pruned": self.result.model,
@@ -84,6 +99,9 @@ OPTIONS: list[Row] = [
     ("no time", lambda w: w.prune(time_limit=0), _INPUT, "time_limit=0: seconds above 0, or None"),
     ("time as text", lambda w: w.prune(time_limit="9"), _INPUT, "time_limit='9': seconds above 0"),
     ("time NaN", lambda w: w.prune(time_limit=float("nan")), _INPUT, "seconds above 0"),
+    ("time beyond floats", lambda w: w.prune(time_limit=10**400), _INPUT, "seconds above 0, or"),
+    ("time of a sweep", lambda w: pb.sweep(w.model, w.X, time_limit=10**400), _INPUT, "above 0"),
+    ("text for a sweep's time", lambda w: pb.sweep(w.model, w.X, time_limit="9"), _INPUT, "ve 0"),
     ("no jobs", lambda w: w.prune(n_jobs=0), _INPUT, "n_jobs=0: a whole number from 1"),
     ("too few jobs", lambda w: w.prune(n_jobs=-2), _INPUT, "n_jobs=-2: a whole number from 1"),
     ("half a job", lambda w: w.prune(n_jobs=1.5), _INPUT, "n_jobs=1.5: a whole number from 1"),
@@ -103,6 +121,7 @@ OPTIONS: list[Row] = [
     ("score an object", lambda w: w.prune(score=object()), _INPUT, "accepted are chow-liu"),
     ("threshold above one", lambda w: w.prune(threshold=2.0), _INPUT, "=2.0 must lie strictly"),
     ("threshold NaN", lambda w: w.prune(threshold=float("nan")), _INPUT, "finite number"),
+    ("threshold beyond floats", lambda w: w.prune(threshold=10**400), _INPUT, "one finite number"),
     ("threshold as text", lambda w: w.prune(threshold="x"), _INPUT, "='x' must be one finite"),
     ("thresholds none", lambda w: w.prune(threshold=[]), _INPUT, "one finite number or a list"),
     ("thresholds twice", lambda w: w.prune(threshold=[0.5, 0.5]), _INPUT, "without repeats"),
@@ -207,6 +226,18 @@ FILES: list[Row] = [
     ("region to /proc", lambda w: w.result.region.save("/proc/x/y"), pb.OutputError, "cannot be"),
     ("saved with other rows", lambda w: w.result.save(w.saved / "new", w.X[:, :2]), _INPUT,
      "2 columns, the model has 3"),
+    ("saved with a lock", lambda w: w.with_lock().save(w.saved / "new"), pb.OutputError,
+     "GradientBoostingClassifier cannot be pickled .TypeError.*Take out of it what no file can"),
+    ("guarded with a lock", lambda w: pb.GuardedModel(w.with_lock()).save(w.saved / "new"),
+     pb.OutputError, "cannot be pickled .TypeError.*Take out of it what no file can hold"),
+    ("loaded from None", lambda w: pb.PruneResult.load(None), _INPUT, "None names no folder; pass"),
+    ("loaded from a number", lambda w: pb.PruneResult.load(5), _INPUT, "5 names no folder; pass"),
+    ("compression of None", lambda w: pb.CompressResult.load(None), _INPUT, "None names no fold"),
+    ("guarded of None", lambda w: pb.load_guarded(None), _INPUT, "None names no folder; pass a p"),
+    ("a float as UBJSON", lambda w: ubjson.write_ubjson({"a": 0.5}), _INPUT,
+     "float is not written as UBJSON; dicts, lists"),
+    ("a set as JSON", lambda w: write.write_document(_odd_document(w), "json"), _INPUT,
+     "set is not written as JSON; dicts, lists"),
 ]  # fmt: skip
 
 QUESTIONS: list[Row] = [
@@ -221,6 +252,22 @@ QUESTIONS: list[Row] = [
     ("labels of another kind", lambda w: w.result.evaluate(w.X, ["yes"] * 200), _INPUT,
      "y holds 'yes', a label the model does not have; its predict returns 0, 1"),
     ("labels counted from one", lambda w: w.result.evaluate(w.X, w.y + 1), _INPUT, "y holds 2, a"),
+    ("labels that are dicts", lambda w: w.result.evaluate(w.X, [{}] * 200), _INPUT, "y holds {}"),
+    ("labels of other lengths", lambda w: w.result.evaluate(w.X, [[1], [1, 2]]), _INPUT,
+     "y is no list of labels .*pass one label for each row"),
+    ("margins of text", lambda w: w.margins("abc"), _INPUT, "no array of numbers .*raw scores"),
+    ("margins of text in a list", lambda w: w.margins(["a", "b", "c"]), _INPUT, "no array of num"),
+    ("margins ragged", lambda w: w.margins([[1.0], [1.0, 2.0], [3.0]]), _INPUT, "no array of num"),
+    ("margins NaN", lambda w: w.margins([1.0, np.nan, 1.0]), _INPUT, "no number in row 1; a marg"),
+    ("margins None", lambda w: w.margins([1.0, 1.0, None]), _INPUT, "no number in row 2; a margin"),
+    ("alpha of fresh rows", lambda w: pb.recalibrate(w.result.region, w.X, alpha="x"), _INPUT,
+     rf"alpha='x': {_LEVEL}"),
+    ("a path recalibrated", lambda w: pb.recalibrate("region.json", w.X), _INPUT,
+     "recalibrate takes a region, found a str; pass result.region"),
+    ("a path monitored", lambda w: pb.RegionMonitor("region.json"), _INPUT,
+     "RegionMonitor takes a region, found a str; pass result.region, or Region.load"),
+    ("probabilities of gaps", lambda w: predict_probabilities(
+        w.result.original, w.with_cell(np.nan)), _INPUT, "own predict refuses this table"),
     ("evaluated on no rows", lambda w: w.result.evaluate(w.X[:0]), _INPUT, "X has no rows"),
     ("evaluated on other rows", lambda w: w.result.evaluate(w.X[:, :2]), _INPUT, "2 columns"),
     ("verified in no time", lambda w: w.verify(time_limit=0), _INPUT, "seconds above 0"),
@@ -267,3 +314,8 @@ def _linear(world: World) -> Any:
 
 def _narrow(world: World) -> Any:
     return type(world.model)(n_estimators=2, max_depth=1).fit(world.X[:, :2], world.y)
+
+
+def _odd_document(world: World) -> Any:
+    document = pb.parsers.read_model(world.named).document
+    return replace(document, boost_from_average={"1"})

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import pine_boost
+from pine_boost.parsers import read_model
+from pine_boost.region.fitting import fit_region
 from tests.faults.bad_calls import BAD_CALLS, World
 
 NAMES = [name for name, *_ in BAD_CALLS]
@@ -44,6 +46,7 @@ def world(tmp_path_factory):
         X=X,
         y=y,
         result=result,
+        undecided=fit_region(read_model(model), X[:120], X[120:], alpha=0.3, indifference=0.1),
         saved=result.save(tmp_path_factory.mktemp("saved") / "out"),
         xgboost_file=bytes(named.get_booster().save_raw("json")),
         lightgbm_file=lightgbm.train(options, data, 3).model_to_string().encode(),

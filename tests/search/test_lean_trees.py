@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +23,7 @@ from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
-from pine_boost.search.lean_trees import lean_trees
+from pine_boost.search.lean_trees import LeanTrees, lean_trees
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -204,6 +205,30 @@ def test_a_sweep_begins_with_it_too() -> None:
         assert verify(booster, result.model, result.region, result.certificate).agrees
         require_same_classes(result, X)
     assert swept[0.8].certificate.trees_after < 12
+
+
+@pytest.mark.parametrize("call", ["prune", "sweep"])
+def test_ctrl_c_after_the_search_loses_nothing(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    booster, X = edited_booster()
+    on_original, pressed = LeanTrees._on_original, []
+
+    def press(self: LeanTrees, *arguments: Any) -> Any:
+        pressed.append(signal.raise_signal(signal.SIGINT))
+        return on_original(self, *arguments)
+
+    monkeypatch.setattr(LeanTrees, "_on_original", press)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if call == "prune":
+            result = prune_booster(booster, X[:300], X[300:], alpha=0.8)
+        else:
+            result = sweep(booster, X[:300], X[300:], alphas=[0.8])[0.8]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert pressed
+    assert result.status == "CERTIFIED"
+    assert result.certificate.trees_after < 12
 
 
 def test_trained_models_have_nothing_to_leave_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pine_boost import (
     CertificateMismatch,
     GuardedModel,
     InvalidInputError,
+    OutputError,
     load_guarded,
     prune_booster,
 )
@@ -67,6 +69,10 @@ def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
         load_guarded(tmp_path / "folder")
     again = load_guarded(tmp_path / "folder", trust_pickle=True)
     assert (again.predict(rows) == model.predict(rows)).all()
+    model.lock = threading.Lock()
+    with pytest.raises(OutputError, match=r"XGBClassifier cannot be pickled.*no file can hold"):
+        guarded.save(tmp_path / "locked")
+    assert not (tmp_path / "locked").exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*eval_set.*")
