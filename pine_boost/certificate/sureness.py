@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
+from pine_boost.model.exact import LINK_ERROR
 from pine_boost.model.forest import Forest
 
 _DIGITS = 10_000
-_NATIVE = 1e-6  # what a library's float32 sigmoid or softmax may be off, with room to spare
 _LINKED = ("binary:logistic", "binary", "multi:softprob", "multi:softmax", "multiclass")
 
 
@@ -26,7 +26,7 @@ def sureness_of(forest: Forest, delta: float | None) -> float:
         return 0.0
     farthest = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     odds = math.exp(-forest.slope * (delta + farthest))
-    return min(1.0, math.ceil((1 / (1 + odds) + _NATIVE) * _DIGITS) / _DIGITS)
+    return min(1.0, math.ceil((1 / (1 + odds) + LINK_ERROR) * _DIGITS) / _DIGITS)
 
 
 def words_of(sureness: float) -> str:

@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import CALIBRATION_BLUR
 
 Scores = npt.NDArray[Any]
 Decide = Callable[[Scores], npt.NDArray[np.bool_]]
 Value = Callable[[Scores], npt.NDArray[np.float64]]
 
-# A calibrated probability is computed to a few units of 2**-53; within 2**-42 of the switch every
-# single float is asked, so that beyond it rounding cannot turn a monotone calibrator around.
-_BLUR = 2.0**-42
 _MOST_ASKED = 2**21
 
 
@@ -88,10 +86,10 @@ def _require_one_switch(
     at = float(value(_from_order(np.array([switch]), float_type))[0])
     lowest, highest = ends
     below, above = lowest, highest
-    if value(_from_order(np.array([lowest]), float_type))[0] < at - _BLUR:
-        below = _last(lambda s: value(s) < at - _BLUR, float_type, lowest, switch)
-    if value(_from_order(np.array([highest]), float_type))[0] > at + _BLUR:
-        above = _last(lambda s: value(s) <= at + _BLUR, float_type, switch, highest) + 1
+    if value(_from_order(np.array([lowest]), float_type))[0] < at - CALIBRATION_BLUR:
+        below = _last(lambda s: value(s) < at - CALIBRATION_BLUR, float_type, lowest, switch)
+    if value(_from_order(np.array([highest]), float_type))[0] > at + CALIBRATION_BLUR:
+        above = _last(lambda s: value(s) <= at + CALIBRATION_BLUR, float_type, switch, highest) + 1
     if above - below > _MOST_ASKED:
         raise UnsupportedModelError(
             "The calibrator is nearly flat where it changes the class, so that rounding decides "

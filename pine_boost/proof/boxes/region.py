@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import IntArray
 from pine_boost.region.score_tables import RegionTables
-
-_ABSENT = 2**40  # cost of a bin that is not in the box; real scores stay below 2**33
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +95,10 @@ class BoxRegion:
         below: dict[int, IntArray] = {}
         for j, counts in self._counts.items():
             present = counts.take(high[j] + 1, axis=1) > counts.take(low[j], axis=1)
-            below[j] = np.where(present, self.score.unary[j][:, None], _ABSENT)
+            below[j] = np.where(present, self.score.unary[j][:, None], ABSENT)
         for pair in self._extra:
-            first, second = below[pair.first] < _ABSENT, below[pair.second] < _ABSENT
-            cell = np.where(first[:, None] & second[None], pair.cost[:, :, None], _ABSENT)
+            first, second = below[pair.first] < ABSENT, below[pair.second] < ABSENT
+            cell = np.where(first[:, None] & second[None], pair.cost[:, :, None], ABSENT)
             total += cell.min(axis=(0, 1))
         for link in self._links:
             message = (below[link.child][None] + link.cost[:, :, None]).min(axis=1)

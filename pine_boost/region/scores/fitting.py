@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import COST_LIMIT
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
 from pine_boost.model.states import States, StateSpace, build_space
@@ -159,7 +160,7 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
         raise InvalidInputError("The tables of a score must be integers; multiply and round them.")
     if not is_whole(tables.scale) or tables.scale < 1:
         raise InvalidInputError(f"The scale of a score is {tables.scale!r}, no positive integer.")
-    if any(array.size and np.abs(array).max() > 2**31 for array in arrays):
+    if any(array.size and np.abs(array).max() > COST_LIMIT for array in arrays):
         raise InvalidInputError("A cost of the score is beyond 2**31; use a coarser scale.")
     for feature, (bins, unary) in enumerate(zip(tables.bins, tables.unary, strict=True)):
         n_states = space.axes[feature].n_states
