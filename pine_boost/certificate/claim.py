@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pine_boost.certificate.sureness import at_least, words_of
+from pine_boost.budget import StopReason
+from pine_boost.certificate.sureness import at_least, floored, words_of
 from pine_boost.region.conformal import coverage_floor
 from pine_boost.region.coverage import Coverage
 
@@ -90,7 +91,7 @@ def coverage_of(certificate: Certificate) -> str:
         f"A future input that is exchangeable with the {c.n_cal} calibration rows lies in the "
         f"region with probability at least {1 - c.alpha:g} (alpha = {c.alpha:g}), over the draw of "
         f"these rows and of the input{note}; for these very rows, with {CONFIDENCE:.0%} confidence "
-        f"at least {_floored(floor)} of independent future inputs lie in it."
+        f"at least {floored(floor):.4g} of independent future inputs lie in it."
     )
 
 
@@ -141,6 +142,21 @@ def without_twins(certificate: Certificate) -> str:
         f" without {gone} of its {c.leaves_before} leaves, which no input can tell from the rest: "
         "every margin is bit for bit the same"
     )
+
+
+def reason_of(stopped: StopReason, is_smaller: bool, is_proved: bool) -> str:
+    """Why the original is returned; empty where a smaller model was proved."""
+    if is_smaller:
+        return ""
+    if not is_proved:
+        why = {
+            StopReason.TIME: "The time limit ran out",
+            StopReason.INTERRUPTED: "The search was interrupted",
+            StopReason.MEMORY: "The memory ran out",
+            StopReason.UNSOLVED: "No solver ended with the linear program of the weights",
+        }
+        return f"{why.get(stopped, str(stopped))} before a smaller model was proved."
+    return "No smaller model that keeps every decision was found; the original is returned."
 
 
 def bound_of(certificate: Certificate) -> str:
@@ -255,11 +271,6 @@ def _same(certificate: Certificate) -> str:
     return f"falls on the same side of the threshold(s) {listed} as the original"
 
 
-def _floored(share: float) -> str:
-    """Four digits, never rounded up: a bound that is rounded up is none."""
-    return f"{int(share * 10_000) / 10_000:.4g}"
-
-
 def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
     """What a statement about the ensemble inside says of the model around it."""
     listed = " around a ".join([*kinds, inner])
@@ -295,11 +306,6 @@ def margin_guard_claim(fidelity: float, confidence: float, n_val: int) -> str:
         "model gives a future input that comes from the same source the class of the original "
         f"with probability at least {fidelity:g}. This is a statistic, not a proof."
     )
-
-
-def lossless_offer() -> str:
-    """What `simplify` promises, as a line of a survey."""
-    return "lossless: the same margin on every input"
 
 
 def proved_offer(alpha: float, indifference: float | str) -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from scipy.stats import beta, binom
 
+from pine_boost.certificate.sureness import floored
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
 
@@ -56,7 +57,7 @@ def fewest_rows(fidelity: float, confidence: float) -> int:
 
 def highest_fidelity(n_rows: int, confidence: float) -> float:
     """The highest target that a sample of this size can reach, rounded down to 4 decimals."""
-    return math.floor(1e4 * lower_bound(0, n_rows, confidence)) / 1e4
+    return floored(lower_bound(0, n_rows, confidence))
 
 
 def require_rows(n_rows: int, fidelity: float, confidence: float) -> None:
