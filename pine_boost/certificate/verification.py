@@ -14,9 +14,9 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import exception_of, rests_on
 from pine_boost.certificate.consistency import (
-    require_belonging,
     require_bound,
     require_consistent,
+    require_one_result,
 )
 from pine_boost.certificate.counterexample import Case, Replay
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
@@ -89,7 +89,7 @@ def prove_anew(
     # what is proved is what the fingerprint covers, not what a live object may hold besides
     region = Region.from_json(region.to_json())
     before, after = (as_region_reads(model, region) for model in models)
-    require_belonging(before.forest, after.forest, region, certificate)
+    require_one_result(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
     problem = _problem_of(before, region, certificate)
     remarks: tuple[str, ...] = () if certificate.has_digest else (_NO_DIGEST,)

@@ -66,14 +66,14 @@ def switch_point(
     return float(_from_order(low, float_type))
 
 
-def _last(holds: Decide, float_type: Any, low: int, high: int) -> int:
-    """The last of the ordered floats for which a property holds that ``low`` has and ``high`` not.
+def _last(is_met: Decide, float_type: Any, low: int, high: int) -> int:
+    """The last of the ordered floats for which a property is met; ``low`` meets it, ``high`` not.
 
     A thousand floats at a time: scikit-learn's checks cost more than the answers.
     """
     while high - low > 1:
         asked = sorted({low + (high - low) * k // 1024 for k in range(1, 1024)} - {low, high})
-        found = holds(_from_order(np.array(asked, dtype=np.int64), float_type))
+        found = is_met(_from_order(np.array(asked, dtype=np.int64), float_type))
         first_false = len(asked) if found.all() else int(np.argmin(found))
         low = asked[first_false - 1] if first_false else low
         high = asked[first_false] if first_false < len(asked) else high

@@ -2,7 +2,7 @@
 
 In come the region's tables and ranges of positions per feature; out goes, per box, the cheapest
 score and whether domain knowledge leaves a point. Lower bounds only: a box that is a single point
-is judged exactly, a larger one may be kept in vain.
+is scored exactly, a larger one may be kept in vain.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class BoxRegion:
             a, b, c, d = low[first], high[first] + 1, low[second], high[second] + 1
             empty |= table[b, d] - table[a, d] - table[b, c] + table[a, c] == 0
         for clause in self._clauses:
-            holds = np.zeros(low.shape[1], dtype=bool)
+            is_met = np.zeros(low.shape[1], dtype=bool)
             for j, counts in clause:
-                holds |= counts[high[j] + 1] > counts[low[j]]
-            empty |= ~holds
+                is_met |= counts[high[j] + 1] > counts[low[j]]
+            empty |= ~is_met
         return empty
