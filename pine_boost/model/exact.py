@@ -79,10 +79,13 @@ AVERAGED_BITS = 51
 # (16 + 2 + g) u o, so p by o / (1 + o)**2 times (18 + g) u <= 18u / 4 + g exp(-g) u < 5u. The
 # sigmoid's sums and quotient, 1 - p, or the caller's p1 + p2 and quotient add 3u: 8u, doubled.
 LINK_ERROR = 1e-6  # >= 16 * 2**-24
-# A calibrated probability is computed in float64 to a few units of 2**-53, surely to 2**-44; two of
-# them that differ by more than this are in the order of their exact values: 2**-42 > 2 * 2**-44. So
-# rounding can turn a monotone calibrator around within this only, where every float is asked.
-CALIBRATION_BLUR = 2.0**-42
+# A calibrated probability p(x) = sigmoid(x) of a score in a type with roundoff u (temperature
+# scaling computes in the type of the scores, sigmoids in float64): x errs by 4u |x| at most, and
+# |x| p (1 - p) < 1/4, so p by u + the few u of exp, sum and quotient: 8u at most. Two that differ
+# by more than 16u are in the order of their exact values: rounding can turn a monotone calibrator
+# around only within this, where every float is asked. Float64 has room for |a s| + |b| up to 2**10
+# in x = a s + b, which errs by 2u times that, and p by a fourth of it.
+CALIBRATION_BLUR: dict[type, float] = {np.float32: 2.0**-20, np.float64: 2.0**-42}
 
 # LightGBM takes |x| <= kZeroThreshold, a float32, for 0.0 before any comparison.
 LIGHTGBM_ZERO = float(np.float32(1e-35))

@@ -84,12 +84,13 @@ def _require_one_switch(
     decide: Decide, value: Value, float_type: Any, switch: int, ends: tuple[int, int]
 ) -> None:
     at = float(value(_from_order(np.array([switch]), float_type))[0])
+    blur = CALIBRATION_BLUR[float_type]
     lowest, highest = ends
     below, above = lowest, highest
-    if value(_from_order(np.array([lowest]), float_type))[0] < at - CALIBRATION_BLUR:
-        below = _last(lambda s: value(s) < at - CALIBRATION_BLUR, float_type, lowest, switch)
-    if value(_from_order(np.array([highest]), float_type))[0] > at + CALIBRATION_BLUR:
-        above = _last(lambda s: value(s) <= at + CALIBRATION_BLUR, float_type, switch, highest) + 1
+    if value(_from_order(np.array([lowest]), float_type))[0] < at - blur:
+        below = _last(lambda s: value(s) < at - blur, float_type, lowest, switch)
+    if value(_from_order(np.array([highest]), float_type))[0] > at + blur:
+        above = _last(lambda s: value(s) <= at + blur, float_type, switch, highest) + 1
     if above - below > _MOST_ASKED:
         raise UnsupportedModelError(
             "The calibrator is nearly flat where it changes the class, so that rounding decides "
