@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget, Step
-from pine_boost.certificate.claim import proved_offer
+from pine_boost.certificate.claim import lossless_offer, proved_offer
 from pine_boost.certificate.compression_claim import statistic_offer
-from pine_boost.certificate.lossless_claim import lossless_offer
 from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions

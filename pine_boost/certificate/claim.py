@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pine_boost.budget import StopReason
-from pine_boost.certificate.sureness import at_least, floored, words_of
+from pine_boost.certificate.sureness import at_least, words_of
 from pine_boost.region.conformal import coverage_floor
 from pine_boost.region.coverage import Coverage
 
@@ -91,7 +91,7 @@ def coverage_of(certificate: Certificate) -> str:
         f"A future input that is exchangeable with the {c.n_cal} calibration rows lies in the "
         f"region with probability at least {1 - c.alpha:g} (alpha = {c.alpha:g}), over the draw of "
         f"these rows and of the input{note}; for these very rows, with {CONFIDENCE:.0%} confidence "
-        f"at least {floored(floor):.4g} of independent future inputs lie in it."
+        f"at least {_floored(floor)} of independent future inputs lie in it."
     )
 
 
@@ -271,6 +271,11 @@ def _same(certificate: Certificate) -> str:
     return f"falls on the same side of the threshold(s) {listed} as the original"
 
 
+def _floored(share: float) -> str:
+    """Four digits, never rounded up: a bound that is rounded up is none."""
+    return f"{int(share * 10_000) / 10_000:.4g}"
+
+
 def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
     """What a statement about the ensemble inside says of the model around it."""
     listed = " around a ".join([*kinds, inner])
@@ -306,6 +311,11 @@ def margin_guard_claim(fidelity: float, confidence: float, n_val: int) -> str:
         "model gives a future input that comes from the same source the class of the original "
         f"with probability at least {fidelity:g}. This is a statistic, not a proof."
     )
+
+
+def lossless_offer() -> str:
+    """What `simplify` promises, as a line of a survey."""
+    return "lossless: the same margin on every input"
 
 
 def proved_offer(alpha: float, indifference: float | str) -> str:

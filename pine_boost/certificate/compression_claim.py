@@ -6,7 +6,7 @@ speaks of future inputs, MEASURED only of the rows at hand, NOT_VALIDATED promis
 
 from __future__ import annotations
 
-from pine_boost.certificate.sureness import floored
+import math
 
 VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
 
@@ -55,9 +55,10 @@ def compression_claim(
 
 def bound_in_words(bound: float, n_changed: int, n_val: int, confidence: float) -> str:
     """The bound of one candidate; four decimals, never rounded up."""
+    floored = math.floor(1e4 * bound) / 1e4
     return (
         f"{n_changed} of {n_val} validation rows changed; taken alone, that puts the share that "
-        f"is kept at {floored(bound):.4f} or more with confidence {confidence:g}"
+        f"is kept at {floored:.4f} or more with confidence {confidence:g}"
     )
 
 

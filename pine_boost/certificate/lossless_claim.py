@@ -24,8 +24,3 @@ def nothing_to_prove(is_trimmed: bool) -> str:
         "The pruned model is the original without splits that no input can tell from the rest: "
         "every margin is the same, bit for bit."
     )
-
-
-def lossless_offer() -> str:
-    """What `simplify` promises, as a line of a survey."""
-    return "lossless: the same margin on every input"

@@ -36,11 +36,6 @@ def words_of(sureness: float) -> str:
     return f"{sureness:.4g} : {1 - sureness:.4g}"
 
 
-def floored(share: float) -> float:
-    """Four digits, never rounded up: a bound that is rounded up is none."""
-    return math.floor(share * _DIGITS) / _DIGITS
-
-
 def at_least(distance: float) -> str:
     """Six digits, never rounded down: a distance from which on something holds."""
     if distance <= 0:

@@ -14,7 +14,6 @@ from functools import lru_cache
 
 from scipy.stats import beta, binom
 
-from pine_boost.certificate.sureness import floored
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
 
@@ -57,7 +56,7 @@ def fewest_rows(fidelity: float, confidence: float) -> int:
 
 def highest_fidelity(n_rows: int, confidence: float) -> float:
     """The highest target that a sample of this size can reach, rounded down to 4 decimals."""
-    return floored(lower_bound(0, n_rows, confidence))
+    return math.floor(1e4 * lower_bound(0, n_rows, confidence)) / 1e4
 
 
 def require_rows(n_rows: int, fidelity: float, confidence: float) -> None:
