@@ -54,7 +54,7 @@ class Glance:
         return (self.dataset, self.model, str(self.seed))
 
 
-class Judge:
+class Trial:
     """A trained model, its test rows, and the lines measured on them."""
 
     def __init__(self, glance: Glance) -> None:
@@ -131,41 +131,41 @@ class Judge:
 def run_glance(glance: Glance) -> list[dict[str, Any]]:
     """Every way on one model."""
     warm_up()
-    judge = Judge(glance)
+    trial = Trial(glance)
     if glance.model == SMALL:
         sizes = []
         for alpha in ALPHAS:
-            result = judge.prune(alpha=alpha)
+            result = trial.prune(alpha=alpha)
             leaves = result.certificate.leaves_after
-            judge.add(f"{alpha:g}", PROVED, leaves, judge.kept(result.model), result.status)
+            trial.add(f"{alpha:g}", PROVED, leaves, trial.kept(result.model), result.status)
             sizes.append((f"{alpha:g}", leaves))
-        judge.add_others(sizes, with_path=True)
-        return judge.lines
-    result = judge.prune(alpha=0.1, indifference="auto")
+        trial.add_others(sizes, with_path=True)
+        return trial.lines
+    result = trial.prune(alpha=0.1, indifference="auto")
     if result is None:
-        judge.add("0.1", PROVED, judge.n_leaves, 1.0, "REFUSED")
+        trial.add("0.1", PROVED, trial.n_leaves, 1.0, "REFUSED")
     else:
         leaves = result.certificate.leaves_after
-        judge.add("0.1", PROVED, leaves, judge.kept(result.model), result.status)
-    leaves = _compressed(judge)
-    judge.add_others([("returned", leaves)], with_path=False)
-    shares = [(f"{100 * share:g}", int(share * judge.n_leaves)) for share in SHARES]
-    judge.add_others(shares, with_path=True)
-    return judge.lines
+        trial.add("0.1", PROVED, leaves, trial.kept(result.model), result.status)
+    leaves = _compressed(trial)
+    trial.add_others([("returned", leaves)], with_path=False)
+    shares = [(f"{100 * share:g}", int(share * trial.n_leaves)) for share in SHARES]
+    trial.add_others(shares, with_path=True)
+    return trial.lines
 
 
-def _compressed(judge: Judge) -> int:
+def _compressed(trial: Trial) -> int:
     """What compress_booster returns for 99 %, or for the most that few rows can carry."""
     from pine_boost import compress_booster
     from pine_boost.compression.fixed_sequence import highest_fidelity
 
-    parts = judge.parts
+    parts = trial.parts
     target = min(FIDELITY, highest_fidelity(len(parts.X_cal), CONFIDENCE))
     result = compress_booster(
-        judge.native, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE,
-        random_state=judge.glance.seed,
+        trial.native, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE,
+        random_state=trial.glance.seed,
     )  # fmt: skip
-    judge.add("returned", VALIDATED, result.leaves_after, judge.kept(result.model), result.status)
+    trial.add("returned", VALIDATED, result.leaves_after, trial.kept(result.model), result.status)
     return int(result.leaves_after)
 
 

@@ -96,7 +96,7 @@ def generate(size: Size) -> tuple[Any, Any]:
 
 
 def run_steps(size: Size) -> list[dict[str, Any]]:
-    """Body of the child: one call on one model, and after prune its judges."""
+    """Body of the child: one call on one model, and after prune contains and verify."""
     import pine_boost
 
     X, y = generate(size)
@@ -122,7 +122,7 @@ def run_steps(size: Size) -> list[dict[str, Any]]:
     certificate = result.certificate
     sizes = {"size_before": certificate.units_before, "size_after": certificate.units_kept}
     first = {**_row(size, "prune", run, result.status), **sizes, "unit": "rounds"}
-    return [first, *_judge(pine_boost, native, result, X, size)]
+    return [first, *_after_prune(pine_boost, native, result, X, size)]
 
 
 def _row(size: Size, step: str, run: Measured[Any] | None, answer: str) -> dict[str, Any]:
@@ -135,7 +135,9 @@ def _row(size: Size, step: str, run: Measured[Any] | None, answer: str) -> dict[
     }  # fmt: skip
 
 
-def _judge(pine_boost: Any, native: Any, result: Any, X: Any, size: Size) -> list[dict[str, Any]]:
+def _after_prune(
+    pine_boost: Any, native: Any, result: Any, X: Any, size: Size
+) -> list[dict[str, Any]]:
     """Contains on all rows, and verify where there is something to verify."""
     run = measured(lambda: result.region.contains(X))
     answer = f"{len(X) / run.seconds:.0f} rows/s, {run.answer.mean():.1%} inside"

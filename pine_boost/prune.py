@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.certificate.issue import (
+from pine_boost.issuing import (
     conclude,
     named,
     native_rows,

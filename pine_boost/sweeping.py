@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pine_boost import issuing
 from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.certificate import issue
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
 from pine_boost.options import Options, plural, require_level
@@ -224,7 +224,7 @@ allow_overlap, spent
         )
     except (OutOfTime, KeyboardInterrupt) as end:
         late = [
-            issue.named(issue.without_search(parsed, options, a, end), outer.inner, options)
+            issuing.named(issuing.without_search(parsed, options, a, end), outer.inner, options)
             for a in grid
         ]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
@@ -237,7 +237,7 @@ allow_overlap, spent
     with shown(options.verbose, time_limit, callback) as tell:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
         concluded = _concluded(parsed, plan, fitted, X_fit)
-        results = [issue.named(result, outer.inner, options, choice) for result in concluded]
+        results = [issuing.named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
@@ -248,21 +248,21 @@ def _concluded(
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
-    rows: issue.NativeRows | None = None
+    rows: issuing.NativeRows | None = None
     how = plan.options
     for region, problem, found in search_alphas(plan):
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
-            result = issue.conclude(
+            result = issuing.conclude(
                 parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
             )
             if same is None and result.search.pruned is not None:
                 if rows is None:
-                    rows = issue.native_rows(parsed, fitted, X_fit)
-                issue.replay(result, problem, rows)
+                    rows = issuing.native_rows(parsed, fitted, X_fit)
+                issuing.replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
-            served = issue.with_serving_margin(
+            served = issuing.with_serving_margin(
                 result, problem, fitted.cal_rows, for_margin, how.n_jobs
             )
         yield served

@@ -1,6 +1,7 @@
 """The house stays as docs/architecture.md says: its arrows, its sizes, its tests."""
 
 import ast
+import configparser
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,11 @@ import pytest
 import pine_boost
 
 ROOT = Path(__file__).resolve().parent.parent
+# What `certificate/` may import: the kernel, the readers, and what these stand on.
+VERIFY_RESTS_ON = {
+    "model", "region", "proof", "parsers", "certificate",
+    "tables", "json_fields", "files", "options", "budget", "errors", "_version",
+}  # fmt: skip
 MOST_LINES, MOST_STATEMENT_LINES, MOST_PARAMETERS = 350, 60, 8
 SOURCES = sorted([*ROOT.glob("parsers/**/*.py"), *ROOT.glob("pine_boost/**/*.py")])
 SOURCES = [path for path in SOURCES if "pine_boost/parsers" not in path.as_posix()]
@@ -32,15 +38,27 @@ def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     ("module", "line", "contract"),
     [
         ("proof/problem.py", "from pine_boost.search import algorithm", "trusted kernel"),
+        ("proof/problem.py", "from scipy.optimize import linprog", "nothing of scipy"),
+        ("proof/problem.py", "from pine_boost.progress import shown", "One direction"),
         ("certificate/verification.py", "from pine_boost import exporters", "kernel alone"),
+        ("certificate/verification.py", "from pine_boost.compression import goal", "kernel alone"),
+        ("certificate/verification.py", "from pine_boost.pipelines import scores", "kernel alone"),
+        ("certificate/claim.py", "from pine_boost.result import PruneResult", "kernel alone"),
+        ("verifying.py", "from pine_boost.search import algorithm", "nothing that searched"),
+        ("search/found.py", "from pine_boost.certificate import claim", "no certificate"),
         ("proof/boxes/search.py", "from pine_boost.proof.cpsat import encoding", "no CP-SAT"),
+        ("proof/boxes/search.py", "from ortools.sat.python import cp_model", "no CP-SAT"),
+        ("proof/boxes/search.py", "import scipy.optimize", "nothing of scipy"),
         ("model/forest.py", "from pine_boost.region import region", "One direction"),
+        ("result.py", "from pine_boost import issuing", "One direction"),
+        ("forgotten.py", "from pine_boost import errors", "One direction"),
     ],
 )
 def test_a_forbidden_import_is_noticed(tmp_path, module, line, contract):
     shutil.copytree(ROOT / "pine_boost", tmp_path / "pine_boost")  # follows the link to parsers/
     changed = tmp_path / "pine_boost" / module
-    changed.write_text(changed.read_text() + f"\n{line}\n")
+    before = changed.read_text() if changed.exists() else ""
+    changed.write_text(f"{before}\n{line}\n")
     outcome = check_imports(tmp_path)
     assert outcome.returncode == 1, outcome.stdout + outcome.stderr
     broken = [text for text in outcome.stdout.splitlines() if " BROKEN" in text]
@@ -50,6 +68,22 @@ def test_a_forbidden_import_is_noticed(tmp_path, module, line, contract):
 def test_the_arrows_of_the_data_point_one_way():
     outcome = check_imports(ROOT)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_verification_is_forbidden_all_that_it_does_not_rest_on():
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    forbidden = contracts["importlinter:contract:verify"]["forbidden_modules"].split()
+    rooms = {path.stem for path in (ROOT / "pine_boost").iterdir() if _is_imported(path)}
+    assert {name.removeprefix("pine_boost.") for name in forbidden} == rooms - VERIFY_RESTS_ON
+
+
+def test_proofs_solve_with_nothing_but_cp_sat():
+    # import-linter knows the roots of other packages only; ortools has linear solvers too
+    for path in sorted((ROOT / "pine_boost" / "proof").rglob("*.py")):
+        names = [name for node in ast.walk(ast.parse(path.read_text())) for name in _imported(node)]
+        solvers = {name for name in names if name.partition(".")[0] in ("ortools", "scipy")}
+        assert solvers <= {"ortools.sat.python"}, path
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -70,6 +104,17 @@ def test_no_test_file_imports_another():
         for node in _nodes(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
                 assert not node.module.rpartition(".")[2].startswith("test_"), path
+
+
+def _is_imported(path: Path) -> bool:
+    is_room = path.is_dir() and (path / "__init__.py").exists()
+    return is_room or (path.suffix == ".py" and path.stem != "__init__")
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
 def _require_small(path: Path) -> None:

@@ -15,7 +15,10 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import (
+    LARGEST_EXPONENT,
     LIGHTGBM_BINARY_CUT,
+    LIGHTGBM_HEADROOM,
+    LIGHTGBM_SCALE_ERROR,
     SOFTMAX_GUARD_FLOAT64,
     UNIT_ROUNDOFF,
     probability_guard,
@@ -25,15 +28,6 @@ from pine_boost.parsers.lightgbm.tree import NUMBER
 from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
-# LightGBM reads "sigmoid:0.7" with its own decimal reader (digit by digit, a few roundings), the
-# score is multiplied by it and, for random forests, divided by the number of rounds: together
-# less than 16 roundings of relative size u; twice that, to be safe about libm.
-_SCALE_ERROR = 32 * _UNIT
-# The guard of the original also bounds the exported model, whose scores may be somewhat larger
-# (ln 32 / k for sigmoids); the exporter checks that they are not larger than that.
-_HEADROOM = 32.0
-# exp(-k * raw) overflows beyond 709.78: all probabilities are 0 and the lowest class wins.
-_OVERFLOW = 700.0
 
 _OPTIONS = {
     "binary": re.compile(rf"binary sigmoid:(?P<sigmoid>{NUMBER})"),
@@ -115,7 +109,7 @@ def decide(
             )
         guard = class_gap(objective, divisor, lowest, highest)
         is_constant = name == "multiclass" and divisor == 1
-        return Decision((), guard=guard if is_constant else _HEADROOM * guard)
+        return Decision((), guard=guard if is_constant else LIGHTGBM_HEADROOM * guard)
     if objective.num_class > 1:
         raise UnsupportedModelError(
             f"LightGBM objective {name!r} with {objective.num_class} outputs has no class "
@@ -133,7 +127,9 @@ def decide(
     scale = divisor / objective.sigmoid if is_probability else float(divisor)
     links = [math.log(t / (1 - t)) if is_probability else t for t in thresholds]
     cuts = tuple(scale * link for link in links)
-    guard = max(abs(cut) for cut in cuts) * _SCALE_ERROR if is_probability or divisor > 1 else 0.0
+    guard = 0.0
+    if is_probability or divisor > 1:
+        guard = max(abs(cut) for cut in cuts) * LIGHTGBM_SCALE_ERROR
     if is_probability:
         # t / (1 - t) has relative error 2u, so its log is off by 2u and one rounding of its own
         guard += scale * (4 * _UNIT + max(probability_guard(t, np.float64) for t in thresholds))
@@ -144,7 +140,7 @@ def _half(sigmoid: float, divisor: int) -> Decision:
     """Class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53, measured by bisection for k from 0.1 to 10."""
     cut = LIGHTGBM_BINARY_CUT * divisor / sigmoid
     is_plain = sigmoid == 1.0 and divisor == 1
-    return Decision((cut,), guard=0.0 if is_plain else cut * _SCALE_ERROR)
+    return Decision((cut,), guard=0.0 if is_plain else cut * LIGHTGBM_SCALE_ERROR)
 
 
 def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:
@@ -153,7 +149,7 @@ def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: F
     For softmax a constant: it subtracts the maximum, exactly for scores this close. Averaging
     rounds each score, in proportion to its size; separate sigmoids flatten towards 1.
     """
-    rounding = _SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
+    rounding = LIGHTGBM_SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
     if objective.name == "multiclass":
         return divisor * SOFTMAX_GUARD_FLOAT64 + (rounding if divisor > 1 else 0.0)
     return one_against_all_guard(objective.sigmoid / divisor, lowest, highest) + rounding
@@ -173,7 +169,7 @@ def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray)
         The sigmoids of two classes can both round to 1 (or all to 0): then no gap decides.
     """
     second = max(float(np.sort(highest)[-2]), 0.0)
-    if slope * second > _OVERFLOW or slope * float(lowest.max()) < -_OVERFLOW:
+    if slope * second > LARGEST_EXPONENT or slope * float(lowest.max()) < -LARGEST_EXPONENT:
         x = math.inf
     else:
         x = 64 * _UNIT * math.exp(slope * second)

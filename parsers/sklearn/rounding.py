@@ -13,14 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.model.exact import UNIT_ROUNDOFF, dyadic_exponent, probability_guard
+from pine_boost.model.exact import (
+    AVERAGED_BITS,
+    UNIT_ROUNDOFF,
+    dyadic_exponent,
+    probability_guard,
+)
 from pine_boost.model.forest import FloatArray
 
 UNIT = UNIT_ROUNDOFF[np.float64]
-# Sums of multiples of 2**-q below 2**(EXACT_BITS - q) are exact, and two different ones stay
-# different after division by n: they differ by 2**-q >= 4u * total, so the quotients differ by
-# 4u * total / n, while each is rounded by at most u * total / n.
-EXACT_BITS = 51
 _LARGEST_SUM = 1e280  # far from overflow in every bound below
 
 
@@ -63,7 +64,7 @@ def average_rounding(
             "probabilities or predictions. Fit it again."
         )
     grid = dyadic_exponent(numbers)
-    if grid is not None and math.ldexp(total, grid) < 2.0**EXACT_BITS:
+    if grid is not None and math.ldexp(total, grid) < 2.0**AVERAGED_BITS:
         return Rounding(0.0, 0.0)
     # |native sum in any order - float sum of `values` in file order| <= the error of the first
     # + the error of the second + u * total for forming fl(native - threshold)
@@ -87,7 +88,7 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
     if (
         n_classes - 1 == 1 << shift
         and grid is not None
-        and math.ldexp(total, grid + shift) < 2.0 ** (EXACT_BITS - 1)
+        and math.ldexp(total, grid + shift) < 2.0 ** (AVERAGED_BITS - 1)
     ):
         return Rounding(0.0, 0.0)
     count = len(weights)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pine_boost.budget import StopReason
 from pine_boost.certificate.compression_claim import by_thresholds
 from pine_boost.certificate.sureness import words_of
 from pine_boost.model.digits import (
@@ -152,6 +153,21 @@ def without_twins(certificate: Certificate) -> str:
         f" without {gone} of its {c.leaves_before} leaves, which no input can tell from the rest: "
         "every margin is bit for bit the same"
     )
+
+
+def reason_of(stopped: StopReason, is_smaller: bool, is_proved: bool) -> str:
+    """Why the original is returned; empty where a smaller model was proved."""
+    if is_smaller:
+        return ""
+    if not is_proved:
+        why = {
+            StopReason.TIME: "The time limit ran out",
+            StopReason.INTERRUPTED: "The search was interrupted",
+            StopReason.MEMORY: "The memory ran out",
+            StopReason.UNSOLVED: "No solver ended with the linear program of the weights",
+        }
+        return f"{why.get(stopped, str(stopped))} before a smaller model was proved."
+    return "No smaller model that keeps every decision was found; the original is returned."
 
 
 def bound_of(certificate: Certificate) -> str:

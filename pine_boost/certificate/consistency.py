@@ -33,7 +33,7 @@ from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
 
 
-def require_belonging(
+def require_one_result(
     original: Forest, pruned: Forest, region: Region, certificate: Certificate
 ) -> None:
     """Check that models, region and certificate speak of one another, down to the last bit."""

@@ -14,12 +14,13 @@ from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import exception_of, rests_on
 from pine_boost.certificate.consistency import (
-    require_belonging,
     require_bound,
     require_consistent,
+    require_one_result,
 )
 from pine_boost.certificate.counterexample import Case, Replay
 from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
+from pine_boost.certificate.lossless_claim import nothing_to_prove
 from pine_boost.certificate.recalibration import recalibrate
 from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
 from pine_boost.certificate.tree_matching import (
@@ -89,7 +90,7 @@ def prove_anew(
     # what is proved is what the fingerprint covers, not what a live object may hold besides
     region = Region.from_json(region.to_json())
     before, after = (as_region_reads(model, region) for model in models)
-    require_belonging(before.forest, after.forest, region, certificate)
+    require_one_result(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
     problem = _problem_of(before, region, certificate)
     remarks: tuple[str, ...] = () if certificate.has_digest else (_NO_DIGEST,)
@@ -134,8 +135,8 @@ def _identical(
     remarks: tuple[str, ...],
     seconds: float,
 ) -> Verification:
-    same = "Both models are the same; there is nothing to prove."
-    if certificate.original_digest != certificate.pruned_digest:
+    is_trimmed = certificate.original_digest != certificate.pruned_digest
+    if is_trimmed:
         try:
             require_same_margins(problem.forest, smaller)
         except CertificateMismatch as error:
@@ -143,10 +144,6 @@ def _identical(
                 f"The certificate says that the original was kept, but the two models differ: "
                 f"{error}"
             ) from error
-        same = (
-            "The pruned model is the original without splits that no input can tell from the rest: "
-            "every margin is the same, bit for bit."
-        )
     if certificate.kept != tuple(range(certificate.trees_before)) or certificate.grid != -1:
         raise CertificateMismatch(
             "The certificate says that the original was kept, but not all of its trees."
@@ -154,6 +151,7 @@ def _identical(
     if certificate.serving is not None:
         raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
     require_consistent(problem, smaller, None, certificate)
+    same = nothing_to_prove(is_trimmed)
     return Verification(True, True, None, (), 1.0, (*remarks, same), seconds)
 
 

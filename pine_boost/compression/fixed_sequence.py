@@ -15,8 +15,7 @@ from functools import lru_cache
 from scipy.stats import beta, binom
 
 from pine_boost.errors import InvalidInputError
-
-_ROUNDING = 1e-12  # of a binomial probability in float64, far above what it loses
+from pine_boost.model.exact import BINOMIAL_ERROR
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def allowed_by_the_rest(n_rows: int, fidelity: float, confidence: float) -> int:
     ``1 - confidence``. A function of the number of rows and the target alone.
     """
     used = binom.cdf(allowed(n_rows, fidelity, confidence), n_rows, 1.0 - fidelity)
-    rest = (1.0 - confidence) - float(used) - _ROUNDING
+    rest = (1.0 - confidence) - float(used) - BINOMIAL_ERROR
     n_changed = -1
     while float(binom.cdf(n_changed + 1, n_rows, 1.0 - fidelity)) <= rest:
         n_changed += 1

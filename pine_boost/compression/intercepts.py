@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.compression.pulls import Pulls
+from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray
 
 # Standard deviations: a shift that wins less than that among the rows it changes follows chance.
 # With any gain taken, noisy data (JM1) change up to a fourth more of fresh rows at some sizes.
 _SURE = 3.0
-_ROUNDING = 1e-6  # of sums of weights, far above what they lose
-_NARROW = 1e-6  # of the largest sum: a narrower gap is closed by the rounding of leaf values
 
 
 def settle(
@@ -58,13 +57,13 @@ def best_shift(sums: FloatArray, sign: FloatArray, weight: FloatArray) -> float:
     # between rows k and k + 1 lie shifts too small for the later ones that need one upward, and too
     # large for the earlier ones that bear none
     lost = (upward.sum() - np.cumsum(upward) + np.cumsum(downward))[:-1]
-    wide = np.flatnonzero(np.diff(at) > _NARROW * np.abs(at).max(initial=0.0))
+    wide = np.flatnonzero(np.diff(at) > NARROW_GAP * np.abs(at).max(initial=0.0))
     if len(wide) == 0:
         return 0.0
     least = float(lost[wide].min())
-    middles = (at[:-1] + at[1:])[wide[lost[wide] <= least + _ROUNDING]] / 2
+    middles = (at[:-1] + at[1:])[wide[lost[wide] <= least + SUM_OF_WEIGHTS_NOISE]] / 2
     shift = float(middles[np.argmin(np.abs(middles))])
     won = float(weight[sums < 0].sum()) - least
     crossed = (sums < 0) != (sums + sign * shift < 0)
     chance = _SURE * float(np.sqrt((weight[crossed] ** 2).sum()))
-    return shift if won > chance + _ROUNDING else 0.0
+    return shift if won > chance + SUM_OF_WEIGHTS_NOISE else 0.0

@@ -187,7 +187,7 @@ def _objections(
             returned is None or returned.n_changed == record.n_changed
         ),
     }
-    return tuple(f"The record is wrong: {text}." for text, holds in checks.items() if not holds)
+    return tuple(f"The record is wrong: {text}." for text, is_met in checks.items() if not is_met)
 
 
 def _is_proved(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> bool:

@@ -23,16 +23,13 @@ from pine_boost.exporters.fitted_trees import (
     trim_predictor,
 )
 from pine_boost.exporters.votes import write_votes
-from pine_boost.model.exact import UNIT_ROUNDOFF
+from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import trim, trim_pruned
 
 __all__ = ["write_sklearn"]
 
 UNIT = UNIT_ROUNDOFF[np.float64]
-# Multiples of 2**-q below 2**(51 - q) add exactly and stay different after division by the number
-# of trees (the inequality is in parsers/sklearn/rounding.py).
-EXACT_BITS = 51
 
 
 def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
@@ -141,7 +138,7 @@ def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArra
     n_kept = len(pruned.kept)
     leaves = _float_leaves(pruned)
     total = _largest_sum(pruned, leaves) + n_kept * (1 + abs(threshold))
-    fine = EXACT_BITS - 1 - math.ceil(math.log2(total))
+    fine = AVERAGED_BITS - 1 - math.ceil(math.log2(total))
     rounded = math.ldexp(math.floor(math.ldexp(threshold, fine)), -fine)
     error = n_kept * (threshold - rounded) + 4 * UNIT * total
     if fine < pruned.grid or error >= math.ldexp(1.0, -pruned.grid):
@@ -261,7 +258,7 @@ def _largest_sum(pruned: PrunedForest, leaves: FloatArray) -> float:
 
 def _refuse_fine_grid(model: Model, pruned: PrunedForest) -> None:
     total = _largest_sum(pruned, np.abs(pruned.value_int).astype(np.float64))
-    if total >= 2.0**EXACT_BITS:
+    if total >= 2.0**AVERAGED_BITS:
         raise InvalidInputError(
             f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
             "equal after division by the number of trees; use a coarser grid or a smaller scale."

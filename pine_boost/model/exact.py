@@ -1,7 +1,8 @@
 """The numbers that decide truth, each with the inequality that justifies it.
 
 In come a Forest or leaf values; out go bands, grids and scales. No other module contains a
-tolerance: what is not proved here is compared as integers.
+tolerance that a claim rests on: what is not proved here is compared as integers. Tolerances that
+only propose have a section of their own.
 """
 
 from __future__ import annotations
@@ -28,8 +29,23 @@ ROW_LIMIT = 2**31 - 1
 SUM_LIMIT = 2**50
 # Rows of int64 are only added up where the sum of their largest entries stays below this.
 WORD_LIMIT = 2**62
-# Boxes tabulate sums in int32, shifted until all entries together stay below this: none wraps.
+# Boxes tabulate sums in int32, shifted until all entries together stay below this. Rounding up
+# after the shift makes negative sums smaller in size and others larger by one unit per entry: sums
+# lie strictly between -TABLE_LIMIT and TABLE_LIMIT + number of trees + 1, and none wraps.
 TABLE_LIMIT = 2**30
+# The value of an empty set of leaves in these tables: below every sum of entries by the line above.
+# Only maxima meet it, no sum: a box holds a row of states, which reaches a leaf of every tree.
+EMPTY_SET = -TABLE_LIMIT
+
+# The largest |cost| of one bin, pair of bins or leaf of a score; larger ones are refused.
+COST_LIMIT = 2**31
+# The cost of a bin that an input cannot be in. Above every single cost, by which it is told from
+# them. A lower bound of a score never gets too large by it, whatever it is: the costs of bins that
+# can be had are always among those that a minimum is taken of. It need not exceed sums of costs
+# either, that only makes bounds tight (those of a solver's row do: ROW_LIMIT < 2**40). Sums fit
+# into int64: every feature adds it once at most, so that n features, p pairs and t trees stay below
+# n * ABSENT + (n + p + t) * COST_LIMIT < 2**63 for n < 2**22 and p + t < 2**29.
+ABSENT = 2**40
 
 # XGBoost's label is float32 sigmoid(margin) > 0.5, true iff margin > 0x1.8p-24 (measured by
 # bisection over float32 bit patterns, facts 0.5). The cut of binary:logistic.
@@ -41,6 +57,35 @@ SOFTMAX_GUARD_FLOAT32 = 2.0**-22
 SOFTMAX_GUARD_FLOAT64 = 2.0**-48
 # LightGBM's label is float64 sigmoid(raw) > 0.5, true iff raw > 0x1.8p-53 for sigmoid:1.
 LIGHTGBM_BINARY_CUT = 1.5 * 2.0**-53
+
+# LightGBM reads "sigmoid:0.7" with its own decimal reader (digit by digit, a few roundings), the
+# score is multiplied by it and, for random forests, divided by the number of rounds: together
+# less than 16 roundings of relative size u; twice that, to be safe about libm.
+LIGHTGBM_SCALE_ERROR = 32 * UNIT_ROUNDOFF[np.float64]
+# The guard of a LightGBM model also bounds the exported one, whose scores may be somewhat larger
+# (ln 32 / k for sigmoids); the exporter checks that they are not larger than that.
+LIGHTGBM_HEADROOM = 32.0
+# exp(-k * raw) overflows in float64 beyond 709.78: all probabilities are 0, the lowest class wins.
+LARGEST_EXPONENT = 700.0
+
+# Averages of scikit-learn: sums of multiples of 2**-q below 2**(AVERAGED_BITS - q) are exact, and
+# two different ones stay different after division by n: they differ by 2**-q >= 4u * total, so the
+# quotients differ by 4u * total / n, while each is rounded by at most u * total / n.
+AVERAGED_BITS = 51
+
+# A native probability p1 / (p1 + p2) of two classes against the link of their margins' gap g, with
+# odds o = exp(-g) <= 1, p = 1 / (1 + o) and u = 2**-24: expf errs by 4 ulp = 8u at most (see
+# LOGF_ULPS), m - max by u * g, the divisions by the sum by u, each for two classes: o errs by
+# (16 + 2 + g) u o, so p by o / (1 + o)**2 times (18 + g) u <= 18u / 4 + g exp(-g) u < 5u. The
+# sigmoid's sums and quotient, 1 - p, or the caller's p1 + p2 and quotient add 3u: 8u, doubled.
+LINK_ERROR = 1e-6  # >= 16 * 2**-24
+# A calibrated probability p(x) = sigmoid(x) of a score in a type with roundoff u (temperature
+# scaling computes in the type of the scores, sigmoids in float64): x errs by 4u |x| at most, and
+# |x| p (1 - p) < 1/4, so p by u + the few u of exp, sum and quotient: 8u at most. Two that differ
+# by more than 16u are in the order of their exact values: rounding can turn a monotone calibrator
+# around only within this, where every float is asked. Float64 has room for |a s| + |b| up to 2**10
+# in x = a s + b, which errs by 2u times that, and p by a fourth of it.
+CALIBRATION_BLUR: dict[type, float] = {np.float32: 2.0**-20, np.float64: 2.0**-42}
 
 # LightGBM takes |x| <= kZeroThreshold, a float32, for 0.0 before any comparison.
 LIGHTGBM_ZERO = float(np.float32(1e-35))
@@ -58,6 +103,9 @@ XGBOOST_CLIPPED = 2e-6
 # Two computations of one binomial bound, perhaps by other versions of scipy, agree within this; the
 # counts behind it are compared exactly.
 SAME_BOUND = 1e-12
+# A binomial distribution function of scipy is off by less: 8e-15 was the largest difference to 60
+# digits for up to 100 000 rows; a level that is split in two gives this away.
+BINOMIAL_ERROR = 1e-12
 
 # The natural-log tables of a plausibility score are rounded to integers at this many units per nat.
 SCORE_SCALE = 10_000
@@ -66,7 +114,10 @@ SCORE_SCALE = 10_000
 # and guard above, so a positive integer margin is class 1 natively and a negative one class 0.
 MAX_GRID: dict[type, int] = {np.float32: 20, np.float64: 40}
 
-# The search's linear program, which only proposes. Columns are scaled to max |entry| = 1. A game
+# What only proposes, from here to WHOLE_NUMBER_NOISE: whatever follows from these is proved, tested
+# on rows or asked of the library before it is believed.
+#
+# The search's linear program. Columns are scaled to max |entry| = 1. A game
 # worth less than this has no weights that survive rounding to the float32 grid of 24 bits, so the
 # set of trees counts as too small (and is never called so in a proof: `proof.bound` decides that).
 SMALLEST_VALUE = 1e-7
@@ -78,6 +129,23 @@ NARROW = 0.01
 NARROWEST = 1e-4
 # Weights nearer than this to whole ratios are taken for them; every row is checked again.
 RATIO_NOISE = 1e-6
+# Leaves of a split whose values differ by less than this, of the largest range, count as equal.
+SAME_LEAVES = 1e-7
+# Of a margin: a row that a batch of splits breaks by less is not broken; one that is nearer to
+# breaking than TIGHT_ROW takes part from the beginning next time.
+BROKEN_ROW = 1e-9
+TIGHT_ROW = 1e-6
+# Of the weight of all rows: leaves without rows stay near 0 in a least-squares fit.
+RIDGE = 1e-6
+# Of the logarithm of a scale: probabilities cannot tell such scales apart.
+SCALE_STEP = 1e-7
+# Intercepts of a compressed model: sums of row weights lose far less than this, and a gap that is
+# narrower, of the largest sum, is closed by the rounding of leaf values.
+SUM_OF_WEIGHTS_NOISE = 1e-6
+NARROW_GAP = 1e-6
+# Steps of a Pipeline, asked for all rows and for a few again: products of matrices round otherwise
+# for other numbers of rows, noise and statistics of the batch are far above this.
+SAME_PREPARED = 1e-4
 # Multipliers of a cut are rounded to integers of this many bits: with at most 2**12 rows the sum
 # of their errors, half a unit each, is below 2**-20 of the largest, far below CUT_SLACK.
 MULTIPLIER_BITS = 32

@@ -256,11 +256,6 @@ class LeafMasks:
     mask: npt.NDArray[np.uint64]
     state_offset: IntArray
 
-    @property
-    def n_words(self) -> int:
-        """64-bit words per tree."""
-        return int(self.mask.shape[2])
-
 
 def require_size(forest: Forest) -> None:
     """Refuse a model whose leaf masks would not fit into a gigabyte, from its shape alone."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.certificate.recalibration_claim import beyond_claim, covered_claim
 from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.monitor import require_region
 from pine_boost.options import require_level
@@ -99,22 +100,11 @@ def recalibrate(
     fresh = replace(region, calibration=scores, n_cal=len(matrix), overlap=None, nesting=None)
     if needed is not None and needed <= region.tau:
         fresh = replace(fresh, alpha=alpha, tables=replace(region.tables, tau=needed))
-        text = (
-            f"tau {needed} on {len(matrix)} fresh rows, certified up to {region.tau}: the "
-            f"certificate covers the smaller region, and a new input lies in it with probability "
-            f"at least {1 - alpha:.4g}."
-        )
+        text = covered_claim(needed, region.tau, len(matrix), alpha)
         return Recalibrated(fresh, needed, True, alpha, text)
     # at the certified tau: the k rows inside are the k smallest of n, so P >= k / (n + 1)
     n_inside = int(np.searchsorted(scores, region.tau, side="right"))
     supported = 1 - n_inside / (len(matrix) + 1)
     fresh = replace(fresh, alpha=supported, tables=region.tables)
-    words = "infinite" if needed is None else str(needed)
-    text = (
-        f"alpha={alpha:g} needs tau {words} on {len(matrix)} fresh rows, the certificate proves up "
-        f"to {region.tau}: inside that it still holds, but a new input lies there with probability "
-        f"at least {1 - supported:.4g} only (over the draw of these rows too). For {1 - alpha:.4g} "
-        f"run the search again with these rows: prune_booster(original, X_fit, X_cal=X_new, "
-        f"alpha={alpha:g}), X_fit from today too."
-    )
+    text = beyond_claim(needed, region.tau, len(matrix), alpha, supported)
     return Recalibrated(fresh, needed, False, supported, text)

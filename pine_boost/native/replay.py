@@ -99,16 +99,16 @@ def certain_classes(
 
     ``least`` is the side per question from which a class is certain.
     """
-    holds = problem.sides(margins) >= least
+    is_decided = problem.sides(margins) >= least
     if problem.forest.n_outputs == 1:
         sign = np.array([question.sign for question in problem.questions])
-        lowest = holds[:, sign > 0].sum(axis=1)
-        return lowest, len(problem.forest.decision.cuts) - holds[:, sign < 0].sum(axis=1)
+        lowest = is_decided[:, sign > 0].sum(axis=1)
+        return lowest, len(problem.forest.decision.cuts) - is_decided[:, sign < 0].sum(axis=1)
     lowest = np.zeros(len(margins), dtype=np.int64)
     highest = np.full(len(margins), problem.forest.n_outputs - 1, dtype=np.int64)
     for plus in range(problem.forest.n_outputs):
         own = [question.index for question in problem.questions if question.plus == plus]
-        wins = holds[:, own].all(axis=1)
+        wins = is_decided[:, own].all(axis=1)
         lowest[wins] = highest[wins] = plus
     return lowest, highest
 

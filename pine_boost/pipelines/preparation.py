@@ -15,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.model.exact import SAME_PREPARED
 from pine_boost.tables.native import take_rows
 from pine_boost.tables.rows import is_large
 
 _ASKED_AGAIN = 50
-# products of matrices round otherwise for other numbers of rows; noise and statistics of the
-# batch are far above that
-_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def _alike(one: Any, other: Any) -> bool:
     except (TypeError, ValueError):  # categories of text
         same = (first == second) | ((first != first) & (second != second))
         return bool(np.all(same))
-    return bool(np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True))
+    return bool(np.allclose(one, other, rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))
 
 
 def _dense(table: Any) -> npt.NDArray[Any]:

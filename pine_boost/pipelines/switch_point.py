@@ -13,14 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import CALIBRATION_BLUR
 
 Scores = npt.NDArray[Any]
 Decide = Callable[[Scores], npt.NDArray[np.bool_]]
 Value = Callable[[Scores], npt.NDArray[np.float64]]
 
-# A calibrated probability is computed to a few units of 2**-53; within 2**-42 of the switch every
-# single float is asked, so that beyond it rounding cannot turn a monotone calibrator around.
-_BLUR = 2.0**-42
 _MOST_ASKED = 2**21
 
 
@@ -68,14 +66,14 @@ def switch_point(
     return float(_from_order(low, float_type))
 
 
-def _last(holds: Decide, float_type: Any, low: int, high: int) -> int:
-    """The last of the ordered floats for which a property holds that ``low`` has and ``high`` not.
+def _last(is_met: Decide, float_type: Any, low: int, high: int) -> int:
+    """The last of the ordered floats for which a property is met; ``low`` meets it, ``high`` not.
 
     A thousand floats at a time: scikit-learn's checks cost more than the answers.
     """
     while high - low > 1:
         asked = sorted({low + (high - low) * k // 1024 for k in range(1, 1024)} - {low, high})
-        found = holds(_from_order(np.array(asked, dtype=np.int64), float_type))
+        found = is_met(_from_order(np.array(asked, dtype=np.int64), float_type))
         first_false = len(asked) if found.all() else int(np.argmin(found))
         low = asked[first_false - 1] if first_false else low
         high = asked[first_false] if first_false < len(asked) else high
@@ -86,12 +84,13 @@ def _require_one_switch(
     decide: Decide, value: Value, float_type: Any, switch: int, ends: tuple[int, int]
 ) -> None:
     at = float(value(_from_order(np.array([switch]), float_type))[0])
+    blur = CALIBRATION_BLUR[float_type]
     lowest, highest = ends
     below, above = lowest, highest
-    if value(_from_order(np.array([lowest]), float_type))[0] < at - _BLUR:
-        below = _last(lambda s: value(s) < at - _BLUR, float_type, lowest, switch)
-    if value(_from_order(np.array([highest]), float_type))[0] > at + _BLUR:
-        above = _last(lambda s: value(s) <= at + _BLUR, float_type, switch, highest) + 1
+    if value(_from_order(np.array([lowest]), float_type))[0] < at - blur:
+        below = _last(lambda s: value(s) < at - blur, float_type, lowest, switch)
+    if value(_from_order(np.array([highest]), float_type))[0] > at + blur:
+        above = _last(lambda s: value(s) <= at + blur, float_type, switch, highest) + 1
     if above - below > _MOST_ASKED:
         raise UnsupportedModelError(
             "The calibrator is nearly flat where it changes the class, so that rounding decides "

@@ -3,7 +3,7 @@
 In come a problem and pruned models; out goes one Proof per question. A model of many trees over few
 states (17 yes-or-no features: 131 072 state rows) is proved here in a moment, whatever its size.
 Two ways that share no code below the question: state rows through bit masks and score tables, and
-real inputs that walk from node to node and are judged by the compiled membership. Larger regions
+real inputs that walk from node to node and are asked of the compiled membership. Larger regions
 are refused: then there is no listing.
 """
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
-
-IMPOSSIBLE = 2**40  # above any score: ROW_LIMIT keeps real scores below 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,7 @@ def _allowed_costs(region: RegionTables) -> list[IntArray]:
     for feature, unary in enumerate(score.unary):
         present = np.zeros(len(unary), dtype=bool)
         present[score.bins[feature][region.allowed[feature]]] = True
-        own.append(np.where(present, unary, IMPOSSIBLE).astype(np.int64))
+        own.append(np.where(present, unary, ABSENT).astype(np.int64))
     return own
 
 
@@ -163,7 +162,7 @@ def cheapest_leaves(
             states = np.flatnonzero(allowed[feature] & (bins == index))
             words = masks.mask[masks.state_offset[feature] + states]
             present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(words, axis=0))
-        own.append(np.where(present, unary, IMPOSSIBLE).astype(np.int64))
+        own.append(np.where(present, unary, ABSENT).astype(np.int64))
     _, _, total = _upward(score, rooted, own)
     return affordable & (total + _tree_floor(score) <= region.tau)
 

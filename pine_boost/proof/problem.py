@@ -166,12 +166,12 @@ class Problem:
         With several outputs a point belongs to the pairs of its class only if that class beats
         every rival for certain.
         """
-        holds = np.asarray(self.sides(original) >= self.least)
+        is_decided = np.asarray(self.sides(original) >= self.least)
         if self.forest.n_outputs > 1:
             for plus in range(self.forest.n_outputs):
                 own = [q.index for q in self.questions if q.plus == plus]
-                holds[:, own] &= holds[:, own].all(axis=1, keepdims=True)
-        return holds
+                is_decided[:, own] &= is_decided[:, own].all(axis=1, keepdims=True)
+        return is_decided
 
     def falls_short(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> BoolArray:
         """Where a pruned model is not on the needed side, (n_points, n_questions)."""

@@ -284,11 +284,11 @@ def _forbidden_pair(
         raise InvalidInputError(
             f"A forbidden pair names {schema.name_of(first)!r} twice; use bounds for one feature."
         )
-    holds = [_surely_holds(condition, space, schema, whole) for condition in pair]
-    return ForbiddenPair(first, second, np.outer(holds[0], holds[1]))
+    is_met = [_surely_met(condition, space, schema, whole) for condition in pair]
+    return ForbiddenPair(first, second, np.outer(is_met[0], is_met[1]))
 
 
-def _surely_holds(
+def _surely_met(
     condition: Condition, space: StateSpace, schema: InputSchema, whole: set[int]
 ) -> BoolArray:
     """States all of whose values satisfy the condition: only these may be forbidden."""
@@ -334,10 +334,10 @@ def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
     """States of a categorical axis that hold none but the given codes."""
     assert axis.codes is not None
     assert axis.code_states is not None
-    holds = np.ones(axis.n_states, dtype=bool)
-    holds[axis.code_states[~np.isin(axis.codes, codes)]] = False
-    holds[[state for state in (axis.other_state, axis.missing_state) if state >= 0]] = False
-    return holds
+    is_only_these = np.ones(axis.n_states, dtype=bool)
+    is_only_these[axis.code_states[~np.isin(axis.codes, codes)]] = False
+    is_only_these[[state for state in (axis.other_state, axis.missing_state) if state >= 0]] = False
+    return is_only_these
 
 
 def _one_below(space: StateSpace, bound: float) -> float:

@@ -57,8 +57,8 @@ def fit_evidence(
 ) -> FitEvidence:
     """Scores and distances of X_fit, and distances of rows with values swapped between them."""
     trees = route(forest, space)
-    judge = partial(_score_and_distance, forest, trees, score, None)
-    scores, distances = _joined(fit, space, judge)
+    measure = partial(_score_and_distance, forest, trees, score, None)
+    scores, distances = _joined(fit, space, measure)
     n_bases = min(fit.n_rows, _MOST_BASES)
     bases = np.arange(n_bases, dtype=np.int64) * fit.n_rows // n_bases
     states = np.ascontiguousarray(fit.take_states(space, bases))
@@ -73,8 +73,8 @@ def cal_evidence(
     forest: Forest, space: StateSpace, score: ScoreTables, tables: RegionTables, cal: Rows
 ) -> CalEvidence:
     """Scores and distances of those rows of X_cal that the domain permits."""
-    judge = partial(_score_and_distance, forest, route(forest, space), score, tables)
-    return CalEvidence(*_joined(cal, space, judge))
+    measure = partial(_score_and_distance, forest, route(forest, space), score, tables)
+    return CalEvidence(*_joined(cal, space, measure))
 
 
 def distance_of(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
@@ -108,7 +108,7 @@ def _score_and_distance(
 
 
 def _joined(
-    rows: Rows, space: StateSpace, judge: Callable[[States], tuple[IntArray, FloatArray]]
+    rows: Rows, space: StateSpace, measure: Callable[[States], tuple[IntArray, FloatArray]]
 ) -> tuple[IntArray, FloatArray]:
-    scores, distances = zip(*rows.map_states(space, judge), strict=True)
+    scores, distances = zip(*rows.map_states(space, measure), strict=True)
     return np.concatenate(scores), np.concatenate(distances)

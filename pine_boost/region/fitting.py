@@ -232,8 +232,8 @@ def _calibration(
         nearest = _nearest(fit.map_states(space, distance), options.indifference, fit.n_rows)
         nearest = off_rounding(nearest, forest)
         delta = indifference_delta(nearest, options.indifference, fit.n_rows)
-    judged = list(cal.map_states(space, partial(_judged, tables, fitted.tables, distance, delta)))
-    n_impossible = sum(part.n_impossible for part in judged)
+    scored = list(cal.map_states(space, partial(_scored, tables, fitted.tables, distance, delta)))
+    n_impossible = sum(part.n_impossible for part in scored)
     if n_impossible:
         warnings.warn(
             f"The domain calls {n_impossible} of {cal.n_rows} rows of X_cal impossible; they count "
@@ -241,16 +241,16 @@ def _calibration(
             stacklevel=4,
         )
     if delta is not None:
-        distance_cal = np.concatenate([part.distance for part in judged])
+        distance_cal = np.concatenate([part.distance for part in scored])
         require_room(
             nearest, distance_cal, alpha=options.alpha, indifference=options.indifference,
             delta=delta, n_fit=fit.n_rows,
         )  # fmt: skip
-    return delta, np.sort(np.concatenate([part.scores for part in judged]))
+    return delta, np.sort(np.concatenate([part.scores for part in scored]))
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
+class _Scored:
     """A chunk of X_cal: scores of the rows that can lie inside, and what keeps the others out."""
 
     scores: IntArray
@@ -258,17 +258,17 @@ class _Judged:
     distance: FloatArray
 
 
-def _judged(
+def _scored(
     tables: RegionTables,
     score: ScoreTables,
     distance: Callable[[States], FloatArray] | None,
     delta: float | None,
     states: States,
-) -> _Judged:
+) -> _Scored:
     possible = tables.permits(states)
     found = np.zeros(0) if distance is None else distance(states)
     inside = possible if delta is None else possible & (found >= delta)
-    return _Judged(score.score(states[inside]), int(np.count_nonzero(~possible)), found)
+    return _Scored(score.score(states[inside]), int(np.count_nonzero(~possible)), found)
 
 
 def _nearest(chunks: Iterable[FloatArray], indifference: float, n_rows: int) -> FloatArray:

@@ -145,10 +145,10 @@ class RegionTables:
         for pair in self.forbidden:
             possible &= ~pair.forbidden[columns[pair.first], columns[pair.second]]
         for clause in self.at_least_one:
-            holds = np.zeros(n_rows, dtype=bool)
+            is_met = np.zeros(n_rows, dtype=bool)
             for feature, literal in clause:
-                holds |= literal[columns[feature]]
-            possible &= holds
+                is_met |= literal[columns[feature]]
+            possible &= is_met
         return possible
 
     def contains(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

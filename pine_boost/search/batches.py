@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, hstack
 
 from pine_boost.budget import Budget, StopReason
+from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.algorithm import Explored, play
 from pine_boost.search.columns import build_columns
@@ -36,8 +37,6 @@ _MOST_FAILED = 40  # batches that may fail
 _ROWS_PER_PASS = 100
 _MAX_PASSES = 60
 _SECONDS = 10.0
-_NOISE = 1e-9  # of a margin
-_TIGHT = 1e-6  # what is nearer to breaking takes part from the beginning next time
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +170,9 @@ def _least_change(
     is_active[active] = True
     for _ in range(_MAX_PASSES):
         budget.check()
-        broken = np.flatnonzero((short > _NOISE) & ~is_active)
+        broken = np.flatnonzero((short > BROKEN_ROW) & ~is_active)
         if len(broken) == 0 and (change.any() or not is_active.any()):
-            return change, np.flatnonzero(is_active & (short > -_TIGHT))
+            return change, np.flatnonzero(is_active & (short > -TIGHT_ROW))
         is_active[broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]] = True
         result = linprog(
             cost, A_ub=-rows[is_active], b_ub=-lacking[is_active], bounds=bounds, method="highs",

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from pine_boost.budget import Budget
+from pine_boost.model.exact import RIDGE
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns, Support
@@ -20,7 +21,6 @@ from pine_boost.search.probabilities import Reference
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
 _MOST_ROWS = 5000  # fit rows that the original's margins are fitted on
-_RIDGE = 1e-6  # of the weight of all rows: leaves without rows stay near 0
 _SECONDS = 10.0
 
 
@@ -111,6 +111,6 @@ def _best_fit(
     for number in range(forest.n_outputs):
         mine = np.flatnonzero(output == number)
         design = reached[:, mine] * counts[:, None]
-        square = reached[:, mine].T @ design + _RIDGE * counts.sum() * np.eye(len(mine))
+        square = reached[:, mine].T @ design + RIDGE * counts.sum() * np.eye(len(mine))
         target[mine] = np.linalg.solve(square, design.T @ margins[:, number]) if len(mine) else 0.0
     return target, counts @ reached + 1.0

@@ -20,7 +20,6 @@ from pine_boost.search.probabilities import SEPARATE, Reference, probabilities
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny
-_SCALE_STEP = 1e-7  # of the logarithm: probabilities cannot tell such scales apart
 _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of margins
 
 
@@ -178,7 +177,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
 
     found = minimize_scalar(
         brier, bounds=(start - _SCALES, start + _SCALES), method="bounded",
-        options={"xatol": _SCALE_STEP},
+        options={"xatol": exact.SCALE_STEP},
     )  # fmt: skip
     # flat where all probabilities are 0 or 1: then the spread of the margins is kept
     return float(np.exp(found.x if found.fun < brier(start) else start))

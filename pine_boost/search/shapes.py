@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support
 from pine_boost.search.game import ExcludedError, Game
@@ -31,7 +32,6 @@ from pine_boost.search.splits import Kept, Splits
 # the first levels keep more: they are found and proved sooner
 LEVELS = ((1, False), (6, False), (6, True))
 _SMALL = 0.02  # of the median range: what is smaller counts as about to vanish
-_NOISE = 1e-7  # of the largest range: below it leaves agree
 _AT_ONCE = 8  # an eighth of the splits is let go at first
 
 
@@ -191,7 +191,7 @@ class Collapser:
     def _ranges(self) -> tuple[FloatArray, Kept]:
         """Ranges of the last solution, and which are not 0."""
         ranges = self.splits.ranges(self._program.values)
-        return ranges, np.asarray(ranges > _NOISE * max(1.0, float(ranges.max(initial=0.0))))
+        return ranges, np.asarray(ranges > SAME_LEAVES * max(1.0, float(ranges.max(initial=0.0))))
 
     def _descend(self, game: Game, kept: Kept) -> Kept:
         """Let the last splits of branches go, many at once, as long as every row can be kept."""

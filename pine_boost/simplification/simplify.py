@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pine_boost.certificate.lossless_claim import margins_claim
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
 from pine_boost.model.exact import folding_band
@@ -76,18 +77,13 @@ class SimplifyResult:
         if self.simplified is self.original:
             size = f"{self.trees_before} trees, {self.leaves_before} leaves"
             return f"Nothing was left out ({size}). {self.note}".rstrip()
-        promise = (
-            "The native margin of every input is bit for bit the same."
-            if self.exact
-            else "The native margin of every input is the same within the rounding band: it moves "
-            f"by at most {self.bound:.3g}."
-        )
         return (
             f"{self.trees_before} -> {self.trees_after} trees, "
             f"{self.leaves_before} -> {self.leaves_after} leaves, "
             f"{self.nodes_before} -> {self.nodes_after} nodes "
             f"({self.dead_splits} splits with a dead side, {self.twin_splits} between equal "
-            f"leaves, {self.unused_codes} unused category codes).\n{promise}"
+            f"leaves, {self.unused_codes} unused category codes).\n"
+            f"{margins_claim(self.exact, self.bound)}"
         )
 
     def __str__(self) -> str:

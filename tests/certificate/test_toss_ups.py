@@ -142,6 +142,21 @@ def test_forged_fields_are_noticed(booster: Case) -> None:
         verify(model, result.model, result.region, more, X_fit=X[:250], X_cal=X[250:])
 
 
+def test_no_probability_is_named_where_the_library_rounds_it_to_one(booster: Case) -> None:
+    """At 20 away from the decision a sentence about "1 : 0 sure" would be about 17 as well."""
+    import xgboost
+
+    model, X, result = booster
+    native, forest = model.get_booster(), result.original.forest
+    margin = native.predict(xgboost.DMatrix(X), output_margin=True)
+    moved = xgboost.DMatrix(X, base_margin=(17 - margin).astype(np.float32))
+    nearer = native.predict(moved, output_margin=True) < 20
+    assert (native.predict(moved)[nearer] == 1.0).any()
+    assert sureness_of(forest, 20.0) == 0.0
+    for delta in (0.5, 9.0, 13.0):
+        assert 1 / (1 + math.exp(-delta)) < sureness_of(forest, delta) <= 1.0
+
+
 def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
     """Wherever the original is as sure as the claim says, the input is delta away; just below not.
 

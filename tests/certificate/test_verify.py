@@ -12,10 +12,10 @@ import pytest
 from pine_boost.budget import StopReason
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import rests_on
-from pine_boost.certificate.issue import conclude
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
+from pine_boost.issuing import conclude
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space

@@ -197,7 +197,7 @@ def test_a_search_is_not_lost_to_an_exporter_that_refuses(table, monkeypatch, er
     def refuse(*_, **__):
         raise error("these weights have no place in this file")
 
-    monkeypatch.setattr("pine_boost.certificate.issue.export", refuse)
+    monkeypatch.setattr("pine_boost.issuing.export", refuse)
     result = prune_booster(model, X[:200], X[200:], alpha=0.5)
     assert result.status == "NOT_CERTIFIED"
     assert "these weights have no place" in result.certificate.reason

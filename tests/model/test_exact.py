@@ -253,3 +253,33 @@ def test_required_distance_leaves_room_for_guard_and_rounding() -> None:
             assert nearest - Fraction(cut) > Fraction(guard)
             nearest = Fraction(int(cuts[0]) - off, 2**grid)
             assert Fraction(cut) - nearest > Fraction(guard)
+
+
+def test_absent_bins_are_told_from_costs_and_add_up_within_a_word() -> None:
+    n_features, n_pairs_and_trees = 2**22, 2**29
+    assert exact.COST_LIMIT < exact.ABSENT
+    assert exact.ROW_LIMIT < exact.ABSENT
+    absent = n_features * exact.ABSENT
+    assert absent + (n_features + n_pairs_and_trees) * exact.COST_LIMIT < 2**63
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "objective"), [(1, "binary:logistic"), (3, "multi:softprob")]
+)
+def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: str) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    assert 16 * exact.UNIT_ROUNDOFF[np.float32] <= exact.LINK_ERROR
+    labels = {"num_class": n_classes} if n_classes > 1 else {}
+    data = xgboost.DMatrix(np.zeros((6, 1)), np.arange(6) % max(2, n_classes))
+    booster = xgboost.train({"objective": objective, "nthread": 1, **labels}, data, 1)
+    base = np.random.default_rng(0).uniform(-20, 20, (200_000, n_classes)).astype(np.float32)
+    rows = xgboost.DMatrix(np.zeros((len(base), 1)), base_margin=base)
+    margin = booster.predict(rows, output_margin=True).astype(np.float64)
+    native = booster.predict(rows)
+    if n_classes == 1:
+        sure, gap = np.maximum(native, 1 - native), np.abs(margin)
+    else:
+        second, first = np.sort(native, axis=1)[:, -2:].T
+        sure, gap = first / (first + second), np.diff(np.sort(margin, axis=1)[:, -2:])[:, 0]
+    off = float(np.abs(sure - 1 / (1 + np.exp(-gap))).max())
+    assert off < exact.LINK_ERROR / 2

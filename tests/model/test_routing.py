@@ -33,7 +33,7 @@ def test_exactly_one_bit_is_left_and_it_is_the_leaf(
     space = build_space(forest)
     trees = route(forest, space)
     masks = leaf_masks(trees, space)
-    assert masks.n_words >= n_words
+    assert masks.mask.shape[2] >= n_words
     states = space.states(random_rows(rng, forest, 60))
     reached = trees.leaves(states)
     for row in range(len(states)):

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import prune_booster, sweep
+from pine_boost import issuing, prune_booster, sweep
 from pine_boost.budget import Budget, Effort
-from pine_boost.certificate import issue
 from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest, tree_units
@@ -251,7 +250,7 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
         replay_points(problem, schema, models, pruned, states)
 
     monkeypatch.setattr(Oracle, "prove", listen)
-    monkeypatch.setattr(issue, "replay_points", watch)
+    monkeypatch.setattr(issuing, "replay_points", watch)
     # without walks and climbs the proofs have much to report
     monkeypatch.setattr(Game, "_walk_from", lambda self, starts: None)
     monkeypatch.setattr(Oracle, "climb", lambda self, pruned, rows, budget: rows.states[:0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pine_boost
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.native.predict import load_native, original_bytes
 from pine_boost.parsers import read_model
-from pine_boost.parsers.traits import LIBRARIES, describe, traits_of
+from pine_boost.parsers.traits import LIBRARIES, Traits, describe, traits_of
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -128,3 +129,10 @@ def test_nobody_else_asks_which_library_it_is() -> None:
         if "parsers" not in path.parts and asks.search(path.read_text())
     }
     assert found <= own_table | {"simplification/plan.py", "simplification/simplify.py"}
+
+
+def test_the_page_about_another_library_names_every_field() -> None:
+    page = Path(__file__).parents[2] / "docs" / "libraries" / "another.md"
+    table = [line for line in page.read_text().splitlines() if line.startswith("    | `")]
+    named = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named == {field.name for field in fields(Traits)}

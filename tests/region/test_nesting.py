@@ -41,12 +41,12 @@ def test_level_is_the_first_step_whose_region_holds_the_input(share: float, ties
     levels = ladder.levels(scores[: len(distances)], distances)
     for score, distance, level in zip(scores.tolist(), distances.tolist(), levels, strict=False):
 
-        def holds(step: int, score: int = score, distance: float = distance) -> bool:
+        def is_inside(step: int, score: int = score, distance: float = distance) -> bool:
             tau, delta = ladder.limits(step)
             return score <= tau and (delta is None or distance >= delta)
 
-        assert holds(int(level))
-        assert level == 0 or not holds(int(level) - 1)
+        assert is_inside(int(level))
+        assert level == 0 or not is_inside(int(level) - 1)
 
 
 @pytest.mark.parametrize("ties", [False, True])

@@ -287,6 +287,24 @@ def test_a_users_own_score() -> None:
     assert np.array_equal(again.tables.score(states), np.isnan(X).sum(axis=1))
 
 
+def test_a_users_tables_of_small_integers_are_computed_with_in_64_bits() -> None:
+    forest, X, space, states = _data(XGBOOST, 10)
+    rng = np.random.default_rng(0)
+    bins = tuple(20 * np.arange(axis.n_states) for axis in space.axes)
+    unary = tuple(np.zeros(20 * axis.n_states, dtype=np.int64) for axis in space.axes)
+    cost = rng.integers(0, 2**20, (len(unary[0]), len(unary[1])))  # far more than 256 cells
+    wide = ScoreTables(bins, unary, (PairTable(0, 1, cost),))
+    narrow = ScoreTables(
+        tuple(table.astype(np.uint8) for table in bins),
+        tuple(table.astype(np.int32) for table in unary),
+        (PairTable(0, 1, cost.astype(np.uint32)),),
+    )
+    tables = fit_score(narrow, forest, X).tables
+    assert np.array_equal(tables.score(states), fit_score(wide, forest, X).tables.score(states))
+    for array in (*tables.bins, *tables.unary, tables.pairs[0].cost):
+        assert array.dtype == np.int64
+
+
 def test_tables_that_do_not_fit_are_refused() -> None:
     _, X, space, states = _data(XGBOOST, 10)
     good = fit_chow_liu(states, space, X)
@@ -300,6 +318,9 @@ def test_tables_that_do_not_fit_are_refused() -> None:
         ),
         "scale": ScoreTables(good.bins, good.unary, scale=0),
         "beyond": ScoreTables(good.bins, (good.unary[0] + 2**40, *good.unary[1:])),
+        "cost of the score is beyond": ScoreTables(
+            good.bins, (np.full_like(good.unary[0], -(2**63)), *good.unary[1:])
+        ),  # its absolute value is itself
     }
     check_tables(good, space)
     for message, tables in bad.items():

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.certificate.issue import conclude, native_rows, replay
 from pine_boost.cli import main
+from pine_boost.issuing import conclude, native_rows, replay
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem

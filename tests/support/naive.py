@@ -54,8 +54,8 @@ def in_region(region: RegionTables, rows: npt.NDArray[np.int64]) -> npt.NDArray[
         for a, b in np.argwhere(pair.forbidden):
             inside &= ~((rows[:, pair.first] == a) & (rows[:, pair.second] == b))
     for clause in region.at_least_one:
-        holds = [np.isin(rows[:, j], np.flatnonzero(literal)) for j, literal in clause]
-        inside &= np.any(holds, axis=0)
+        is_met = [np.isin(rows[:, j], np.flatnonzero(literal)) for j, literal in clause]
+        inside &= np.any(is_met, axis=0)
     if region.tau is not None and region.score is not None:
         inside &= total_score(region.score, rows) <= region.tau
     return inside

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import EMPTY_SET
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees
 
-NOTHING = -(2**30)  # value of an empty set of leaves, below every real one
 _MERGE_LEAVES = 1600  # more leaves than this are not merged: the table of pairs would be too large
 _MERGE_ROUNDS = 3
 
@@ -136,7 +136,7 @@ def _merge_round(
     sizes = np.array([len(g.leaves) for g in small])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     total = np.concatenate([value[g.leaves].sum(axis=1, dtype=np.int64) for g in small])
-    pair_value = np.where(joint, total[:, None] + total[None], 2 * NOTHING)
+    pair_value = np.where(joint, total[:, None] + total[None], 2 * EMPTY_SET)
     count = np.add.reduceat(np.add.reduceat(joint, starts, axis=0, dtype=np.int64), starts, axis=1)
     best = np.maximum.reduceat(np.maximum.reduceat(pair_value, starts, axis=0), starts, axis=1)
     single = np.maximum.reduceat(total, starts)
@@ -188,14 +188,14 @@ def tabulate(
     n_rows = np.array([-(-len(g.leaves) // 8) for g in groups])
     owner, rank = _layout(n_rows)
     n_sums = len(value)
-    slots = np.full((len(owner), 8, n_sums), NOTHING, dtype=np.int32)
+    slots = np.full((len(owner), 8, n_sums), EMPTY_SET, dtype=np.int32)
     flags = np.zeros((len(owner), 8, member.shape[1]), dtype=bool)
     for row, (group, eighth) in enumerate(zip(owner, rank, strict=True)):
         leaves = groups[group].leaves[8 * eighth : 8 * eighth + 8]
         slots[row, : len(leaves)] = value[:, leaves].sum(axis=2, dtype=np.int32).T
         flags[row, : len(leaves)] = member[leaves].all(axis=1)
     mask = np.packbits(flags, axis=1, bitorder="little")[:, 0]
-    table = np.full((len(owner), 256, n_sums), NOTHING, dtype=np.int32)
+    table = np.full((len(owner), 256, n_sums), EMPTY_SET, dtype=np.int32)
     for bit in range(8):
         half = 1 << bit
         table[:, half : 2 * half] = np.maximum(table[:, :half], slots[:, bit, None])

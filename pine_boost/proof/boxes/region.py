@@ -2,7 +2,7 @@
 
 In come the region's tables and ranges of positions per feature; out goes, per box, the cheapest
 score and whether domain knowledge leaves a point. Lower bounds only: a box that is a single point
-is judged exactly, a larger one may be kept in vain.
+is scored exactly, a larger one may be kept in vain.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import IntArray
 from pine_boost.region.score_tables import RegionTables
-
-_ABSENT = 2**40  # cost of a bin that is not in the box; real scores stay below 2**33
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +95,10 @@ class BoxRegion:
         below: dict[int, IntArray] = {}
         for j, counts in self._counts.items():
             present = counts.take(high[j] + 1, axis=1) > counts.take(low[j], axis=1)
-            below[j] = np.where(present, self.score.unary[j][:, None], _ABSENT)
+            below[j] = np.where(present, self.score.unary[j][:, None], ABSENT)
         for pair in self._extra:
-            first, second = below[pair.first] < _ABSENT, below[pair.second] < _ABSENT
-            cell = np.where(first[:, None] & second[None], pair.cost[:, :, None], _ABSENT)
+            first, second = below[pair.first] < ABSENT, below[pair.second] < ABSENT
+            cell = np.where(first[:, None] & second[None], pair.cost[:, :, None], ABSENT)
             total += cell.min(axis=(0, 1))
         for link in self._links:
             message = (below[link.child][None] + link.cost[:, :, None]).min(axis=1)
@@ -119,8 +118,8 @@ class BoxRegion:
             a, b, c, d = low[first], high[first] + 1, low[second], high[second] + 1
             empty |= table[b, d] - table[a, d] - table[b, c] + table[a, c] == 0
         for clause in self._clauses:
-            holds = np.zeros(low.shape[1], dtype=bool)
+            is_met = np.zeros(low.shape[1], dtype=bool)
             for j, counts in clause:
-                holds |= counts[high[j] + 1] > counts[low[j]]
-            empty |= ~holds
+                is_met |= counts[high[j] + 1] > counts[low[j]]
+            empty |= ~is_met
         return empty

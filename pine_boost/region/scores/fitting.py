@@ -7,7 +7,7 @@ names and tables that do not fit the space.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import COST_LIMIT
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import route
 from pine_boost.model.states import States, StateSpace, build_space
@@ -90,7 +91,19 @@ def fit_score(
     if not isinstance(own, ScoreTables):
         raise InvalidInputError(f"tables(space) returned {type(own).__name__}, no ScoreTables.")
     check_tables(own, space)
-    return FittedScore(name, own, space)
+    return FittedScore(name, _in_words(own), space)
+
+
+def _in_words(tables: ScoreTables) -> ScoreTables:
+    """The tables in int64: sums and positions of cells would wrap in smaller types."""
+    trees = tables.trees
+    return replace(
+        tables,
+        bins=tuple(table.astype(np.int64) for table in tables.bins),
+        unary=tuple(cost.astype(np.int64) for cost in tables.unary),
+        pairs=tuple(replace(pair, cost=pair.cost.astype(np.int64)) for pair in tables.pairs),
+        trees=None if trees is None else replace(trees, cost=trees.cost.astype(np.int64)),
+    )
 
 
 def _fit_named(
@@ -159,7 +172,10 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
         raise InvalidInputError("The tables of a score must be integers; multiply and round them.")
     if not is_whole(tables.scale) or tables.scale < 1:
         raise InvalidInputError(f"The scale of a score is {tables.scale!r}, no positive integer.")
-    if any(array.size and np.abs(array).max() > 2**31 for array in arrays):
+    if any(
+        array.size and not -COST_LIMIT <= array.min() <= array.max() <= COST_LIMIT
+        for array in arrays
+    ):
         raise InvalidInputError("A cost of the score is beyond 2**31; use a coarser scale.")
     for feature, (bins, unary) in enumerate(zip(tables.bins, tables.unary, strict=True)):
         n_states = space.axes[feature].n_states

@@ -24,7 +24,14 @@ from pine_boost.certificate.certificate import (
     Status,
     library_versions,
 )
-from pine_boost.certificate.claim import choice_of, claim_of, headline_of, rests_on, without_twins
+from pine_boost.certificate.claim import (
+    choice_of,
+    claim_of,
+    headline_of,
+    reason_of,
+    rests_on,
+    without_twins,
+)
 from pine_boost.certificate.consistency import region_fields
 from pine_boost.certificate.serving import serving_margin
 from pine_boost.certificate.sureness import sureness_of
@@ -186,7 +193,7 @@ def _certificate(
     certificate = Certificate(
         status=status.value,
         claim="",
-        reason=_reason(found, proved),
+        reason=reason_of(found.stopped, found.pruned is not None, proved),
         original_digest=forest_digest(forest),
         pruned_digest=forest_digest(pruned_model.forest),
         **region_fields(region),
@@ -270,20 +277,6 @@ def with_serving_margin(
 
 def _is_proved(found: Found) -> bool:
     return found.pruned is not None or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
-
-
-def _reason(found: Found, proved: bool) -> str:
-    if found.pruned is not None:
-        return ""
-    if not proved:
-        why = {
-            StopReason.TIME: "The time limit ran out",
-            StopReason.INTERRUPTED: "The search was interrupted",
-            StopReason.MEMORY: "The memory ran out",
-            StopReason.UNSOLVED: "No solver ended with the linear program of the weights",
-        }
-        return f"{why.get(found.stopped, str(found.stopped))} before a smaller model was proved."
-    return "No smaller model that keeps every decision was found; the original is returned."
 
 
 def _with_reason(certificate: Certificate) -> Certificate:
