@@ -5,6 +5,8 @@ In come the numbers of a result; out go sentences. Nothing is proved here.
 
 from __future__ import annotations
 
+from pine_boost.model.digits import rounded_up
+
 
 def margins_claim(exact: bool, bound: float) -> str:
     """What `simplify` promises of every input; ``bound`` where constants moved into leaves."""
@@ -12,7 +14,7 @@ def margins_claim(exact: bool, bound: float) -> str:
         return "The native margin of every input is bit for bit the same."
     return (
         "The native margin of every input is the same within the rounding band: it moves "
-        f"by at most {bound:.3g}."
+        f"by at most {rounded_up(bound, 3)}."
     )
 
 
