@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest
 
 _SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
 _FARTHEST = 60.0  # a logit beyond which a probability is 0 or 1 for every purpose here
@@ -40,12 +40,6 @@ class Goal:
         """What the native library divides a sum by: the trees of an average, else 1."""
         return 1 if self.forest.free_intercept else self.forest.n_trees
 
-    def classes(self, margins: FloatArray) -> IntArray:
-        """Class indices, or the number of cuts that lie below."""
-        if margins.shape[1] > 1:
-            return np.asarray(margins.argmax(axis=1))
-        return np.asarray((margins > np.array(self.forest.decision.cuts)).sum(axis=1))
-
     def probabilities(self, margins: FloatArray) -> FloatArray:
         """Probabilities of margins, without native rounding; one column for a binary margin."""
         if not self.forest.free_intercept:
@@ -62,7 +56,8 @@ class Goal:
             assert self.tolerance is not None
             moved = np.abs(after - before).max(axis=1) / self.n_summands
             return np.asarray(moved > self.tolerance)
-        changed = self.classes(before) != self.classes(after)
+        classes = self.forest.decision.classes
+        changed = classes(before) != classes(after)
         if self.tolerance is not None:
             shift = np.abs(self.probabilities(after) - self.probabilities(before))
             changed = changed | (shift.max(axis=1) > self.tolerance)
@@ -72,11 +67,7 @@ class Goal:
         """Distance of each row from the decision; 0 where nearness does not matter."""
         if not self.keeps_class or self.tolerance is not None:
             return np.zeros(len(margins))
-        if margins.shape[1] > 1:
-            best = np.partition(margins, -2, axis=1)
-            return np.asarray(best[:, -1] - best[:, -2])
-        cuts = np.array(self.forest.decision.cuts)
-        return np.asarray(np.abs(margins - cuts).min(axis=1))
+        return self.forest.decision.distance(margins)
 
     def interval(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where a sum that was ``distance`` may move to within half the tolerance."""

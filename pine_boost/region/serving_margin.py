@@ -17,7 +17,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
-from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.margins import float_margins
 
 
 @dataclass(frozen=True)
@@ -87,4 +87,4 @@ class ServingMargin:
             )
         space = build_space(forest)
         margins = float_margins(forest, route(forest, space), space.states(matrix))
-        return np.asarray(decision_distance(margins, forest.decision.cuts) >= self.distance)
+        return np.asarray(forest.decision.distance(margins) >= self.distance)
