@@ -12,11 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.columns import Columns
 from pine_boost.search.linear_program import Weights
-from pine_boost.search.probabilities import SEPARATE, Reference, probabilities
+from pine_boost.search.probabilities import Reference
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny
@@ -165,7 +166,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
     """
     forest = problem.forest
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    target = probabilities(problem, reference.margins)
+    target = probabilities_of(forest, reference.margins)
     spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
     start = np.log(max(spread_original, _TINY) / max(spread_margins, _TINY))
 
@@ -173,7 +174,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
         scaled = np.exp(log_scale) * margins + cut
         if forest.objective == SEPARATE:
             scaled = scaled + level(scaled, reference)
-        moved = probabilities(problem, scaled) - target
+        moved = probabilities_of(forest, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
 
     found = minimize_scalar(
