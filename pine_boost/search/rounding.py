@@ -138,7 +138,7 @@ def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> i
     """
     forest = problem.forest
     spread_value = np.abs(spread(forest, value))
-    largest = np.maximum.reduceat(spread_value, forest.tree_offset[:-1], axis=0).sum(axis=0)
+    largest = exact.largest_leaf(forest, value).sum(axis=0)
     total = float((largest + np.abs(left_over)).max())
     if problem.copies is not None:  # rows of the original's leaves must be small enough, too
         spread_value[problem.leaf_node] *= problem.copies[:, None]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.model.exact import certain_distance
+from pine_boost.model.exact import XGBOOST_MAX_CATEGORY, certain_distance
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
@@ -157,8 +157,8 @@ class SumEngine:
             odd = ((bits & _LOW_WORD) == _LOW_WORD).any(axis=1)
         if len(self.categorical):
             codes = matrix[:, self.categorical]
-            plain = np.isnan(codes) | ((codes >= 0) & (codes < 2**24) & (codes == np.floor(codes)))
-            odd |= ~plain.all(axis=1)
+            known = (codes >= 0) & (codes < XGBOOST_MAX_CATEGORY) & (codes == np.floor(codes))
+            odd |= ~(np.isnan(codes) | known).all(axis=1)
         return self.predict(matrix).reshape(len(matrix), forest.n_outputs), odd
 
 
