@@ -201,7 +201,7 @@ class Baselines:
         return margins(shape, self.goal.forest, leaves)
 
     def _classes(self, shape: Any, X: Any) -> npt.NDArray[np.int64]:
-        return self.goal.classes(self._margins(shape, X))
+        return self.goal.forest.decision.classes(self._margins(shape, X))
 
     def _sliced_to(self, n_leaves: int) -> Any:
         from pine_boost.compression.shape import slice_shape
@@ -230,7 +230,7 @@ class Baselines:
 
         fit = self.parts.X_fit
         values = self._margins(self.original, fit)
-        classes = self.goal.classes(values)
+        classes = self.goal.forest.decision.classes(values)
         if values.shape[1] == 1:
             parameters = {"objective": "reg:squarederror"}
             target = values[:, 0] - self.goal.forest.decision.cuts[0]

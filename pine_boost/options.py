@@ -63,21 +63,10 @@ class Options:
             )
         require_seconds(self.time_limit)
         worker_count(self.n_jobs)
-        seed = self.random_state
-        if not is_whole(seed) or not 0 <= seed < 2**32:
-            raise InvalidInputError(
-                f"random_state={seed!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
-                "that the same call gives the same result."
-            )
-        if self.callback is not None and not callable(self.callback):
-            raise InvalidInputError(
-                f"callback={self.callback!r}: something that can be called, or None."
-            )
-        for name, accepted in (("verbose", (True, False, None)), ("allow_overlap", (True, False))):
-            value = getattr(self, name)
-            if not any(value is word for word in accepted):
-                words = ", ".join(str(word) for word in accepted)
-                raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
+        require_seed(self.random_state)
+        require_callback(self.callback)
+        require_flag(self.allow_overlap, "allow_overlap")
+        require_flag(self.verbose, "verbose", or_none=True)
 
     @property
     def asks_for_leaves(self) -> bool:
@@ -170,6 +159,29 @@ def require_whole(value: Any, name: str, low: int, high: int | None = None) -> N
     if not is_whole(value) or value < low or (high is not None and value > high):
         bounds = f"from {low}" if high is None else f"from {low} to {high}"
         raise InvalidInputError(f"{name}={value!r}: a whole number {bounds} is accepted.")
+
+
+def require_seed(random_state: Any) -> None:
+    """Refuse what numpy takes for no seed."""
+    if not is_whole(random_state) or not 0 <= random_state < 2**32:
+        raise InvalidInputError(
+            f"random_state={random_state!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
+            "that the same call gives the same result."
+        )
+
+
+def require_callback(callback: Any) -> None:
+    """Refuse what is neither None nor can be called."""
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(f"callback={callback!r}: something that can be called, or None.")
+
+
+def require_flag(value: Any, name: str, *, or_none: bool = False) -> None:
+    """Refuse what is neither True nor False, nor None where that is a word, too."""
+    accepted = (True, False, None) if or_none else (True, False)
+    if not any(value is word for word in accepted):
+        words = ", ".join(str(word) for word in accepted)
+        raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
 
 
 def require_one_of(value: Any, name: str, accepted: Sequence[str]) -> None:

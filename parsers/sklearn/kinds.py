@@ -14,6 +14,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray
+from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
 from pine_boost.parsers.sklearn.checks import (
     class_labels,
@@ -207,7 +208,7 @@ def read_votes(
         stack_classic(trees, values),
         decision=Decision((0.0,) if binary else (), Tie.LOWEST, rounding.guard),
         classes=classes,
-        objective="SAMME",
+        objective=VOTES,
         rounding=rounding,
     )
     return forest, SklearnDocument("votes")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import XGBOOST_MAX_CATEGORY
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.parsers.xgboost import fields
 from pine_boost.parsers.xgboost.fields import fault
@@ -21,7 +22,6 @@ Float32Array = npt.NDArray[np.float32]
 
 ROOT_PARENT = 2147483647
 DELETED = 2147483647  # split index of a node that the pruning updater cut off
-MAX_CATEGORY = 2**24  # XGBoost keeps codes in float32
 _INTEGER_FIELDS = (
     "left_children", "right_children", "parents", "split_indices", "default_left", "split_type",
 )  # fmt: skip
@@ -254,8 +254,8 @@ def _stack_categories(
             np.append(segments, len(codes)), np.concatenate([[0], np.cumsum(sizes)])
         ):
             raise fault(where, "have segments that do not partition the codes")
-        if np.any((codes < 0) | (codes >= MAX_CATEGORY)):
-            raise fault(where, f"hold a code outside 0..{MAX_CATEGORY - 1}")
+        if np.any((codes < 0) | (codes >= XGBOOST_MAX_CATEGORY)):
+            raise fault(where, f"hold a code outside 0..{XGBOOST_MAX_CATEGORY - 1}")
         owner = np.repeat(np.arange(len(nodes)), sizes)
         order = np.lexsort((codes, owner))
         codes = codes[order]

@@ -21,8 +21,8 @@ from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region.conformal import calibrate, indifference_delta
-from pine_boost.region.distance import decision_distance, float_margins
 from pine_boost.region.evidence import cal_evidence, fit_evidence
+from pine_boost.region.margins import float_margins
 from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.scores.fitting import fit_score
@@ -109,7 +109,7 @@ def _require_calibration(
     if region.indifference > 0:
         trees = route(original, region.space)
         distances = [
-            decision_distance(float_margins(original, trees, rows), original.decision.cuts)
+            original.decision.distance(float_margins(original, trees, rows))
             for rows in (region.space.states(fit), states)
         ]
         delta = indifference_delta(off_rounding(distances[0], original), region.indifference)

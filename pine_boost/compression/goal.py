@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, logit
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray
-
-_SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
-_FARTHEST = 60.0  # a logit beyond which a probability is 0 or 1 for every purpose here
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.margin_probabilities import probabilities_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,43 +39,24 @@ class Goal:
         """What the native library divides a sum by: the trees of an average, else 1."""
         return 1 if self.forest.free_intercept else self.forest.n_trees
 
-    def classes(self, margins: FloatArray) -> IntArray:
-        """Class indices, or the number of cuts that lie below."""
-        if margins.shape[1] > 1:
-            return np.asarray(margins.argmax(axis=1))
-        return np.asarray((margins > np.array(self.forest.decision.cuts)).sum(axis=1))
-
-    def probabilities(self, margins: FloatArray) -> FloatArray:
-        """Probabilities of margins, without native rounding; one column for a binary margin."""
-        if not self.forest.free_intercept:
-            return margins / self.n_summands
-        scaled = self.forest.slope * margins
-        if margins.shape[1] == 1 or self.forest.objective == _SEPARATE:
-            return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scaled, -500, 500))))
-        powers = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
     def changed(self, before: FloatArray, after: FloatArray) -> npt.NDArray[np.bool_]:
         """Rows on which two lists of margins differ by more than the goal allows."""
         if not self.keeps_class:
             assert self.tolerance is not None
             moved = np.abs(after - before).max(axis=1) / self.n_summands
             return np.asarray(moved > self.tolerance)
-        changed = self.classes(before) != self.classes(after)
+        classes = self.forest.decision.classes
+        changed = classes(before) != classes(after)
         if self.tolerance is not None:
-            shift = np.abs(self.probabilities(after) - self.probabilities(before))
-            changed = changed | (shift.max(axis=1) > self.tolerance)
+            moved = probabilities_of(self.forest, after) - probabilities_of(self.forest, before)
+            changed = changed | (np.abs(moved).max(axis=1) > self.tolerance)
         return np.asarray(changed)
 
     def distances(self, margins: FloatArray) -> FloatArray:
         """Distance of each row from the decision; 0 where nearness does not matter."""
         if not self.keeps_class or self.tolerance is not None:
             return np.zeros(len(margins))
-        if margins.shape[1] > 1:
-            best = np.partition(margins, -2, axis=1)
-            return np.asarray(best[:, -1] - best[:, -2])
-        cuts = np.array(self.forest.decision.cuts)
-        return np.asarray(np.abs(margins - cuts).min(axis=1))
+        return self.forest.decision.distance(margins)
 
     def interval(self, distance: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Where a sum that was ``distance`` may move to within half the tolerance."""
@@ -87,11 +67,7 @@ class Goal:
             room = half * self.n_summands
             return distance - room, distance + room
         slope = self.forest.slope
-        chance = 1.0 / (1.0 + np.exp(-np.clip(slope * distance, -_FARTHEST, _FARTHEST)))
-        return _logit(chance - half) / slope, _logit(chance + half) / slope
-
-
-def _logit(chance: FloatArray) -> FloatArray:
-    inside = np.clip(chance, 1e-300, 1 - 1e-16)
-    logit = np.log(inside) - np.log1p(-inside)
-    return np.where(chance <= 0, -np.inf, np.where(chance >= 1, np.inf, logit))
+        chance = expit(slope * distance)
+        # a probability that would pass 0 or 1 gives no bound: its logit is infinite
+        low, high = (logit(np.clip(chance + step, 0.0, 1.0)) / slope for step in (-half, half))
+        return np.asarray(low), np.asarray(high)

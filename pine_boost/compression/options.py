@@ -12,10 +12,12 @@ from typing import Any
 from pine_boost.errors import InvalidInputError
 from pine_boost.options import (
     is_real,
+    require_callback,
+    require_flag,
     require_one_of,
     require_seconds,
+    require_seed,
     require_share,
-    require_whole,
 )
 
 UNITS = ("leaf", "tree")
@@ -41,18 +43,12 @@ class CompressOptions:
         require_share(self.confidence, "confidence")
         require_one_of(self.unit, "unit", UNITS)
         require_seconds(self.time_limit)
-        require_whole(self.random_state, "random_state", 0, 2**32 - 1)
+        require_seed(self.random_state)
+        require_callback(self.callback)
+        require_flag(self.allow_overlap, "allow_overlap")
         if self.tolerance is not None and not (
             is_real(self.tolerance) and 0 < self.tolerance < float("inf")
         ):
             raise InvalidInputError(
                 f"tolerance={self.tolerance!r}: a finite number above 0, or None."
-            )
-        if self.callback is not None and not callable(self.callback):
-            raise InvalidInputError(
-                f"callback={self.callback!r}: something that can be called, or None."
-            )
-        if not isinstance(self.allow_overlap, bool):
-            raise InvalidInputError(
-                f"allow_overlap={self.allow_overlap!r}: True and False are accepted."
             )

@@ -16,6 +16,7 @@ from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import Forest, Model
+from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.tables.overlap import count_overlap, hashes_of
@@ -23,7 +24,6 @@ from pine_boost.tables.rows import AnyRows, MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
 
 _FEWEST_FIT_ROWS = 20
-_VOTES = "SAMME"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,12 @@ def read_for_compression(model: Any, options: CompressOptions) -> Model:
     parsed = read_model(model, threshold=options.threshold, decision="value")
     try_in_child(parsed)
     forest = parsed.forest
-    if forest.objective == _VOTES:
+    if forest.objective == VOTES:
         raise UnsupportedModelError(
             "AdaBoost's trees vote with one weight each, so their leaves cannot be changed one by "
             "one. prune_booster drops whole trees of it."
         )
-    keeps_class = _keeps_class(forest)
+    keeps_class = forest.decides
     if not keeps_class and options.tolerance is None:
         raise InvalidInputError(
             f"This model ({parsed.kind}, {forest.objective}) predicts a value and no class: pass "
@@ -68,11 +68,7 @@ def read_for_compression(model: Any, options: CompressOptions) -> Model:
 
 def goal_of(forest: Forest, options: CompressOptions) -> Goal:
     """What must not change: classes where there are any, else the raw value."""
-    return Goal(forest, _keeps_class(forest), options.tolerance)
-
-
-def _keeps_class(forest: Forest) -> bool:
-    return forest.n_outputs > 1 or bool(forest.decision.cuts)
+    return Goal(forest, forest.decides, options.tolerance)
 
 
 def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pine_boost.compression.shape import GONE, Ranges, Shape
 from pine_boost.model import exact
-from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest, spread
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest
 
 # Leaves of averages: far finer than any vote, and coarse enough that the exporter's check of a
 # mean against a threshold (exporters/sklearn.py) holds for thousands of trees.
@@ -60,8 +60,7 @@ def _fold_intercept(
 
 def _grid(forest: Forest, value: FloatArray, left_over: FloatArray) -> int:
     """The finest grid on which every sum is exact; some of the range is left for rounding."""
-    size = np.abs(spread(forest, value))
-    largest = np.maximum.reduceat(size, forest.tree_offset[:-1], axis=0).sum(axis=0)
+    largest = exact.largest_leaf(forest, value).sum(axis=0)
     total = float((largest + np.abs(left_over)).max())
     native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 3))
     finest = exact.MAX_GRID[forest.arithmetic] if forest.free_intercept else _FINEST_MEAN

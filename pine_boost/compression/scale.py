@@ -14,6 +14,7 @@ from pine_boost.compression.goal import Goal
 from pine_boost.compression.pulls import Points
 from pine_boost.compression.shape import GONE, Ranges, Shape, margins
 from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.margin_probabilities import probabilities_of
 
 _FACTORS = np.geomspace(0.02, 4.0, 81)
 _MOST_POINTS = 4000
@@ -26,12 +27,12 @@ def rescale(goal: Goal, ranges: Ranges, points: Points, shape: Shape) -> Shape:
     if centre is None or not goal.keeps_class or goal.tolerance is not None:
         return shape
     first = slice(0, _MOST_POINTS)
-    before = goal.probabilities(points.margins[first])
+    before = probabilities_of(goal.forest, points.margins[first])
     sums = margins(shape, goal.forest, points.leaves[first])
     weight = points.weight[first]
 
     def moved(factor: float) -> float:
-        shift = goal.probabilities(centre + factor * (sums - centre)) - before
+        shift = probabilities_of(goal.forest, centre + factor * (sums - centre)) - before
         return float(np.average((shift**2).sum(axis=1), weights=weight))
 
     factor = float(min(_FACTORS, key=moved))

@@ -20,7 +20,7 @@ from pine_boost.errors import (
 )
 from pine_boost.exporters.copying import copy_value
 from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
-from pine_boost.model.exact import PRECISION
+from pine_boost.model.exact import PRECISION, largest_leaf
 from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
 from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
@@ -99,8 +99,7 @@ def _copy_wrapper(native: Any, booster: Any) -> Any:
 
 
 def _check_grid(pruned: PrunedForest) -> None:
-    magnitude = np.abs(spread(pruned.forest, pruned.value_int))
-    largest = np.maximum.reduceat(magnitude, pruned.forest.tree_offset[:-1], axis=0)
+    largest = largest_leaf(pruned.forest, pruned.value_int)
     if (largest.sum(axis=0) + np.abs(pruned.intercept_int)).max() >= 2 ** PRECISION[np.float64]:
         raise InvalidInputError("The pruned leaves can add up to 2**53 grid units or more.")
     decision = pruned.forest.decision

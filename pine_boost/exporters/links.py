@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import numpy as np
-
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Model
 
 _XGBOOST = {
@@ -56,7 +55,7 @@ def vote_link(model: Model) -> Link | None:
     forest = model.forest
     if getattr(model.document, "family", "") != "votes" or forest.n_outputs == 1:
         return None
-    largest = np.maximum.reduceat(np.abs(forest.value).max(axis=1), forest.tree_offset[:-1])
+    largest = largest_leaf(forest).max(axis=1)
     n_classes = forest.n_outputs
     return Link("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
 
@@ -93,7 +92,7 @@ def _sklearn_link(model: Model, identity: str) -> Link:
     if family == "votes":
         if multi:
             return Link(identity)
-        weight = np.maximum.reduceat(np.abs(forest.value[:, 0]), forest.tree_offset[:-1]).sum()
+        weight = largest_leaf(forest)[:, 0].sum()
         return Link("sigmoid", slope=float(2 / weight))
     if not model.kind.endswith("Classifier"):
         return Link(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest, IntArray, spread
 from pine_boost.model.rules import SplitKind
 
 # Unit roundoff: |fl(a + b) - (a + b)| <= u * |fl(a + b)| for round to nearest, no overflow.
@@ -86,6 +86,8 @@ LINK_ERROR = 1e-6  # >= 16 * 2**-24
 # around only within this, where every float is asked. Float64 has room for |a s| + |b| up to 2**10
 # in x = a s + b, which errs by 2u times that, and p by a fourth of it.
 CALIBRATION_BLUR: dict[type, float] = {np.float32: 2.0**-20, np.float64: 2.0**-42}
+# XGBoost keeps category codes in float32: from here on a code is unseen, whatever the trees say.
+XGBOOST_MAX_CATEGORY = 2**24
 
 # LightGBM takes |x| <= kZeroThreshold, a float32, for 0.0 before any comparison.
 LIGHTGBM_ZERO = float(np.float32(1e-35))
@@ -181,7 +183,7 @@ def summation_band(forest: Forest) -> float:
     if is_exact(forest):
         return 0.0
     unit = UNIT_ROUNDOFF[forest.arithmetic]
-    largest = _largest_leaf(forest)
+    largest = largest_leaf(forest)
     bands = []
     for output in range(forest.n_outputs):
         reached = largest[:, output]
@@ -210,7 +212,7 @@ def certain_distance(forest: Forest) -> float:
     size; the rule behind the margin blurs by ``guard``. A gap between two outputs moves by twice
     as much. 0 with ``guard`` 0 where both sums are exact: then the signs are equal off the cut.
     """
-    total = float((np.abs(forest.intercept) + _largest_leaf(forest).sum(axis=0)).max())
+    total = float((np.abs(forest.intercept) + largest_leaf(forest).sum(axis=0)).max())
     rounding = (forest.n_trees + 1) * UNIT_ROUNDOFF[np.float64] * total * (1 + 2.0**-10)
     off = 0.0 if is_exact(forest) else summation_band(forest) + rounding
     return (1 if forest.n_outputs == 1 else 2) * off + forest.decision.guard
@@ -225,7 +227,7 @@ def folding_band(before: Forest, after: Forest, moved: float, folded: float) -> 
     sum: n float64 additions err by at most n * 2**-53 times the sum of the magnitudes ``folded``,
     doubled for the rounding of ``moved`` itself, whose terms are no larger than the leaves.
     """
-    largest = float(_largest_leaf(after).sum()) + folded
+    largest = float(largest_leaf(after).sum()) + folded
     rounding = 2 * (before.n_trees + 2) * UNIT_ROUNDOFF[np.float64] * largest
     total = summation_band(before) + summation_band(after) + moved + rounding
     return total * (1 + 2.0**-20)
@@ -259,7 +261,7 @@ def is_exact(forest: Forest) -> bool:
     grid = dyadic_exponent(numbers)
     if grid is None:
         return False
-    total = np.abs(forest.intercept) + _largest_leaf(forest).sum(axis=0)
+    total = np.abs(forest.intercept) + largest_leaf(forest).sum(axis=0)
     return bool(total.max() * 2.0**grid < 2.0 ** PRECISION[forest.arithmetic])
 
 
@@ -274,11 +276,16 @@ def dyadic_exponent(numbers: np.ndarray) -> int | None:
     return None if needed > 60 else max(needed, 0)
 
 
-def _largest_leaf(forest: Forest) -> np.ndarray:
-    """Largest |leaf| of each tree and output, (n_trees, n_outputs)."""
-    magnitude = np.abs(forest.leaf_vectors())
-    magnitude[forest.kind != SplitKind.LEAF] = 0
-    return np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0)
+def largest_leaf(forest: Forest, value: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+    """Largest |leaf| of each tree and output, (n_trees, n_outputs).
+
+    ``value`` (n_nodes, width) stands in for the forest's own leaf values: floats or grid units of a
+    smaller model, whose leaves may be inner nodes of this one.
+    """
+    if value is None:
+        value = np.where((forest.kind == SplitKind.LEAF)[:, None], forest.value, 0.0)
+    magnitude = np.abs(spread(forest, value))
+    return np.asarray(np.maximum.reduceat(magnitude, forest.tree_offset[:-1], axis=0))
 
 
 def original_scale(forest: Forest) -> tuple[int, bool]:
@@ -300,7 +307,7 @@ def finest_scale(forest: Forest) -> int:
     n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
     cut = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     constant = float(np.abs(forest.intercept).max())
-    total = n_sums * (float(_largest_leaf(forest).sum(axis=0).max()) + constant) + cut
+    total = n_sums * (float(largest_leaf(forest).sum(axis=0).max()) + constant) + cut
     return integer_scale(total, SUM_LIMIT)
 
 

@@ -57,10 +57,11 @@ class Decision:
 
     def distance(self, margins: npt.NDArray[Any]) -> FloatArray:
         """How far real margins are from the nearest cut, or the two best classes apart."""
+        margins = np.asarray(margins, dtype=np.float64)
         if self.cuts:
             return np.asarray(np.min([np.abs(margins[..., 0] - cut) for cut in self.cuts], axis=0))
         best = np.partition(margins, -2, axis=-1)
-        return np.asarray(best[..., -1] - best[..., -2], dtype=np.float64)
+        return np.asarray(best[..., -1] - best[..., -2])
 
     def wins_tie(self, above: int, below: int) -> bool:
         """Whether class (or side) ``above`` wins when it is level with ``below``."""

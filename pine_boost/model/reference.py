@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.exact import LIGHTGBM_ZERO
+from pine_boost.model.exact import LIGHTGBM_ZERO, XGBOOST_MAX_CATEGORY
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 
@@ -50,7 +50,7 @@ def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None
     """Category codes of raw numbers: -1 for unseen, NaN for missing, else a whole number."""
     with np.errstate(invalid="ignore"):
         if rule is CategoryRule.EXACT:
-            valid = (x >= 0) & (x < 2**24)
+            valid = (x >= 0) & (x < XGBOOST_MAX_CATEGORY)
             codes = np.where(valid, np.floor(np.where(valid, x, 0)), -1.0)
         elif rule is CategoryRule.TRUNCATE:
             codes = np.trunc(np.where(np.isfinite(x), x, -1.0))

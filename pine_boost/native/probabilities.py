@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.native.predict import ask_native, predict_margins
 
 
@@ -31,7 +31,7 @@ def has_plain_link(model: Model) -> bool:
     """Whether probabilities are sigmoid, softmax or mean of the sums, and of nothing else."""
     family = str(getattr(model.document, "family", ""))
     objective = model.forest.objective.split(" ")[0]
-    return family != "votes" and objective not in ("multiclassova", "binary:hinge")
+    return family != "votes" and objective not in (SEPARATE, "binary:hinge")
 
 
 def _require_probabilities(model: Model) -> None:
@@ -48,14 +48,5 @@ def _require_probabilities(model: Model) -> None:
 def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:
     """Probabilities of margins, one column per class; refused where a model has none."""
     _require_probabilities(model)
-    forest = model.forest
-    if str(getattr(model.document, "family", "")) == "average":
-        mean = margins / forest.n_trees
-        if forest.n_outputs > 1:
-            return mean
-        positive = mean[:, 0] + forest.decision.thresholds[0]
-    elif forest.n_outputs > 1:
-        return np.asarray(softmax(forest.slope * margins, axis=1))
-    else:
-        positive = expit(forest.slope * margins[:, 0])
-    return np.stack([1.0 - positive, positive], axis=1)
+    found = probabilities_of(model.forest, margins)
+    return found if found.shape[1] > 1 else np.concatenate([1.0 - found, found], axis=1)

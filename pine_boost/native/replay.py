@@ -101,15 +101,14 @@ def certain_classes(
     """
     is_decided = problem.sides(margins) >= least
     if problem.forest.n_outputs == 1:
-        sign = np.array([question.sign for question in problem.questions])
-        lowest = is_decided[:, sign > 0].sum(axis=1)
-        return lowest, len(problem.forest.decision.cuts) - is_decided[:, sign < 0].sum(axis=1)
+        above = np.array([question.asks_above for question in problem.questions])
+        lowest = is_decided[:, above].sum(axis=1)
+        return lowest, len(problem.forest.decision.cuts) - is_decided[:, ~above].sum(axis=1)
     lowest = np.zeros(len(margins), dtype=np.int64)
     highest = np.full(len(margins), problem.forest.n_outputs - 1, dtype=np.int64)
-    for plus in range(problem.forest.n_outputs):
-        own = [question.index for question in problem.questions if question.plus == plus]
+    for index, own in enumerate(problem.class_questions):
         wins = is_decided[:, own].all(axis=1)
-        lowest[wins] = highest[wins] = plus
+        lowest[wins] = highest[wins] = index
     return lowest, highest
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.pipelines.layers import Layer, peel
@@ -189,7 +190,7 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
     )  # fmt: skip
     if on_margin:
         # within exact.probability_guard of the cut, as every threshold on a probability
-        found = float(1.0 / (1.0 + np.exp(-_slope_of(inner) * found)))
+        found = float(expit(_slope_of(inner) * found))
     if not 0 < found < 1:
         raise UnsupportedModelError(
             f"The layers around the model decide at its probability {found:g}; a threshold "

@@ -151,7 +151,7 @@ def exact_rows(
     of_trees: npt.NDArray[Any] = np.zeros(leaves.shape, dtype=object)
     entries: npt.NDArray[Any]
     constants = np.zeros((n_rows, n_outputs if forest.free_intercept else 0), dtype=object)
-    cuts = forest.decision.cuts
+    cuts = [Fraction(cut) for cut in forest.decision.cuts]
     has_distance = len(cuts) > 1 and forest.free_intercept
     distance = np.zeros(n_rows, dtype=object) if has_distance else None
     one = np.array([[int(a == b) for b in range(n_outputs)] for a in range(n_outputs)], object)
@@ -161,8 +161,7 @@ def exact_rows(
         if forest.free_intercept:
             constants[own] = question.side(one)
         if distance is not None:
-            apart = Fraction(cuts[question.cut]) - Fraction(cuts[0])
-            distance[own] = -question.sign * apart
+            distance[own] = -question.beyond_first(cuts)
     strict = problem.strict[questions]
     if by_leaf:
         entries = np.zeros((n_rows, problem.trees.n_leaves), dtype=object)

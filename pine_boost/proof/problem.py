@@ -91,10 +91,7 @@ class Problem:
 
     def rivals(self, question: Question) -> list[Question]:
         """The questions that an input must all belong to, to belong to this one; itself first."""
-        if question.cut >= 0:
-            return [question]
-        own = [q for q in self.questions if q.plus == question.plus and q is not question]
-        return [question, *own]
+        return [question, *(q for q in self.questions if q.is_rival(question))]
 
     def sides(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Margins (n_points, n_outputs) as seen by every question, (n_points, n_questions)."""
@@ -103,8 +100,7 @@ class Problem:
     def sides_asked(self, margins: IntArray, asked: IntArray) -> IntArray:
         """Margins (n_rows, n_changes, n_outputs) as each row's own question sees them."""
         if self.forest.n_outputs == 1:
-            sign = np.array([question.sign for question in self.questions])
-            return np.asarray(sign[asked, None] * margins[..., 0])
+            return np.asarray(self._unit_side[asked, None] * margins[..., 0])
         pair = self._pairs[asked, None]
         own, rival = np.moveaxis(np.take_along_axis(margins, pair, axis=-1), -1, 0)
         return np.asarray(own - rival)
@@ -116,6 +112,18 @@ class Problem:
         plus = self._pairs[asked, 0]
         own = np.take_along_axis(original, plus[:, None, None], axis=-1)
         return np.asarray((own - original >= self._least_over[plus, None]).all(axis=-1))
+
+    @cached_property
+    def _unit_side(self) -> IntArray:
+        """A margin of one unit as every question sees it, for one output."""
+        unit = np.ones(1, dtype=np.int64)
+        return np.array([question.side_of(unit) for question in self.questions])
+
+    @cached_property
+    def class_questions(self) -> list[list[int]]:
+        """Indices of the questions that ask for each class; for several outputs."""
+        classes = range(self.forest.n_outputs)
+        return [[q.index for q in self.questions if q.asks_for(index)] for index in classes]
 
     @cached_property
     def _pairs(self) -> IntArray:
@@ -156,8 +164,7 @@ class Problem:
             distance = off if self.strict[question.index] else 0
             if self.permitted is not None:
                 distance = 1 - self.permitted
-            cut = question.sign * int(cuts[question.cut]) if question.cut >= 0 else 0
-            needed.append(cut + distance)
+            needed.append(question.cut_int(cuts) + distance)
         return np.array(needed, dtype=np.int64)
 
     def decided(self, original: IntArray) -> BoolArray:
@@ -168,8 +175,7 @@ class Problem:
         """
         is_decided = np.asarray(self.sides(original) >= self.least)
         if self.forest.n_outputs > 1:
-            for plus in range(self.forest.n_outputs):
-                own = [q.index for q in self.questions if q.plus == plus]
+            for own in self.class_questions:
                 is_decided[:, own] &= is_decided[:, own].all(axis=1, keepdims=True)
         return is_decided
 

@@ -6,15 +6,18 @@ tie. Every other module asks them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.digits import exactly
 from pine_boost.model.forest import Decision, Forest, IntArray
+
+_Number = TypeVar("_Number", float, Fraction)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,14 @@ class Question:
         """Where the side begins: the cut with the question's sign, 0 between two classes."""
         return self.sign * Fraction(decision.cuts[self.cut]) if self.cut >= 0 else Fraction(0)
 
+    def cut_int(self, cuts_int: IntArray) -> int:
+        """The same in whole units, from every cut in such units."""
+        return self.sign * int(cuts_int[self.cut]) if self.cut >= 0 else 0
+
+    def beyond_first(self, cuts: Sequence[_Number]) -> _Number:
+        """How far its cut lies beyond the first one, with its sign; as exact as the cuts are."""
+        return self.sign * (cuts[self.cut] - cuts[0])
+
     def wins_tie(self, decision: Decision) -> bool:
         """Whether an input exactly on the boundary falls to this side."""
         if self.cut >= 0:
@@ -58,6 +69,24 @@ class Question:
         if self.cut >= 0:
             return self.cut == other.cut and self.sign == -other.sign
         return self.plus == other.minus and self.minus == other.plus
+
+    def is_rival(self, other: Question) -> bool:
+        """Whether the other question asks for the same class, over another one."""
+        return self.cut < 0 and self.plus == other.plus and self.minus != other.minus
+
+    def asks_for(self, index: int) -> bool:
+        """Whether it asks for this class over some other."""
+        return self.cut < 0 and self.plus == index
+
+    @property
+    def asks_above(self) -> bool:
+        """Whether it asks for the upper side of a cut."""
+        return self.cut >= 0 and self.sign > 0
+
+    @property
+    def is_first_of_mirrors(self) -> bool:
+        """Whether it is the one of the two questions about a boundary that is listed first."""
+        return self.sign > 0 and self.plus <= self.minus
 
 
 def questions_of(forest: Forest) -> tuple[Question, ...]:

@@ -43,7 +43,7 @@ def find_undecided(
         return False
     unsettled = False
     for question in problem.questions:
-        if question.sign < 0 or question.plus > question.minus:
+        if not question.is_first_of_mirrors:
             continue  # its mirror asks the same
         answer = _ask(problem, encoding, question, budget)
         if answer is Answer.FOUND:
@@ -84,7 +84,6 @@ def _add_band(
     add_at_most(model, encoding, values, most, exactly=exactly)
     add_at_least(model, encoding, values, least, exactly=exactly)
     for rival in problem.rivals(question)[1:]:
-        if rival.minus != question.minus:
-            values, offset = row(rival)
-            least = 1 - int(problem.least[rival.index]) - offset
-            add_at_least(model, encoding, values, least, exactly=exactly)
+        values, offset = row(rival)
+        least = 1 - int(problem.least[rival.index]) - offset
+        add_at_least(model, encoding, values, least, exactly=exactly)

@@ -16,7 +16,7 @@ from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import States, StateSpace
-from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.margins import float_margins
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.rows import Rows
 
@@ -79,7 +79,7 @@ def cal_evidence(
 
 def distance_of(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
     """How far the original is from its decision on states, in float64."""
-    return decision_distance(float_margins(forest, trees, states), forest.decision.cuts)
+    return forest.decision.distance(float_margins(forest, trees, states))
 
 
 def _swapped(states: States, leaves: States, random: np.random.Generator) -> States:

@@ -37,7 +37,7 @@ from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
-from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, row_hashes
+from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
 from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 from pine_boost.tables.spent import Spent, refuse_spent
@@ -175,9 +175,9 @@ def fit_with_states(
     if X_cal is None and chosen.alpha == 0 and chosen.indifference == 0:
         return _whole_space(forest, X_fit, chosen.domain, schema, budget)
     fit, cal = (_open(X, schema, name, budget) for X, name in ((X_fit, "X_fit"), (X_cal, "X_cal")))
-    held_out = _hashes(cal)
+    held_out = hashes_of(cal)
     refuse_spent(chosen.spent, held_out, "X_cal")
-    overlap = count_overlap(_hashes(fit), held_out)
+    overlap = count_overlap(hashes_of(fit), held_out)
     check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
     fitted = fit_score(
         chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state,
@@ -211,14 +211,6 @@ def fit_with_states(
     if chosen.with_evidence or delta is not None:
         found = replace(found, cal_rows=cal.kept(fitted.space))
     return found
-
-
-def _hashes(rows: Rows) -> Hashes:
-    hashes, start = np.empty(rows.n_rows, dtype=np.uint64), 0
-    for chunk in rows.map_values(row_hashes):
-        hashes[start : start + len(chunk)] = chunk
-        start += len(chunk)
-    return hashes
 
 
 def _calibration(

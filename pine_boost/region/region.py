@@ -19,16 +19,16 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import require_share
 from pine_boost.region import storage
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.coverage import Coverage
-from pine_boost.region.distance import decision_distance, float_margins, read_margins
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.margins import float_margins, read_margins
 from pine_boost.region.nesting import Nesting
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.serving_margin import ServingMargin
@@ -331,7 +331,7 @@ class Region:
                 f"This region leaves out inputs on which the original is undecided (indifference="
                 f"{self.indifference}); pass model=<the original> or margins=<its raw scores>."
             )
-        return decision_distance(read, self.cuts)
+        return Decision(self.cuts).distance(read)
 
 
 def _forest_of(model: Any, thresholds: tuple[float, ...]) -> Forest:

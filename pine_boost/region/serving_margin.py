@@ -17,7 +17,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.model.states import States, StateSpace, build_space
-from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.margins import float_margins
 
 
 @dataclass(frozen=True)
@@ -96,4 +96,4 @@ class ServingMargin:
                 "digest differs)."
             )
         margins = float_margins(forest, route(forest, space), states)
-        return np.asarray(decision_distance(margins, forest.decision.cuts) >= self.distance)
+        return np.asarray(forest.decision.distance(margins) >= self.distance)

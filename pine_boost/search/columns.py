@@ -159,10 +159,8 @@ def _free_row(problem: Problem, question: Question) -> FloatArray:
     forest = problem.forest
     if not forest.free_intercept:
         return np.zeros(0)
-    if forest.n_outputs > 1:
-        return np.asarray(question.side(np.eye(forest.n_outputs)), dtype=np.float64)
+    constants = np.asarray(question.side(np.eye(forest.n_outputs)), dtype=np.float64)
     cuts = forest.decision.cuts
-    if len(cuts) == 1:
-        return np.array([float(question.sign)])
-    apart = (cuts[question.cut] - cuts[0]) / (cuts[-1] - cuts[0])
-    return np.array([question.sign, -question.sign * apart], dtype=np.float64)
+    if len(cuts) < 2:
+        return constants
+    return np.append(constants, -question.beyond_first(cuts) / (cuts[-1] - cuts[0]))

@@ -11,11 +11,12 @@ import numpy as np
 
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.margin_probabilities import SEPARATE
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns
 from pine_boost.search.leaf_order import in_order
 from pine_boost.search.linear_program import Weights
-from pine_boost.search.probabilities import SEPARATE, Reference
+from pine_boost.search.probabilities import Reference
 from pine_boost.search.rounding import (
     choose_grid,
     closest_scale,

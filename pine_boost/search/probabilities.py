@@ -10,13 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.model.margin_probabilities import VOTES, probabilities_of
 from pine_boost.proof.problem import Problem, leaf_sums
-
-SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
-_VOTES = "SAMME"  # votes divided by their sum, AdaBoost
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,37 +49,18 @@ def probability_shift(
     margins = problem.pruned_margins_int(pruned, reference.leaves) / 2.0**pruned.grid
     original = problem.forest.leaf_vectors()[problem.leaf_node]
     n_trees = problem.trees.n_trees
-    before = probabilities(problem, reference.margins, _divisor(problem, original, n_trees))
-    after = probabilities(problem, margins, _divisor(problem, leaf_value, len(pruned.kept)))
+    divisors = _divisor(problem, original, n_trees), _divisor(problem, leaf_value, len(pruned.kept))
+    before = probabilities_of(problem.forest, reference.margins, divisors[0])
+    after = probabilities_of(problem.forest, margins, divisors[1])
     shift = np.abs(after - before)
     mean = np.average(shift.max(axis=1), weights=reference.counts)
     brier = np.average((shift**2).sum(axis=1), weights=reference.counts)
     return ProbabilityShift(float(mean), float(shift.max()), float(brier))
 
 
-def probabilities(problem: Problem, margins: FloatArray, divisor: float = 1.0) -> FloatArray:
-    """Probabilities as the native library makes them of margins, without its rounding."""
-    forest = problem.forest
-    if forest.objective == _VOTES:
-        if forest.n_outputs == 1:
-            return np.asarray(expit(2 * margins / divisor))
-        others = forest.n_outputs - 1
-        return _softmax((forest.n_outputs * margins / divisor - 1) / others**2)
-    if not forest.free_intercept:
-        offset = forest.decision.thresholds[0] if forest.decision.thresholds else 0.0
-        return np.asarray(margins / divisor + offset)
-    if forest.n_outputs == 1 or forest.objective == SEPARATE:
-        return np.asarray(expit(forest.slope * margins))
-    return _softmax(forest.slope * margins)
-
-
-def _softmax(margins: FloatArray) -> FloatArray:
-    return np.asarray(softmax(margins, axis=1))
-
-
 def _divisor(problem: Problem, leaf_value: FloatArray, n_trees: int) -> float:
     """What the native library divides a sum by: the weights of all votes, or the trees."""
-    if problem.forest.objective != _VOTES:
+    if problem.forest.objective != VOTES:
         return float(n_trees)
     weight = np.maximum.reduceat(np.abs(leaf_value).max(axis=1), problem.trees.leaf_offset[:-1])
     return float(weight.sum())

@@ -12,11 +12,12 @@ from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.columns import Columns
 from pine_boost.search.linear_program import Weights
-from pine_boost.search.probabilities import SEPARATE, Reference, probabilities
+from pine_boost.search.probabilities import Reference
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny
@@ -136,7 +137,7 @@ def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> i
     """
     forest = problem.forest
     spread_value = np.abs(spread(forest, value))
-    largest = np.maximum.reduceat(spread_value, forest.tree_offset[:-1], axis=0).sum(axis=0)
+    largest = exact.largest_leaf(forest, value).sum(axis=0)
     total = float((largest + np.abs(left_over)).max())
     if problem.copies is not None:  # rows of the original's leaves must be small enough, too
         spread_value[problem.leaf_node] *= problem.copies[:, None]
@@ -164,7 +165,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
     """
     forest = problem.forest
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    target = probabilities(problem, reference.margins)
+    target = probabilities_of(forest, reference.margins)
     spread_margins, spread_original = np.abs(margins).mean(), np.abs(reference.margins).mean()
     start = np.log(max(spread_original, _TINY) / max(spread_margins, _TINY))
 
@@ -172,7 +173,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
         scaled = np.exp(log_scale) * margins + cut
         if forest.objective == SEPARATE:
             scaled = scaled + level(scaled, reference)
-        moved = probabilities(problem, scaled) - target
+        moved = probabilities_of(forest, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
 
     found = minimize_scalar(

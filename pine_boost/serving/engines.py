@@ -19,16 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.model.exact import certain_distance
-from pine_boost.model.forest import Decision, FloatArray, IntArray, Model
-from pine_boost.model.rules import Comparison, SplitKind, Tie
+from pine_boost.model.exact import XGBOOST_MAX_CATEGORY, certain_distance
+from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.native.probabilities import (
     has_plain_link,
     linked_probabilities,
     predict_probabilities,
 )
-from pine_boost.region.distance import decision_distance
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
 
@@ -75,17 +74,6 @@ def make_engine(model: Model, backend: str) -> Engine:
         native, predict, certain_distance(model.forest), backend == "tl2cgen",
         np.unique(model.forest.feature[model.forest.kind == SplitKind.CATEGORICAL]).astype(int),
     )  # fmt: skip
-
-
-def decide(margins: FloatArray, decision: Decision) -> IntArray:
-    """Class index (or band) by the model's own rule on its margins."""
-    if decision.cuts:
-        cuts = np.asarray(decision.cuts)
-        above = margins >= cuts if decision.tie is Tie.HIGHEST else margins > cuts
-        return np.asarray(above.sum(axis=1), dtype=np.int64)
-    if decision.tie is Tie.HIGHEST:
-        return np.asarray(margins.shape[1] - 1 - np.argmax(margins[:, ::-1], axis=1))
-    return np.asarray(np.argmax(margins, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +123,8 @@ class SumEngine:
         """The native class: far from the decision by the sums, elsewhere by the library."""
         margins, odd = self._sums(X)
         decision = self.native.model.forest.decision
-        classes = decide(margins, decision)
-        open_ = odd | (decision_distance(margins, decision.cuts) <= self.certain)
+        classes = decision.classes(margins)
+        open_ = odd | (decision.distance(margins) <= self.certain)
         if open_.any():
             rows = np.flatnonzero(open_)
             classes[rows] = self.native.classes(_rows(X, rows))
@@ -169,8 +157,8 @@ class SumEngine:
             odd = ((bits & _LOW_WORD) == _LOW_WORD).any(axis=1)
         if len(self.categorical):
             codes = matrix[:, self.categorical]
-            plain = np.isnan(codes) | ((codes >= 0) & (codes < 2**24) & (codes == np.floor(codes)))
-            odd |= ~plain.all(axis=1)
+            known = (codes >= 0) & (codes < XGBOOST_MAX_CATEGORY) & (codes == np.floor(codes))
+            odd |= ~(np.isnan(codes) | known).all(axis=1)
         return self.predict(matrix).reshape(len(matrix), forest.n_outputs), odd
 
 

@@ -21,8 +21,7 @@ from pine_boost.certificate.claim import (
     serving_guard_claim,
 )
 from pine_boost.model.forest import FloatArray, IntArray
-from pine_boost.region.distance import decision_distance
-from pine_boost.serving.engines import Engine, decide, make_engine
+from pine_boost.serving.engines import Engine, make_engine
 from pine_boost.serving.few_rows import Contains, fast_membership
 from pine_boost.serving.guards import GuardedParts, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
@@ -256,8 +255,8 @@ class GuardedModel:
             return np.zeros(0, dtype=bool), np.zeros(0, dtype=np.int64)
         decision = self.parts.pruned.forest.decision
         margins = self._pruned.margins(table)
-        is_sure = decision_distance(margins, decision.cuts) >= least
-        return is_sure if plausible is None else plausible & is_sure, decide(margins, decision)
+        is_sure = decision.distance(margins) >= least
+        return is_sure if plausible is None else plausible & is_sure, decision.classes(margins)
 
     def _labels(self, classes: IntArray) -> npt.NDArray[Any]:
         n_bands = len(self.parts.original.forest.decision.thresholds) + 1

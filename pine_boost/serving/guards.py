@@ -14,9 +14,8 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import predict_classes
-from pine_boost.region.distance import decision_distance
 from pine_boost.region.region import Region
-from pine_boost.serving.engines import decide, make_engine
+from pine_boost.serving.engines import make_engine
 from pine_boost.serving.margin_guard import MarginGuard, choose_margin, margin_levels
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
@@ -139,8 +138,8 @@ def measure_margin(
         raise InvalidInputError("X_val has no rows.")
     margins = engine.margins(X_val)
     decision = pruned.forest.decision
-    differs = decide(margins, decision) != predict_classes(original, X_val)
+    differs = decision.classes(margins) != predict_classes(original, X_val)
     return choose_margin(
-        decision_distance(margins, decision.cuts), differs, margin_levels(pruned.forest),
+        decision.distance(margins), differs, margin_levels(pruned.forest),
         fidelity=fidelity, confidence=confidence,
     )  # fmt: skip

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.compression.fixed_sequence import allowed, require_rows
-from pine_boost.errors import InvalidInputError
+from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.options import require_share
 
 _STEPS_PER_OCTAVE = 16
 _OCTAVES = 24
@@ -63,9 +64,9 @@ def choose_margin(
     InvalidInputError
         Not even a model without any difference could pass with so few rows.
     """
-    for value, name in ((fidelity, "fidelity"), (confidence, "confidence")):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-            raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1.")
+    require_share(fidelity, "fidelity")
+    require_share(confidence, "confidence")
+    fidelity, confidence = float(fidelity), float(confidence)
     n_val = len(distance)
     require_rows(n_val, fidelity, confidence)
     # ascending, so that the rows at or beyond a level are a suffix
@@ -76,17 +77,14 @@ def choose_margin(
     last = len(levels) - 1 if passed.all() else int(np.argmin(passed)) - 1
     chosen = float(levels[last])
     return MarginGuard(
-        chosen, float(fidelity), float(confidence), n_val, int(n_wrong[last]),
+        chosen, fidelity, confidence, n_val, int(n_wrong[last]),
         float(np.mean(distance >= chosen)),
     )  # fmt: skip
 
 
 def margin_levels(forest: Forest) -> FloatArray:
     """Descending distances from one that no input reaches down to 0, from the leaves alone."""
-    largest = np.maximum.reduceat(
-        np.abs(forest.leaf_vectors()), forest.tree_offset[:-1], axis=0
-    ).sum(axis=0)
-    reach = np.abs(forest.intercept) + largest
+    reach = np.abs(forest.intercept) + largest_leaf(forest).sum(axis=0)
     cuts = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
     top = 4 * (float(reach.max()) + cuts) + 1
     steps = np.arange(_STEPS_PER_OCTAVE * _OCTAVES)

@@ -14,7 +14,7 @@ import numpy as np
 from pine_boost.certificate.lossless_claim import margins_claim
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed
-from pine_boost.model.exact import folding_band
+from pine_boost.model.exact import folding_band, largest_leaf
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.reach import find_reach
 from pine_boost.model.reference import native_margins
@@ -222,8 +222,7 @@ def _bound(before: Forest, after: Forest, plan: Plan) -> float:
     written = after.value[after.kind == SplitKind.LEAF, 0]
     moved = np.zeros(before.n_trees)
     np.maximum.at(moved, tree, np.abs(written - wanted))
-    largest = np.maximum.reduceat(np.abs(before.value[:, 0]), before.tree_offset[:-1])
-    gone = np.delete(largest, trimming.kept)
+    gone = np.delete(largest_leaf(before).max(axis=1), trimming.kept)
     return folding_band(before, after, float(moved.sum()), float(gone.sum()))
 
 

@@ -75,7 +75,11 @@ def row_hashes(matrix: FloatArray) -> Hashes:
 
 def hashes_of(rows: Rows) -> Hashes:
     """`row_hashes` of all rows, chunk by chunk."""
-    return np.concatenate([np.zeros(0, dtype=np.uint64), *rows.map_values(row_hashes)])
+    hashes, start = np.empty(rows.n_rows, dtype=np.uint64), 0
+    for chunk in rows.map_values(row_hashes):
+        hashes[start : start + len(chunk)] = chunk
+        start += len(chunk)
+    return hashes
 
 
 def _mix(bits: Hashes) -> Hashes:

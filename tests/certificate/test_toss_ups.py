@@ -16,7 +16,7 @@ from pine_boost.certificate.sureness import sureness_of
 from pine_boost.model.digits import rounded_up
 from pine_boost.native.predict import predict_classes
 from pine_boost.native.probabilities import predict_probabilities
-from pine_boost.region.distance import decision_distance, float_margins
+from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import sweep
@@ -197,7 +197,7 @@ def test_the_serving_sentence_counts_what_it_says(booster: Case) -> None:
 
     own = build_space(forest)
     margins = float_margins(forest, route(forest, own), own.states(X[250:].astype(np.float64)))
-    sure = decision_distance(margins, forest.decision.cuts) >= serving.distance
+    sure = forest.decision.distance(margins) >= serving.distance
     assert (seen == (sure & result.region.tables.contains(space.states(X[250:])))).all()
     for wrong in (model, None):
         with pytest.raises(InvalidInputError, match="pruned"):

@@ -283,3 +283,17 @@ def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: st
         sure, gap = first / (first + second), np.diff(np.sort(margin, axis=1)[:, -2:])[:, 0]
     off = float(np.abs(sure - 1 / (1 + np.exp(-gap))).max())
     assert off < exact.LINK_ERROR / 2
+
+
+def test_the_largest_leaf_of_each_tree_and_output_is_of_leaves_or_of_values_given() -> None:
+    forest = random_forest(np.random.default_rng(0), n_trees=4, n_outputs=2)
+    units = np.arange(forest.n_nodes)[:, None] * -1
+    own, given_values = exact.largest_leaf(forest), exact.largest_leaf(forest, units)
+    for tree in range(forest.n_trees):
+        nodes = np.arange(forest.tree_offset[tree], forest.tree_offset[tree + 1])
+        leaves = nodes[forest.kind[nodes] == SplitKind.LEAF]
+        output = forest.tree_output[tree]
+        assert own[tree, output] == np.abs(forest.value[leaves]).max()
+        assert given_values[tree, output] == nodes[-1]
+        assert own[tree, 1 - output] == given_values[tree, 1 - output] == 0
+    assert given_values.dtype == np.int64

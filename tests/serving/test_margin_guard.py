@@ -45,6 +45,17 @@ def test_without_differences_everything_is_let_through():
     assert guard.share_guarded == 1.0
 
 
+def test_numbers_of_numpy_are_taken_and_what_is_no_share_is_refused():
+    distance, differs = np.linspace(0, 1, 500), np.zeros(500, dtype=bool)
+    shares = {"fidelity": np.float32(0.75), "confidence": np.float32(0.5)}
+    assert choose_margin(distance, differs, LEVELS, **shares) == choose_margin(
+        distance, differs, LEVELS, fidelity=0.75, confidence=0.5
+    )
+    for name, wrong in (("fidelity", True), ("confidence", 1.0), ("fidelity", "0.9")):
+        with pytest.raises(InvalidInputError, match=f"{name}=.* strictly between 0 and 1"):
+            choose_margin(distance, differs, LEVELS, **(shares | {name: wrong}))
+
+
 def test_if_everything_differs_nothing_is_let_through():
     distance = np.linspace(0, 0.9, 3000)
     guard = choose_margin(distance, np.ones(3000, bool), LEVELS, fidelity=0.999, confidence=0.95)

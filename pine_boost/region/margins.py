@@ -1,6 +1,6 @@
-"""How decided the original model is: the distance of its margin from the decision.
+"""Real margins of a model, from which `Decision.distance` says how decided it is.
 
-In come states and the model's trees over them, or native margins; out go float64 distances.
+In come states and the model's trees over them, or native margins; out go float64 margins.
 Nothing is proved with them: they only choose which inputs a region gives up as toss-ups.
 """
 
@@ -34,14 +34,6 @@ def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -
     for tree in range(trees.n_trees):
         margins += value[reached[:, tree]]
     return margins
-
-
-def decision_distance(margins: FloatArray, cuts: tuple[float, ...]) -> FloatArray:
-    """Distance to the nearest cut, or with several outputs the gap between the two best."""
-    if margins.shape[1] == 1:
-        return np.asarray(np.abs(margins - np.asarray(cuts)[None, :]).min(axis=1))
-    best = np.partition(margins, margins.shape[1] - 2, axis=1)
-    return np.asarray(best[:, -1] - best[:, -2])
 
 
 def read_margins(margins: npt.ArrayLike, n_rows: int, n_outputs: int) -> FloatArray:

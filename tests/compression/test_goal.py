@@ -1,0 +1,23 @@
+"""What a smaller model has to keep: the classes of the model's own rule, ties included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pine_boost.compression.goal import Goal
+from pine_boost.parsers import read_model
+from tests.support.native_models import make_table
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+
+def test_a_margin_on_the_cut_is_the_class_that_the_library_gives_it() -> None:
+    """GradientBoosting predicts class 1 at a margin of 0: only the move below changes it."""
+    X, y = make_table(3, missing=False)
+    native = ensemble.GradientBoostingClassifier(n_estimators=2, random_state=0).fit(X, y > 0)
+    goal = Goal(read_model(native).forest, True, None)
+    before, after = np.zeros((2, 1)), np.array([[0.5], [-0.5]])
+    assert goal.changed(before, after).tolist() == [False, True]
+    assert goal.changed(after, before).tolist() == [False, True]
+    assert goal.distances(before).tolist() == [0.0, 0.0]
