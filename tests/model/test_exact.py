@@ -253,3 +253,10 @@ def test_required_distance_leaves_room_for_guard_and_rounding() -> None:
             assert nearest - Fraction(cut) > Fraction(guard)
             nearest = Fraction(int(cuts[0]) - off, 2**grid)
             assert Fraction(cut) - nearest > Fraction(guard)
+
+
+def test_sums_below_the_largest_stay_finite_in_any_order() -> None:
+    unit = exact.UNIT_ROUNDOFF[np.float32]
+    assert exact.LARGEST_SUM_FLOAT32 * np.exp(2.0**23 * unit) < exact.FLOAT32_MAX
+    terms = np.full(2**12, exact.LARGEST_SUM_FLOAT32 / 2**12, dtype=np.float32)
+    assert np.isfinite(np.cumsum(terms, dtype=np.float32)).all()
