@@ -74,8 +74,8 @@ def compress_booster(
     confidence : float
         Of the statement, over the draw of X_val.
     tolerance : float, optional
-        Classifiers: no probability may move by more either. Regressors and rankers, where it is
-        required: the raw value may not move by more.
+        Classifiers: no probability may move by more either; refused with a calibrator around the
+        ensemble. Regressors and rankers, where it is required: the raw value may not move by more.
     unit : {"leaf", "tree"}
         Collapse subtrees, or drop whole trees only.
     threshold : float or sequence of float, optional
@@ -124,6 +124,7 @@ def compress_booster(
     True
     """
     outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
+    outer.require_own_probabilities(tolerance)
     options = CompressOptions(
         fidelity, confidence, tolerance, unit, outer.threshold, time_limit, random_state, callback,
         allow_overlap, outer.raw_column(segments, X_val),

@@ -95,6 +95,7 @@ def survey(
     require_seconds(time_limit)
     budget = Budget.of(time_limit, callback=callback)
     outer = unwrap(model, threshold)  # figures are those of the ensemble inside
+    outer.require_own_probabilities(tolerance)
     model, threshold = outer.inner, outer.threshold
     X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
     parsed = read_model(model, threshold=threshold, decision="value")

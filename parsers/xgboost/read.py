@@ -1,7 +1,8 @@
 """XGBoost 1.7 to 3.x: Booster, scikit-learn wrappers, .json and .ubj files, bytes.
 
 In comes a model; out goes the exact Forest that its own predict uses, plus the checked document
-for the exporter. Refuses gblinear, vector leaves, several targets and damaged files.
+for the exporter. Refuses gblinear, vector leaves, several targets, sums beyond
+float32 and damaged files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
-from pine_boost.model.exact import UNIT_ROUNDOFF
+from pine_boost.model.exact import LARGEST_SUM_FLOAT32, UNIT_ROUNDOFF
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
 from pine_boost.parsers.thresholds import no_class_decision
@@ -124,13 +125,14 @@ def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: b
     if by_wrapper:
         document = _truncate(document)
     intercept, error = read_intercept(document)
+    folded = fold_weights(document)
+    _require_finite_sums(document, intercept)
     # a file may be predicted with either way, so it carries the bound of both
     exact_sum = native is not None and not by_wrapper
     slack = error if exact_sum else error + _inplace_slack(document, intercept)
-    document = fold_weights(document)
-    classes = _find_classes(document, decision, native)
-    forest = _build_forest(document, decision, intercept, slack, classes, _missing_value(native))
-    return Model(forest=forest, kind=kind, native=native, document=document)
+    classes = _find_classes(folded, decision, native)
+    forest = _build_forest(folded, decision, intercept, slack, classes, _missing_value(native))
+    return Model(forest=forest, kind=kind, native=native, document=folded)
 
 
 def _truncate(document: XGBoostDocument) -> XGBoostDocument:
@@ -158,6 +160,41 @@ def _truncate(document: XGBoostDocument) -> XGBoostDocument:
     )
 
 
+def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> None:
+    """Refuse leaves whose native float32 sums may overflow, where a margin is infinite or NaN.
+
+    Dart adds (f32(b + l) - b) * w in inplace_predict (`_inplace_slack`): b + l must be finite
+    without its weight, too. The term with ``unit`` bounds that form; it is nothing for the other.
+    """
+    unit = UNIT_ROUNDOFF[np.float32]
+    largest, weight = _largest_leaves(document), _weights(document)
+    for output in range(document.n_outputs):
+        mine = document.tree_output == output
+        base, reached = abs(float(intercept[output])), largest[mine]
+        added = weight[mine] * (reached + unit * (base + 4 * reached))
+        total = base + max(float(added.sum()), float(reached.max(initial=0.0)))
+        if not total < LARGEST_SUM_FLOAT32:
+            raise UnsupportedModelError(
+                f"The intercept and the largest leaves of output {output} add up to {total:.3g}, "
+                f"where XGBoost's float32 sums may overflow; accepted are sums below "
+                f"{LARGEST_SUM_FLOAT32:.3g}. Train the model on a smaller scale of the target."
+            )
+
+
+def _largest_leaves(document: XGBoostDocument) -> np.ndarray[Any, Any]:
+    """Largest |leaf| of each tree, without its weight."""
+    trees = document.trees
+    magnitude = np.where(trees.is_leaf, np.abs(trees.condition.astype(np.float64)), 0.0)
+    return np.asarray(np.maximum.reduceat(magnitude, trees.offset[:-1]))
+
+
+def _weights(document: XGBoostDocument) -> np.ndarray[Any, Any]:
+    """The |weight| of each tree; 1 without dart."""
+    if document.weight_drop is None:
+        return np.ones(document.trees.n_trees)
+    return np.abs(document.weight_drop.astype(np.float64))
+
+
 def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> float:
     """Bound on |inplace_predict - sequential sum of f32(leaf * w)| for dart.
 
@@ -169,10 +206,7 @@ def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -
     if document.weight_drop is None:
         return 0.0
     unit = UNIT_ROUNDOFF[np.float32]
-    trees = document.trees
-    magnitude = np.where(trees.is_leaf, np.abs(trees.condition.astype(np.float64)), 0.0)
-    largest = np.maximum.reduceat(magnitude, trees.offset[:-1])
-    weight = np.abs(document.weight_drop.astype(np.float64))
+    largest, weight = _largest_leaves(document), _weights(document)
     bounds = []
     for output in range(document.n_outputs):
         mine = document.tree_output == output

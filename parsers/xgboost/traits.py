@@ -151,18 +151,21 @@ def _prepared(
 def _monotone(model: Model) -> tuple[int, ...] | None:
     """Only a model that was trained here knows: a file holds no parameters of its training.
 
-    A Booster with the parameters of one that was just loaded may come from a file, too. Wrappers
-    turn names and lists into the numbers that the Booster holds.
+    A Booster with the parameters of one that was just loaded may come from a file, too, and so may
+    one that names no constraint and has never evaluated a metric, which training does: parameters
+    may have been set after loading. Wrappers turn names and lists into the Booster's numbers.
     """
     if model.native is None:
         return None
     config = _booster_of(model.native).save_config()
     if _training(config) == _training(_load(model.document).save_config()):
         return None
+    named = [re.findall(r"-?\d+", text) for text in _CONSTRAINTS.findall(config)]
+    if not any(named) and not json.loads(config)["learner"].get("metrics"):
+        return None
     directions = [0] * model.forest.n_features
-    for text in _CONSTRAINTS.findall(config):
-        given = [int(direction) for direction in re.findall(r"-?\d+", text)]
-        directions[: len(given)] = given
+    for given in named:
+        directions[: len(given)] = [int(direction) for direction in given]
     return tuple(directions)
 
 

@@ -109,7 +109,8 @@ class Certificate:
     serving : ServingMargin or None
         From which own margin on the pruned model alone tells the original's class.
     probability_shift : mapping
-        Mean, largest and Brier change of probabilities on X_fit.
+        Mean, largest and Brier change of the ensemble's probabilities (before any calibrator
+        around it) on X_fit.
     proofs : tuple of QuestionProof
     versions : mapping
     timings : mapping

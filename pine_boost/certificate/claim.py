@@ -293,6 +293,13 @@ def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
     )
 
 
+# of a result about an ensemble with a calibrator around it
+BEFORE_CALIBRATION = (
+    "Probabilities and how far they moved are those of the ensemble inside, before the calibrator; "
+    "after it they may move farther."
+)
+
+
 def region_guard_claim(certificate: Certificate) -> str:
     """What follows on every input when inputs outside a certified region go to the original."""
     return (

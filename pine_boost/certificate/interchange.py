@@ -17,8 +17,8 @@ from pine_boost.model.forest import Model
 from pine_boost.parsers.traits import describe
 from pine_boost.region.region import Region
 
-# what a wrapper adds to its booster and no model file holds
-_OF_WRAPPERS = ("classes", "missing", "wrapper")
+# what a wrapper adds to its booster and no model file holds, by the attribute that holds it
+_OF_WRAPPERS = {"classes": "classes_", "missing": "missing"}
 
 
 def as_region_reads(model: Model, region: Region) -> Model:
@@ -36,15 +36,20 @@ def as_region_reads(model: Model, region: Region) -> Model:
 def require_interchangeable(original: Model, pruned: Model) -> None:
     """Check everything that decides how a table is read and what the answer is called."""
     before, after = describe(original), describe(pruned)
-    is_one_bare = original.kind != pruned.kind  # a file or booster of one, the wrapper of the other
-    for name in before.keys() | after.keys():
-        if is_one_bare and name in _OF_WRAPPERS:
+    for name in sorted(before.keys() | after.keys()):
+        if original.kind != pruned.kind and _is_lacking(name, original, pruned):
             continue
         if before.get(name) != after.get(name):
             raise CertificateMismatch(
                 f"Original and pruned model differ in {name}: {_short(before.get(name))} and "
                 f"{_short(after.get(name))}. A file was changed or belongs to another run."
             )
+
+
+def _is_lacking(name: str, *models: Model) -> bool:
+    """Whether one of them, a file or booster of a wrapper say, cannot hold this."""
+    attribute = _OF_WRAPPERS.get(name)
+    return attribute is not None and not all(hasattr(m.native, attribute) for m in models)
 
 
 def _short(value: Any) -> str:

@@ -103,6 +103,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
         arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle,
         decision="value",
     )  # fmt: skip
+    original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
     X_val = options.read_rows(arguments.val, original)
     verdict = verify_compression(

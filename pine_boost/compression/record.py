@@ -105,7 +105,8 @@ class CompressionRecord:
     path : tuple of TestedSize
     segments : tuple of Segment
     probability_shift : mapping
-        Mean and largest change of a probability on X_val; empty for models without classes.
+        Mean and largest change of a probability of the ensemble (before any calibrator around it)
+        on X_val; empty for models without classes.
     attack_starts : int
         Rows of X_fit that an attack began with; 0: none was made.
     attack_distance : float or None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
+from pine_boost.certificate.interchange import require_interchangeable
 from pine_boost.compression.answers import Question, ask, count_beyond, differ
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
 from pine_boost.compression.proved_distance import distance_anew
@@ -96,7 +97,8 @@ def verify_compression(
     Raises
     ------
     CertificateMismatch
-        A model or X_val is not the one that the record names.
+        A model or X_val is not the one that the record names, or the models call their classes
+        or read their tables differently.
     """
     started = time.monotonic()
     if not isinstance(record, CompressionRecord):
@@ -108,6 +110,7 @@ def verify_compression(
             (compressed, record.compressed_digest, "compressed"),
         )
     )
+    require_interchangeable(before, after)  # the digests are about trees, not labels
     rows = open_rows(X_val, schema_of(before.forest), "X_val")
     if rows_digest(rows, before.forest.n_features) != record.validation_digest:
         raise CertificateMismatch(

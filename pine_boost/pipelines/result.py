@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost.certificate.claim import BEFORE_CALIBRATION
 from pine_boost.parsers.pickling import pickled
 from pine_boost.region.coverage import Coverage
 from pine_boost.region.explanation import Explanation
@@ -78,7 +79,7 @@ class PreparedRegion:
 class WrappedResult:
     """A result about a Pipeline, or a model with thresholds or calibration around it.
 
-    Everything that is not listed here (``certificate``, ``status``, ``summary()``, ...) is that of
+    Everything that is not listed here (``certificate``, ``status``, ...) is that of
     ``inner``, the result about the ensemble.
 
     Attributes
@@ -100,7 +101,14 @@ class WrappedResult:
         return getattr(self.inner, name)
 
     def __str__(self) -> str:
-        return str(self.inner)
+        return self.summary()
+
+    def summary(self) -> str:
+        """The lines of the inner result, and whose probabilities they speak of."""
+        text = str(self.inner)
+        found = getattr(self.inner, "certificate", None) or getattr(self.inner, "record", None)
+        is_moved = self.wrapper.calibrates and bool(getattr(found, "probability_shift", None))
+        return f"{text}\n{BEFORE_CALIBRATION}" if is_moved else text
 
     def _repr_html_(self) -> str:
         return str(self.inner._repr_html_())

@@ -90,11 +90,28 @@ class Wrapper:
     def finish(self) -> Calibration | None:
         """What calibration makes of the inner model's probabilities; None without one."""
         deciding = [layer for layer in self.layers if layer.decides]
-        if not any(layer.calibrators for layer in deciding):
+        if not self.calibrates:
             return None
         on_margin = _reads_margin(deciding, self.inner)
         chain = _chain(deciding, self.inner, on_margin)
         return Calibration(chain, _score_type(self.inner), on_margin)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether a calibrator changes the probabilities of the inner model."""
+        return any(layer.calibrators for layer in self.layers)
+
+    def require_own_probabilities(self, tolerance: float | None) -> None:
+        """Refuse a tolerance where a calibrator changes what the inner model says."""
+        if tolerance is None or not self.calibrates:
+            return
+        kind = next(layer.kind for layer in self.layers if layer.calibrators)
+        raise InvalidInputError(
+            f"tolerance={tolerance!r} for a model with a {kind} around it: the calibrator may move "
+            "probabilities farther than the ensemble inside does, which alone is tested. Leave "
+            f"tolerance out, which keeps the classes of the {kind}; or compress the ensemble "
+            "inside with it, and calibrate the smaller one."
+        )
 
     def decider(self, inner: Any) -> Any:
         """Only the layers that decide, around a model: takes prepared rows."""

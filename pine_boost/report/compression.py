@@ -142,8 +142,8 @@ def _counted(record: CompressionRecord) -> str:
     text = bound_in_words(record.bound, record.n_changed, record.n_val, record.confidence) + "."
     if record.probability_shift:
         text += (
-            f" Probabilities moved by {record.probability_shift['mean']:.4f} on average and by "
-            f"{record.probability_shift['maximum']:.3f} at most."
+            f" The ensemble's probabilities moved by {record.probability_shift['mean']:.4f} on "
+            f"average and by {record.probability_shift['maximum']:.3f} at most."
         )
     return text
 

@@ -289,3 +289,31 @@ def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
                        tmp_path / "folder", "-o", tmp_path / "out")  # fmt: skip
     assert code == 1
     assert "the first steps of a Pipeline take a table as a whole" in err
+
+
+def test_a_record_with_a_tolerance_is_not_verified_for_a_calibrated_model(tmp_path, capsys):
+    """It was tested before the calibrator, so that its sentence is not about the whole model."""
+    from dataclasses import replace
+
+    import pine_boost
+
+    frame, y = table()
+    frame = frame[["size", "weight"]]
+    inner = trees().fit(frame[:400], y[:400])
+    made = CalibratedClassifierCV(FrozenEstimator(inner), ensemble=False, cv=3)
+    made.fit(frame[700:], y[700:])
+    result = pine_boost.compress_booster(made, frame[:400], frame[400:], fidelity=0.9)
+    folder = result.save(tmp_path / "out")
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
+    frame[400:].to_csv(tmp_path / "val.csv", index=False)
+    asked = (
+        "verify", tmp_path / "model.pkl", folder, "--trust-pickle", "--val", tmp_path / "val.csv",
+    )  # fmt: skip
+    code, out, err = run(capsys, *asked)
+    assert code == 0, err
+    assert "AGREES" in out
+    record = pine_boost.CompressResult.load(folder).record
+    (folder / "compression.json").write_text(replace(record, tolerance=0.05).to_json())
+    code, _, err = run(capsys, *asked)
+    assert code != 0
+    assert "the calibrator may move probabilities farther" in err

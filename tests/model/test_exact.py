@@ -297,3 +297,10 @@ def test_the_largest_leaf_of_each_tree_and_output_is_of_leaves_or_of_values_give
         assert given_values[tree, output] == nodes[-1]
         assert own[tree, 1 - output] == given_values[tree, 1 - output] == 0
     assert given_values.dtype == np.int64
+
+
+def test_sums_below_the_largest_stay_finite_in_any_order() -> None:
+    unit = exact.UNIT_ROUNDOFF[np.float32]
+    assert exact.LARGEST_SUM_FLOAT32 * np.exp(2.0**23 * unit) < exact.FLOAT32_MAX
+    terms = np.full(2**12, exact.LARGEST_SUM_FLOAT32 / 2**12, dtype=np.float32)
+    assert np.isfinite(np.cumsum(terms, dtype=np.float32)).all()

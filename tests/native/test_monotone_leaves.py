@@ -138,3 +138,27 @@ def test_a_live_model_that_was_loaded_keeps_what_all_trees_keep(kind: str, tmp_p
     result = prune_booster(loaded, X[:250], X[250:], alpha=0.4, verbose=False)
     assert result.status == "CERTIFIED"
     assert _wrong_ways(result, X) == 0
+
+
+def test_parameters_set_after_loading_say_nothing_about_the_trees(tmp_path: Path) -> None:
+    native, X = _trained("booster")
+    native.save_model(tmp_path / "model.json")
+    loaded = xgboost.Booster({"nthread": 1, "max_depth": 3}, model_file=tmp_path / "model.json")
+    loaded.predict(xgboost.DMatrix(X))
+    parsed = read_model(loaded)
+    monotone = traits_of(parsed.forest.library).monotone
+    assert monotone(parsed) is None
+    loaded.set_param({"monotone_constraints": str(RISE_AND_FALL)})
+    assert monotone(read_model(loaded)) == RISE_AND_FALL
+
+
+@pytest.mark.parametrize("metric", [{}, {"eval_metric": "auc"}], ids=str)
+def test_a_model_trained_here_that_names_no_constraints_has_none(metric: dict[str, str]) -> None:
+    _, X = _trained("booster")
+    given = {"objective": "binary:logistic", "nthread": 1, "max_depth": 2, **metric}
+    label = np.nan_to_num(X[:, 0]) > 0
+    native = xgboost.train(given, xgboost.DMatrix(X, label), 3)
+    wrapper = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1, **metric).fit(X, label)
+    for live in (native, native.copy(), native[0:2], wrapper):
+        parsed = read_model(live)
+        assert traits_of(parsed.forest.library).monotone(parsed) == (0,) * X.shape[1]

@@ -94,3 +94,59 @@ def test_vector_leaves_of_3_0_are_refused_by_name():
         del tree["loss_changes"], tree["sum_hessian"]
     with pytest.raises(UnsupportedModelError, match="vector leaves"):
         read_model(json.dumps(document).encode())
+
+
+def _stumps(leaves, weights=None, base_score="5E-1"):
+    """A Booster whose trees split on feature 0 at 0.5 into the two given leaves each."""
+    learner = train(rounds=1, objective="binary:logistic", max_depth=1).save_raw("json")
+    document = json.loads(learner)
+    learner = document["learner"]
+    learner["learner_model_param"]["base_score"] = base_score
+    model = learner["gradient_booster"]["model"]
+    (given,) = model["trees"]
+    trees = []
+    for number, (left, right) in enumerate(leaves):
+        tree = {**given, "id": number, "split_indices": [0, 0, 0]}
+        tree["split_conditions"], tree["base_weights"] = [0.5, left, right], [0.0, left, right]
+        trees.append(tree)
+    model["trees"], model["tree_info"] = trees, [0] * len(trees)
+    model["gbtree_model_param"]["num_trees"] = str(len(trees))
+    model["iteration_indptr"] = list(range(len(trees) + 1))
+    if weights is not None:
+        learner["gradient_booster"] = {
+            "name": "dart", "gbtree": {"name": "gbtree", "model": model}, "weight_drop": weights,
+        }  # fmt: skip
+    return xgboost.Booster(model_file=bytearray(json.dumps(document).encode()))
+
+
+def _both_sides(booster):
+    rows = np.full((2, booster.num_features()), np.nan, dtype=np.float32)
+    rows[:, 0] = 0, 1
+    return rows, booster.predict(xgboost.DMatrix(rows), output_margin=True)
+
+
+@pytest.mark.parametrize(
+    "leaves", [[(1.0, 3e38)] * 2 + [(1.0, -3e38)] * 3, [(1.0, 1e38), (1.0, -1e38)]]
+)
+def test_sums_beyond_float32_are_refused(leaves):
+    """The first is infinite where the exact sum is finite; the second is in some other order."""
+    booster = _stumps(leaves)
+    if len(leaves) == 5:
+        assert np.isinf(_both_sides(booster)[1][1])
+    for given in (booster, bytes(booster.save_raw("json"))):
+        with pytest.raises(UnsupportedModelError, match="overflow; accepted are sums below"):
+            read_model(given)
+
+
+def test_dart_leaves_that_overflow_before_their_weight_are_refused():
+    with pytest.raises(UnsupportedModelError, match="overflow"):
+        read_model(_stumps([(1.0, 3e38)] * 2, weights=[1e-38, 1e-38]))
+    with pytest.raises(UnsupportedModelError, match="overflow"):
+        read_model(_stumps([(1.0, 1e38)] * 2, weights=[1.0, 1.0]))
+
+
+def test_large_sums_within_float32_are_read_exactly():
+    booster = _stumps([(1.0, 8e37), (-3.0, 8e37)])
+    rows, margins = _both_sides(booster)
+    assert np.all(np.isfinite(margins))
+    np.testing.assert_array_equal(native_margins(read_model(booster).forest, rows)[:, 0], margins)

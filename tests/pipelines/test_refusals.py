@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import pine_boost
 from pine_boost import InvalidInputError, UnsupportedModelError, prune_booster
 from pine_boost.pipelines.switch_point import switch_point
 from pine_boost.pipelines.unwrapping import unwrap
@@ -123,3 +124,15 @@ def test_a_rule_that_switches_twice_is_refused():
         switch_point(
             lambda s: (s > 0.5) & (s != 0.75), np.float64, 0.0, 1.0, knots=np.array([0.1, 0.75])
         )
+
+
+def test_a_tolerance_with_a_calibrator_around_the_ensemble():
+    """Only the probabilities before the calibrator would be tested."""
+    whole = CalibratedClassifierCV(FrozenEstimator(FOREST), ensemble=False).fit(X, Y)
+    for model in (whole, FixedThresholdClassifier(FrozenEstimator(whole), threshold=0.4).fit(X, Y)):
+        with pytest.raises(InvalidInputError, match=r"tolerance=0\.05 .* calibrate the smaller"):
+            pine_boost.compress_booster(model, X[:300], X[300:], tolerance=0.05)
+        with pytest.raises(InvalidInputError, match=r"tolerance=0\.05 .* calibrate the smaller"):
+            pine_boost.survey(model, X[:300], X[300:], tolerance=0.05)
+    unwrap(whole).require_own_probabilities(None)
+    unwrap(make_pipeline(StandardScaler(), FOREST)).require_own_probabilities(0.05)

@@ -231,3 +231,20 @@ def test_a_pipeline_is_compressed(tmp_path):
     assert (again.predict(rows) == result.model.predict(rows)).all()
     guarded = GuardedModel(result, rows[2500:], fidelity=0.99)
     assert (guarded.predict(rows) == whole.predict(rows)).mean() > 0.985
+
+
+def test_a_calibrated_result_says_whose_probabilities_moved():
+    whole = calibrated("xgboost", "sigmoid")
+    rows = np.random.default_rng(1).permutation(X)
+    result = pine_boost.compress_booster(whole, rows[:200], rows[200:], fidelity=0.9)
+    said = "those of the ensemble inside, before the calibrator"
+    assert said in str(result)
+    assert said in result.summary()
+    before, after = (
+        m.calibrated_classifiers_[0].estimator.predict_proba(rows[200:])
+        for m in (whole, result.model)
+    )
+    largest = np.abs(after.astype(float) - before.astype(float)).max()
+    assert result.record.probability_shift["maximum"] == largest
+    bare = pine_boost.compress_booster(fitted("xgboost"), rows[:200], rows[200:], fidelity=0.9)
+    assert said not in str(bare)
