@@ -158,6 +158,7 @@ def _check_policy(policy: Policy) -> None:
 
     takes = inspect.signature(prune_booster if policy.method == "prune" else compress_booster)
     known = [name for name, p in takes.parameters.items() if p.kind is p.KEYWORD_ONLY]
+    known.remove("trust_pickle")  # that of the fleet
     odd = sorted(set(policy.options) - set(known))
     if odd:
         raise InvalidInputError(f"options={odd!r}: {policy.method} takes {', '.join(known)}.")
