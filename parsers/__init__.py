@@ -172,4 +172,9 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
             f"{where} needs {error.name or error}; install it to load this pickle."
         ) from error
     except Exception as error:  # unpickling can raise anything at all
-        raise UnsupportedModelError(f"{where} cannot be unpickled: {error}") from error
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise UnsupportedModelError(
+            f"{where} cannot be unpickled ({reason}): it is damaged or cut off, no pickle, or from "
+            "other versions of its libraries. Save the model again, best in its library's own "
+            "format."
+        ) from error

@@ -44,3 +44,11 @@ def test_what_the_message_says_works(path: Path, name: str) -> None:
     result = function(path, X[:300], X[300:], trust_pickle=True, **CALLS[name])
     if name in ("prune_booster", "compress_booster"):
         assert type(result.model).__name__ == "Pipeline"
+
+
+@pytest.mark.parametrize("contents", [b"\x80\x04", b"\x80\x04\x95\x10"])
+def test_a_damaged_pickle_says_why(tmp_path: Path, contents: bytes) -> None:
+    (tmp_path / "model.pkl").write_bytes(contents)
+    for source in (tmp_path / "model.pkl", contents):
+        with pytest.raises(UnsupportedModelError, match=r"unpickled \(\w+.*\): it is damaged or c"):
+            pine_boost.simplify(source, trust_pickle=True)
