@@ -21,9 +21,9 @@ from pine_boost.parsers.traits import LIBRARIES, traits_of
 __all__ = ["open_pickle", "read_model"]
 
 ACCEPTED = (
-    "xgboost.Booster, xgboost.XGBClassifier, xgboost.XGBRFClassifier, lightgbm.Booster, "
-    "lightgbm.LGBMClassifier, a scikit-learn tree ensemble, or an XGBoost .json/.ubj or "
-    "LightGBM .txt file as path or bytes"
+    "xgboost.Booster, lightgbm.Booster, the classifiers of both (XGBClassifier, XGBRFClassifier, "
+    "LGBMClassifier), their regressors and rankers (with a threshold, or to compress them), a "
+    "scikit-learn tree ensemble, or an XGBoost .json/.ubj or LightGBM .txt file as path or bytes"
 )
 
 

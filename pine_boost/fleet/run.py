@@ -18,6 +18,7 @@ from pine_boost.files import clear_errors, require_writable, write_file
 from pine_boost.fleet.jobs import SUMMARY_CSV, SUMMARY_HTML, Job, check_jobs, read_jobs
 from pine_boost.fleet.page import CSV_START, PAGE_START, summary_csv, summary_page
 from pine_boost.fleet.work import FAILED, Policy, Row, failed_row, run_job
+from pine_boost.options import counted
 
 NOT_RUN = "NOT_RUN"
 CONNECT_SECONDS = 20
@@ -56,7 +57,7 @@ class FleetResult:
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         again = sum(row.done_before for row in self.rows)
         done = f" ({again} done before)" if again else ""
-        return f"{len(self.rows)} jobs: {listed}{done}"
+        return f"{counted(len(self.rows), 'job')}: {listed}{done}"
 
 
 def run_fleet(

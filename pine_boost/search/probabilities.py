@@ -12,11 +12,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.proof.problem import Problem, leaf_sums
 
 SEPARATE = "multiclassova"  # a sigmoid for every class, LightGBM
 _VOTES = "SAMME"  # votes divided by their sum, AdaBoost
+# how objectives of classifiers begin: of XGBoost and LightGBM, of boosting, of forests
+_OF_CLASSES = (
+    "binary", "multi", "softmax", "cross_entropy", "xentropy", "log_loss", "deviance",
+    "exponential", "gini", "entropy", _VOTES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +40,11 @@ class ProbabilityShift:
     mean: float
     maximum: float
     brier: float
+
+
+def has_probabilities(forest: Forest) -> bool:
+    """Whether margins become probabilities; those of regressors and rankers are values."""
+    return forest.n_outputs > 1 or forest.objective.startswith(_OF_CLASSES)
 
 
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
