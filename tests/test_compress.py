@@ -10,7 +10,8 @@ import pytest
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
-from pine_boost.compression.segments import find_segments
+from pine_boost.compression.record import Segment
+from pine_boost.compression.segments import find_segments, segments_in_words
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -271,3 +272,12 @@ def test_plot_shows_the_tested_sizes(binary: Any) -> None:
     axes = result.plot()
     path = [size.leaves for size in result.path if size.chain == "path"]
     assert list(axes.lines[0].get_xdata()) == path
+
+
+def test_segments_of_rows_seen_before_state_no_bound() -> None:
+    segments = [Segment(f"s{j}", 100, j, 0.9 - j / 100) for j in range(7)]
+    lines = segments_in_words(segments, None)
+    assert lines[0] == "Segment s6: 6 of 100 rows changed."
+    assert lines[-1] == "2 more with higher bounds are in the record (compression.json)."
+    assert "0.8400 or more kept" in segments_in_words(segments, 0.95)[0]
+    assert segments_in_words([], 0.95) == []

@@ -114,7 +114,7 @@ class CompressResult:
         lines = [self.headline(), r.claim]
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.bound, r.n_changed, r.n_val, r.confidence) + ".")
-        lines += segments_in_words(r.segments, r.confidence)
+            lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
         if r.probability_shift:
             lines.append(
                 f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "

@@ -63,17 +63,19 @@ def _name(label: Any) -> str:
     return "missing" if is_missing(label) else str(label)
 
 
-def segments_in_words(segments: Sequence[Segment], confidence: float) -> list[str]:
-    """A line each for those with the lowest bounds, and where the others are; none without any."""
-    if not segments:
-        return []
+def segments_in_words(segments: Sequence[Segment], confidence: float | None) -> list[str]:
+    """A line each for those with the lowest bounds, and where the others are; none without any.
+
+    Without ``confidence``, where rows were seen before, there is no bound to speak of.
+    """
     lowest = sorted(segments, key=lambda segment: segment.bound)[:_SHOWN_SEGMENTS]
-    lines = [
-        f"Segment {segment.name}: {segment.n_changed} of {segment.n_rows} rows changed, "
-        f"{math.floor(1e4 * segment.bound) / 1e4:.4f} or more kept (taken alone, confidence "
-        f"{confidence:g})."
-        for segment in lowest
-    ]
+    lines = []
+    for segment in lowest:
+        line = f"Segment {segment.name}: {segment.n_changed} of {segment.n_rows} rows changed"
+        if confidence is not None:
+            floored = math.floor(1e4 * segment.bound) / 1e4
+            line += f", {floored:.4f} or more kept (taken alone, confidence {confidence:g})"
+        lines.append(f"{line}.")
     if len(segments) > len(lowest):
         others = len(segments) - len(lowest)
         lines.append(f"{others} more with higher bounds are in the record (compression.json).")
