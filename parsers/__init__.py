@@ -21,9 +21,9 @@ from pine_boost.parsers.traits import LIBRARIES, traits_of
 __all__ = ["open_pickle", "read_model"]
 
 ACCEPTED = (
-    "xgboost.Booster, xgboost.XGBClassifier, xgboost.XGBRFClassifier, lightgbm.Booster, "
-    "lightgbm.LGBMClassifier, a scikit-learn tree ensemble, or an XGBoost .json/.ubj or "
-    "LightGBM .txt file as path or bytes"
+    "xgboost.Booster, lightgbm.Booster, the classifiers of both (XGBClassifier, XGBRFClassifier, "
+    "LGBMClassifier), their regressors and rankers (with a threshold, or to compress them), a "
+    "scikit-learn tree ensemble, or an XGBoost .json/.ubj or LightGBM .txt file as path or bytes"
 )
 
 
@@ -155,7 +155,8 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
     if not trust_pickle:
         raise UnsupportedModelError(
             f"{where} is a pickle, and loading it would run code from the file. Load it yourself "
-            "and pass the model, or pass trust_pickle=True for a file you made."
+            "and pass the model, or pass trust_pickle=True (--trust-pickle on the command line) "
+            "for a file you made."
         )
     try:
         if path is not None:
@@ -171,4 +172,9 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
             f"{where} needs {error.name or error}; install it to load this pickle."
         ) from error
     except Exception as error:  # unpickling can raise anything at all
-        raise UnsupportedModelError(f"{where} cannot be unpickled: {error}") from error
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise UnsupportedModelError(
+            f"{where} cannot be unpickled ({reason}): it is damaged or cut off, no pickle, or from "
+            "other versions of its libraries. Save the model again, best in its library's own "
+            "format."
+        ) from error

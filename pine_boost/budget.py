@@ -94,6 +94,9 @@ class Step:
         Units of the smallest model that is proved at least once.
     lower_bound : int
         No smaller model is possible, as far as that is proved.
+    tried : int
+        Compression: units of the candidate that was just looked at; nothing is promised of it
+        before the test on X_val, so ``units`` stays the original's. 0 where models are proved.
     """
 
     step: int
@@ -105,6 +108,7 @@ class Step:
     units: int = 0
     proved_once: int = 0
     lower_bound: int = 0
+    tried: int = 0
 
 
 @dataclass(frozen=True)

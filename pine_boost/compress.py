@@ -8,6 +8,7 @@ no proof.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pine_boost.budget import Budget, Step, StopReason
@@ -24,8 +25,9 @@ from pine_boost.compression.result import CompressResult, conclude
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.model.forest import Model
-from pine_boost.parsers import read_model
+from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.progress import shown
 from pine_boost.simplification.simplify import simplify
 from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.spent import refuse_spent
@@ -47,9 +49,11 @@ def compress_booster(
     time_limit: float | None = None,
     random_state: int = 0,
     callback: Callable[[Step], None] | None = None,
+    verbose: bool | None = None,
     allow_overlap: bool = False,
     segments: Any = None,
     spent: Any = None,
+    trust_pickle: bool = False,
 ) -> CompressResult:
     """Return a much smaller model of the same kind that keeps nearly every answer.
 
@@ -89,12 +93,17 @@ def compress_booster(
         Seed of everything random. The same call gives the same result (without a time limit).
     callback : callable, optional
         Called with a `Step` after each step of the path.
+    verbose : bool, optional
+        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
+        callback.
     allow_overlap : bool
         Go on although X_val evidently repeats rows of X_fit; the result is only MEASURED then.
     segments : column, labels or mapping of them, optional
         Changed rows are counted per segment of X_val too.
     spent : Survey or path, optional
         A survey, or the file that it was saved to: rows that it looked at are refused as X_val.
+    trust_pickle : bool
+        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
 
     Returns
     -------
@@ -123,13 +132,14 @@ def compress_booster(
     >>> result.leaves_after < result.leaves_before
     True
     """
-    outer = unwrap(model, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
+    source = open_pickle(model, trust_pickle)
+    outer = unwrap(source, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     outer.require_own_probabilities(tolerance)
     options = CompressOptions(
         fidelity, confidence, tolerance, unit, outer.threshold, time_limit, random_state, callback,
         allow_overlap, outer.raw_column(segments, X_val),
     )  # fmt: skip
-    budget = Budget.of(time_limit, callback=callback)
+    budget = Budget.of(time_limit)
     parsed = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
@@ -139,7 +149,9 @@ def compress_booster(
     goal = goal_of(start.forest, options)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
-    found, stopped = find_path(goal, setting, share, unit == "tree", budget.until(_PATH_SHARE))
+    with shown(verbose, time_limit, callback) as tell:
+        part = replace(budget.until(_PATH_SHARE), callback=tell)
+        found, stopped = find_path(goal, setting, share, unit == "tree", part, parsed.forest)
     chains = choose_chains(found, share)
     test_budget = budget.until(_TEST_SHARE)
     validated = validate(parsed, start, goal, setting, chains, tables, options, test_budget)

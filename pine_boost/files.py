@@ -271,6 +271,11 @@ def clear_errors(target: Path) -> Iterator[None]:
         if isinstance(error, PineBoostError):
             raise
         reason = getattr(error, "strerror", None) or error
+        if isinstance(error, FileNotFoundError) and not target.parent.exists():
+            raise OutputError(
+                f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}; "
+                "make it, or name another place."
+            ) from error
         raise OutputError(
             f"{str(target)!r} cannot be written ({reason}); free some space or name another place."
         ) from error

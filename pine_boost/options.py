@@ -107,6 +107,11 @@ def plural(unit: str) -> str:
     return "leaves" if unit == "leaf" else f"{unit}s"
 
 
+def counted(number: int, unit: str) -> str:
+    """So many of a unit, in words: 1 leaf, 2 leaves."""
+    return f"{number} {unit if number == 1 else plural(unit)}"
+
+
 def is_real(value: Any) -> bool:
     """A real number of Python or numpy; True and False are none."""
     return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,7 +1,8 @@
 """Progress of a search on stderr: a bar on a terminal, plain lines in a log or notebook.
 
 In come the steps of a search; out goes text. Draws at most ten times a second and writes a log
-line only when something changed. Says after half a minute without a time limit how to stop.
+line only when something changed, about untested candidates at most one a second. Says after half a
+minute without a time limit how to stop.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from pine_boost.options import plural
 
 _WIDTH = 20
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
+_CANDIDATES = 1.0  # seconds between two log lines about candidates, of which there are hundreds
 _PATIENCE = 30.0  # seconds without a limit after which a user is told how to stop
 
 
 class Progress:
-    """A callback for `prune_booster` and `sweep`.
+    """A callback for `prune_booster`, `sweep`, `compress_booster` and `survey`.
 
     Parameters
     ----------
@@ -44,6 +46,7 @@ class Progress:
         self._option = option
         self._patient = time_limit is not None
         self._units = 0
+        self._unit = ""
         self._label = ""
         self._last: tuple[Any, ...] = ()
         self._drawn = 0.0
@@ -51,16 +54,20 @@ class Progress:
 
     def __call__(self, step: Step) -> None:
         """Tell of one step."""
+        if step.unit != self._unit:  # a survey counts rounds, then leaves
+            self._unit, self._units = step.unit, 0
         self._units = max(self._units, step.units, step.proved_once)
         if not self._patient and step.seconds > _PATIENCE:
             self._patient = True
             self.note(self._how_to_stop(step))
         now = time.monotonic()
-        state = (self._label, step.units, step.proved_once, step.lower_bound)
+        state = (self._label, step.units, step.proved_once, step.lower_bound, step.tried)
         if self.is_terminal:
             if state != self._last or now - self._drawn > 0.1:
                 self._draw(step)
                 self._drawn = now
+        elif step.tried and any(self._last[-1:]) and now - self._drawn < _CANDIDATES:
+            return
         elif state != self._last or now - self._drawn > _SILENCE:
             print(self._line(step), file=self.stream, flush=True)
             self._drawn = now
@@ -83,6 +90,11 @@ class Progress:
             self._width = 0
 
     def _line(self, step: Step) -> str:
+        if step.tried:
+            return (
+                f"{self._units} {plural(step.unit)}, looking at a candidate of {step.tried} "
+                f"({step.phase}; tested later), {step.rows} rows, {step.seconds:.1f} s"
+            )
         bound = f", at least {step.lower_bound}" if step.lower_bound else ""
         return (
             f"{self._label}{self._best(step)}{bound}, "
@@ -101,6 +113,12 @@ class Progress:
         return f"{best} (proved once{twice})"
 
     def _how_to_stop(self, step: Step) -> str:
+        if step.tried:
+            return (
+                f"after {step.seconds:.0f} s the path has come to {step.tried} of {self._units} "
+                f"{plural(step.unit)}. Ctrl-C ends it and tests what there is; {self._option} sets "
+                "a limit."
+            )
         certified = "nothing smaller than the original"
         smallest = _smallest(step)
         if smallest < self._units:
@@ -117,7 +135,8 @@ class Progress:
         # full when the best model meets the lower bound: then nothing is left to find
         open_share = (_smallest(step) - step.lower_bound) / max(self._units - 1, 1)
         done = round(_WIDTH * (1 - open_share))
-        text = f"[{'#' * done}{'.' * (_WIDTH - done)}] {self._line(step)}"
+        bar = f"[{'#' * done}{'.' * (_WIDTH - done)}] "
+        text = f"{'' if step.tried else bar}{self._line(step)}"
         padding = " " * max(self._width - len(text), 0)
         self._width = len(text)
         print(f"\r{text}{padding}", end="", file=self.stream, flush=True)

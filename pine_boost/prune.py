@@ -23,6 +23,7 @@ from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options
+from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import shown
@@ -60,6 +61,7 @@ def prune_booster(
     verbose: bool | None = None,
     allow_overlap: bool = False,
     spent: Any = None,
+    trust_pickle: bool = False,
 ) -> PruneResult:
     """Return a smaller model of the same kind that provably predicts the same classes.
 
@@ -118,6 +120,8 @@ def prune_booster(
         Go on although rows of X_cal evidently occur in X_fit; no probability is promised then.
     spent : Survey or path, optional
         A survey, or the file that it was saved to: rows that it looked at are refused as X_cal.
+    trust_pickle : bool
+        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
 
     Returns
     -------
@@ -149,7 +153,7 @@ def prune_booster(
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     budget = Budget.of(time_limit, callback=callback)
-    outer, parsed = open_model(model, options)
+    outer, parsed = open_model(model, options, trust_pickle)
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state,
         options.asks_for_everything,
@@ -179,12 +183,13 @@ def prune_booster(
     return cast(PruneResult, outer.rewrap(result, X_fit))
 
 
-def open_model(model: Any, options: Options) -> tuple[Wrapper, Model]:
+def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tuple[Wrapper, Model]:
     """What lies around the ensemble, if anything, and the ensemble, read and tried natively.
 
     Refuses a model that cannot be searched before any table is read.
     """
-    outer = unwrap(model, options.threshold)  # a Pipeline, thresholds, calibration
+    source = open_pickle(model, trust_pickle)
+    outer = unwrap(source, options.threshold)  # a Pipeline, thresholds, calibration
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
     require_size(parsed.forest)  # from its shape
     if options.asks_for_leaves:

@@ -25,11 +25,12 @@ from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import folder_path, require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.options import plural
+from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.search.found import Found
+from pine_boost.search.probabilities import has_probabilities
 from pine_boost.tables.matrix import to_matrix
 
 
@@ -167,7 +168,8 @@ class PruneResult:
         if c.unit == "leaf":
             sizes, best = sizes[::-1], "how few would do is not proved"
         elif not c.optimal:
-            best = f"at least {c.lower_bound} {units} are needed"
+            verb = "is" if c.lower_bound == 1 else "are"
+            best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
         lines = [
             f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, "
             f"{best})",
@@ -178,9 +180,10 @@ class PruneResult:
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
             n_questions = len({proof.question for proof in c.proofs})
+            moved = f"; probabilities moved by {c.probability_shift['mean']:.3f} on average"
             lines.append(
-                f"Proved {n_questions} questions, each by {' and by '.join(methods)}; "
-                f"probabilities moved by {c.probability_shift['mean']:.3f} on average."
+                f"Proved {counted(n_questions, 'question')}, each by {' and by '.join(methods)}"
+                f"{moved if has_probabilities(self.pruned.forest) else ''}."
             )
         if c.choice:
             lines.append(c.choice)

@@ -7,6 +7,7 @@ were looked at to choose: `Survey.check` refuses them as calibration or validati
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,21 @@ from pine_boost.certificate.compression_claim import statistic_offer
 from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import Tables, goal_of, read_for_compression, read_tables
+from pine_boost.compression.reading import (
+    Tables,
+    goal_of,
+    read_for_compression,
+    read_tables,
+    require_tolerance,
+)
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
 from pine_boost.options import AUTO, require_seconds
-from pine_boost.parsers import read_model
+from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.progress import shown
 from pine_boost.report.measure import file_contents, measure_speeds
 from pine_boost.survey_result import Offer, Survey
 from pine_boost.tables.overlap import hashes_of
@@ -47,6 +55,8 @@ def survey(
     time_limit: float = 60.0,
     random_state: int = 0,
     callback: Callable[[Step], None] | None = None,
+    verbose: bool | None = None,
+    trust_pickle: bool = False,
 ) -> Survey:
     """Try everything for a while and say what could be had: lossless, proved, compressed.
 
@@ -61,7 +71,7 @@ def survey(
     X_look : table
         Held-out rows that you can do without later.
     tolerance : float, optional
-        As for `compress_booster`; regressors and rankers are compressed only with it.
+        As for `compress_booster`; regressors and rankers need it.
     threshold : float or sequence of float, optional
         Your own decision threshold(s).
     time_limit : float
@@ -69,6 +79,11 @@ def survey(
     random_state : int
     callback : callable, optional
         Called with a `Step` now and then.
+    verbose : bool, optional
+        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
+        callback.
+    trust_pickle : bool
+        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
 
     Returns
     -------
@@ -93,21 +108,25 @@ def survey(
     'lossless: the same margin on every input'
     """
     require_seconds(time_limit)
-    budget = Budget.of(time_limit, callback=callback)
-    outer = unwrap(model, threshold)  # figures are those of the ensemble inside
+    budget = Budget.of(time_limit)
+    source = open_pickle(model, trust_pickle)
+    outer = unwrap(source, threshold)  # figures are those of the ensemble inside
     outer.require_own_probabilities(tolerance)
     model, threshold = outer.inner, outer.threshold
     X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
     parsed = read_model(model, threshold=threshold, decision="value")
-    has_classes = parsed.forest.n_outputs > 1 or bool(parsed.forest.decision.cuts)
+    require_tolerance(parsed, tolerance)
+    has_classes = parsed.forest.decides
     options = CompressOptions(tolerance=tolerance, threshold=threshold, random_state=random_state)
     tables = read_tables(parsed, X_fit, X_look, options)
     offers = [_offer(parsed, parsed, tables, "the original", "", budget)]
     offers.append(_lossless(model, parsed, tables, budget))
-    if has_classes:
-        proofs = budget.share(_PROOFS)
-        offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
-    offers += _compressed(model, parsed, tables, options, budget)
+    with shown(verbose, time_limit, callback) as tell:
+        budget = replace(budget, callback=tell)
+        if has_classes:
+            proofs = budget.share(_PROOFS)
+            offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
+        offers += _compressed(model, parsed, tables, options, budget)
     return Survey(tuple(offers), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
 
@@ -159,7 +178,7 @@ def _proved(
             result = prune_booster(
                 model, X_fit, X_look, alpha=alpha, indifference=indifference,
                 threshold=options.threshold, time_limit=max(part.remaining, 0.1),
-                random_state=options.random_state, callback=budget.callback,
+                random_state=options.random_state, callback=budget.callback, verbose=False,
             )  # fmt: skip
         except PineBoostError as error:
             yield _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
@@ -193,7 +212,8 @@ def _compressed(
     goal = goal_of(parsed.forest, options)
     setting = set_up(goal, tables.fit, options.random_state, budget)
     n_look = tables.val.n_rows
-    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, budget.until(_PATH_SHARE))
+    part = budget.until(_PATH_SHARE)
+    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, part, parsed.forest)
     for n_before, fidelity in enumerate(FIDELITIES):
         promise, call = promises[fidelity], calls[fidelity]
         n_allowed = allowed(n_look, fidelity, _CONFIDENCE)

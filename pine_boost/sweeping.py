@@ -159,6 +159,7 @@ def sweep(
     verbose: bool | None = None,
     allow_overlap: bool = False,
     spent: Any = None,
+    trust_pickle: bool = False,
 ) -> SweepResult:
     """Prune one model for many alphas, each answer with its own certificate.
 
@@ -183,7 +184,7 @@ def sweep(
     callback : callable, optional
         Called with alpha and a `Step` after each step of a search.
     score, n_bins, objective, unit, reweight, threshold, domain, n_jobs, random_state, verbose, \
-allow_overlap, spent
+allow_overlap, spent, trust_pickle
         As in `prune_booster`.
 
     Returns
@@ -213,7 +214,7 @@ allow_overlap, spent
         time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
     )  # fmt: skip
     budget = Budget.of(time_limit)
-    outer, parsed = open_model(model, options)
+    outer, parsed = open_model(model, options, trust_pickle)
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import pine_boost
 from pine_boost import CertificateMismatch, InvalidInputError, UnsupportedModelError
+from pine_boost.compression.record import Segment
+from pine_boost.compression.segments import find_segments, segments_in_words
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -84,6 +86,19 @@ def test_segments_add_up(binary: Any) -> None:
     assert sum(segment.n_rows for segment in segments) == result.record.n_val
     assert sum(segment.n_changed for segment in segments) == result.record.n_changed
     assert all(segment.name.startswith("category: ") for segment in segments)
+    lines = [line for line in result.summary().splitlines() if line.startswith("Segment category")]
+    assert len(lines) == min(len(segments), 5)
+    worst = min(segments, key=lambda segment: segment.bound)
+    assert f"{worst.n_changed} of {worst.n_rows} rows changed, " in lines[0]
+    stated = float(lines[0].split("changed, ")[1].split(" or more")[0])
+    assert worst.bound - 1e-4 < stated <= worst.bound
+
+
+def test_segments_of_missing_values_have_a_name() -> None:
+    changed = np.array([True, False, False, False])
+    given: Any = [np.nan, None, "a", "a"]
+    segments = find_segments(given, None, cast(Any, None), changed, 0.9)
+    assert {segment.name for segment in segments} == {"missing", "a"}
 
 
 def test_the_same_call_gives_the_same_bytes(binary: Any) -> None:
@@ -268,3 +283,12 @@ def test_plot_shows_the_tested_sizes(binary: Any) -> None:
     axes = result.plot()
     path = [size.leaves for size in result.path if size.chain == "path"]
     assert list(axes.lines[0].get_xdata()) == path
+
+
+def test_segments_of_rows_seen_before_state_no_bound() -> None:
+    segments = [Segment(f"s{j}", 100, j, 0.9 - j / 100) for j in range(7)]
+    lines = segments_in_words(segments, None)
+    assert lines[0] == "Segment s6: 6 of 100 rows changed."
+    assert lines[-1] == "2 more with higher bounds are in the record (compression.json)."
+    assert "0.8400 or more kept" in segments_in_words(segments, 0.95)[0]
+    assert segments_in_words([], 0.95) == []

@@ -19,8 +19,10 @@ from sklearn.ensemble import GradientBoostingClassifier
 import pine_boost
 from pine_boost import InvalidInputError, PineClassifier, PruneResult, prune_booster
 from pine_boost.certificate.next_steps import next_steps
+from pine_boost.certificate.saved import COMPRESSION
 from pine_boost.cli import build_parser, main
-from pine_boost.errors import CertificateMismatch
+from pine_boost.compression.record import RECORD
+from pine_boost.errors import CertificateMismatch, OutputError
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
@@ -208,3 +210,45 @@ def test_every_option_has_a_help_text(option: str) -> None:
     action = next(a for a in prune._actions if option in a.option_strings)
     assert action.help is not None
     assert len(action.help) > 20
+
+
+def test_one_of_a_kind_is_no_plural(result: Any) -> None:
+    from pine_boost.fleet.run import FleetResult
+    from pine_boost.fleet.work import Row
+
+    c = replace(result.certificate, lower_bound=1, optimal=False)
+    text = replace(result, certificate=c).summary()
+    assert "at least 1 round is needed" in text
+    assert "probabilities moved by" in text
+    assert FleetResult(Path("f"), (Row("a", "FAILED"),)).summary() == "1 job: 1 FAILED"
+
+
+def test_a_regressor_has_no_probabilities(table: Any) -> None:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    X, y = table
+    model = GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=0)
+    found = prune_booster(
+        model.fit(X[:250], 100.0 * y[:250]), X[:250], X[250:450], alpha=0.3, threshold=50.0
+    )
+    assert "Proved" in found.summary()
+    assert "probabilities moved" not in found.summary()
+
+
+def test_a_folder_that_lacks_is_named(tmp_path: Path) -> None:
+    from pine_boost.files import clear_errors, write_file
+
+    target = tmp_path / "nodir" / "x.txt"
+    message = r"there is no folder '.*nodir'; make it"
+    with pytest.raises(OutputError, match=message), clear_errors(target):
+        write_file(target, b"")
+
+
+def test_a_compression_is_told_from_a_certificate(tmp_path: Path, capsys: Any) -> None:
+    assert COMPRESSION == RECORD
+    (tmp_path / COMPRESSION).write_text("{}")
+    for command in ("report", "check-inputs", "monitor"):
+        more = [] if command == "report" else ["rows.csv"]
+        state = ["--state", "s.json"] if command == "monitor" else []
+        assert main([command, str(tmp_path), *more, *state]) == 1
+        assert "holds a compression, a statistic without a region" in capsys.readouterr().err

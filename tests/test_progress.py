@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import prune_booster, sweep
+from pine_boost import compress_booster, prune_booster, survey, sweep
 from pine_boost.budget import Step
 from pine_boost.progress import Progress, is_shown
 
@@ -123,3 +123,41 @@ def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys: Any) -> N
     )  # fmt: skip
     assert "alpha 0.3: 5 -> " in capsys.readouterr().err
     assert all(len(step) == 2 for step in told)
+
+
+def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded() -> None:
+    log, terminal = io.StringIO(), _Terminal()
+    for stream in (log, terminal):
+        progress = Progress(stream)
+        progress(Step(1, "exact", 30, 50, 0.1, "round", 10, 4, 1))
+        for step in range(2, 50):
+            progress(Step(step, "path", 30, 50, 0.2, "leaf", 800, tried=700 - step))
+    lines = log.getvalue().splitlines()
+    assert len(lines) <= 2
+    assert not any("leaves" in line and "proved" in line for line in lines)
+    drawn = terminal.getvalue().split("\r")[-1]
+    assert drawn.startswith("800 leaves, looking at a candidate of 651 (path; tested later), 50 ro")
+    progress = Progress(log := io.StringIO())
+    progress(Step(50, "path", 30, 50, 31.0, "leaf", 800, tried=600))
+    assert "the path has come to 600 of 800 leaves. Ctrl-C ends it and tests" in log.getvalue()
+
+
+@pytest.mark.usefixtures("few_synthetic_rows")
+def test_compression_and_survey_take_verbose(capsys: Any) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(900, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=5, max_depth=2, random_state=0)
+    model.fit(X[:300], X[:300, 0] + X[:300, 1] > 0)
+    n_leaves = sum(tree.get_n_leaves() for tree in model.estimators_.ravel())
+    options: dict[str, Any] = {"fidelity": 0.98}
+    told: list[Step] = []
+    compress_booster(model, X[:300], X[300:], verbose=True, callback=told.append, **options)
+    assert f"{n_leaves} leaves, looking at a candidate of " in capsys.readouterr().err
+    assert {step.units for step in told} == {n_leaves}
+    assert all(0 < step.tried < n_leaves for step in told)
+    compress_booster(model, X[:300], X[300:], **options)
+    assert capsys.readouterr().err == ""
+    survey(model, X[:300], X[300:], time_limit=5, verbose=True)
+    assert "looking at a candidate of" in capsys.readouterr().err
+    survey(model, X[:300], X[300:], time_limit=5, verbose=False)
+    assert capsys.readouterr().err == ""

@@ -85,9 +85,11 @@ def test_rows_that_were_looked_at_are_refused(found: Any, tmp_path: Any) -> None
 def test_a_regressor_is_offered_no_proof() -> None:
     X, y = make_table(3, n_rows=900)
     model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(X[:500], y[:500])
-    offers = pine_boost.survey(model, X[:500], X[500:], time_limit=5).offers
+    with pytest.raises(InvalidInputError, match="pass tolerance=, the most that its raw value"):
+        pine_boost.survey(model, X[:500], X[500:])
+    offers = pine_boost.survey(model, X[:500], X[500:], tolerance=0.3, time_limit=5).offers
     assert not any(offer.promise.startswith("proved") for offer in offers)
-    assert all("tolerance" in offer.note for offer in offers[2:])
+    assert not any("refused" in offer.note for offer in offers)
 
 
 def test_command_line(tmp_path: Any, capsys: Any) -> None:

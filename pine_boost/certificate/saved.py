@@ -27,6 +27,7 @@ from pine_boost.region.region import Region
 
 MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
 CERTIFICATE, REGION, REPORT = "certificate.json", "region.json", "report.html"
+COMPRESSION = "compression.json"  # what a folder of the other kind holds
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
 _READ_LIMIT = 2**30
 
@@ -182,6 +183,12 @@ def _existing(folder: Path, name: str) -> Path:
     if (folder / SWEEP_JSON).is_file():
         inner = ", ".join(path.name for path in result_folders(folder)[:8])
         raise InvalidInputError(f"{folder} holds a sweep; name one of its folders: {inner}.")
+    if (folder / COMPRESSION).is_file():
+        raise InvalidInputError(
+            f"{folder} holds a compression, a statistic without a region or certificate (there is "
+            f"a {COMPRESSION}, no {name}); name a folder that pine-boost prune wrote. pine-boost "
+            "verify and guard take a compression too."
+        )
     raise InvalidInputError(
         f"{path} does not exist; name a folder that pine-boost prune or PruneResult.save wrote."
     )

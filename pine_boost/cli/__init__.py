@@ -38,15 +38,6 @@ COMMANDS = {
 }
 
 
-# what errors tell a caller of the library, in the words of the command line
-_WORDS = {
-    "pass trust_pickle=True": "say --trust-pickle",
-    "say overwrite=True (--force on the command line)": "say --force",
-    "allow_overlap=True": "--allow-overlap",
-    "Pass X_cal.": "Name one with --cal.",
-}
-
-
 class _Parser(argparse.ArgumentParser):
     """Wrong usage is an error (1): 2 means "not certified in time"."""
 
@@ -110,11 +101,10 @@ def _fail(text: str) -> int:
 
 
 def _one_line(error: Exception) -> str:
+    from pine_boost.cli.words import in_flags
     from pine_boost.errors import PineBoostError
 
-    text = " ".join(str(error).split())
-    for python, here in _WORDS.items():
-        text = text.replace(python, here)
+    text = in_flags(" ".join(str(error).split()))
     if isinstance(error, PineBoostError):
         return text
     if isinstance(error, OSError):
@@ -124,4 +114,7 @@ def _one_line(error: Exception) -> str:
 
 def _show_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:
     if issubclass(category, UserWarning):
-        print(f"pine-boost: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        from pine_boost.cli.words import in_flags
+
+        text = in_flags(" ".join(str(message).split()))
+        print(f"pine-boost: warning: {text}", file=sys.stderr)

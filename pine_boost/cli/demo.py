@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.cli import options, output
+from pine_boost.cli.words import advice_in_flags
 from pine_boost.errors import MissingDependencyError
 from pine_boost.tables.native import take_rows
 
@@ -76,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))
     else:
-        print(result.summary())
+        print(advice_in_flags(result.summary()))
         print(evaluated(evaluation))
         print(f"Open {folder / 'report.html'} in a browser.")
     return exit_code(result)

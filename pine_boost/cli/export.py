@@ -1,12 +1,14 @@
 """``pine-boost export``: a model for another engine.
 
 In comes a model file; out go a Treelite checkpoint, a folder of C code or an ONNX file. An ONNX
-file is written only after onnxruntime agreed with the native model at every threshold.
+file is written only after onnxruntime agreed with the native model at every threshold. With --codes
+the order of the category values, by which codes are counted, is written beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
   pine-boost export model.txt --to treelite -o model.tl
   pine-boost export pruned/model.json --to c -o source"""
+CATEGORIES = "categories.json"
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +31,10 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
     options.add_flag(
-        parser, "--codes", "category codes will be fed where the model takes the values of a table"
+        parser,
+        "--codes",
+        "category codes will be fed where the model takes the values of a table: "
+        f"positions in the lists of {CATEGORIES}, which is written beside PATH",
     )
     options.add_json(parser)
 
@@ -41,24 +47,46 @@ def main(arguments: argparse.Namespace) -> int:
     target = Path(arguments.output)
     if arguments.target != "c":
         inputs = [path for path in (arguments.model, arguments.data) if path is not None]
-        require_free_file(target, inputs=inputs, overwrite=arguments.force)
+        for path in (target, *([_beside(target)] if arguments.codes else [])):
+            require_free_file(path, inputs=inputs, overwrite=arguments.force)
     model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
     if arguments.target == "c":
         from pine_boost.exporters.c_code import to_c
 
         files = to_c(model, codes=arguments.codes)
+        if arguments.codes:
+            files[CATEGORIES] = _categories(model.forest)
         write_folder(target, files, overwrite=arguments.force)
         written = sum(map(len, files.values()))
     else:
         contents = _contents(arguments, model)
         with clear_errors(target):
             write_file(target, contents)
+            if arguments.codes:
+                write_file(_beside(target), _categories(model.forest))
         written = len(contents)
     if arguments.json:
         options.print_json({"output": str(target), "to": arguments.target, "bytes": written})
     else:
         print(f"Written to {target} ({written} bytes)")
+        if arguments.codes:
+            where = target / CATEGORIES if arguments.target == "c" else _beside(target)
+            print(f"A code is the position of a value in its list of {where} (NaN: unknown)")
     return 0
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(f"{target.name}.{CATEGORIES}")
+
+
+def _categories(forest: Any) -> bytes:
+    """The values of every column that takes codes, in the order of the codes."""
+    known = {
+        forest.name_of(column): [getattr(value, "item", lambda v=value: v)() for value in values]
+        for column, values in enumerate(forest.feature_categories)
+        if values is not None
+    }
+    return (json.dumps(known, indent=1, default=str) + "\n").encode()
 
 
 def _contents(arguments: argparse.Namespace, model: Any) -> bytes:

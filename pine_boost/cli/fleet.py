@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from pine_boost.cli import options
+from pine_boost.cli.words import in_flags
 
 EXAMPLES = """examples:
   pine-boost fleet jobs.csv -o smaller --alpha 0.1 --time-limit 60
@@ -56,7 +57,8 @@ def main(arguments: argparse.Namespace) -> int:
         trust_pickle=arguments.trust_pickle, reports=arguments.reports, callback=_show,
     )  # fmt: skip
     if arguments.json:
-        options.print_json([asdict(row) for row in found.rows])
+        rows = [asdict(row) for row in found.rows]
+        options.print_json([row | {"error": in_flags(row["error"])} for row in rows])
     else:
         print(f"{found.summary()}. Written to {found.folder}: summary.html, summary.csv")
     if found.failed:
@@ -78,6 +80,10 @@ def _policy(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(row: Any, done: int, total: int) -> None:
-    what = f"{row.leaves_before} -> {row.leaves_after} leaves" if row.leaves_after else row.error
+    what = (
+        f"{row.leaves_before} -> {row.leaves_after} leaves"
+        if row.leaves_after
+        else in_flags(row.error)
+    )
     again = " (done before)" if row.done_before else ""
-    print(f"{done}/{total} {row.name}: {row.status}{again} {what[:200]}", file=sys.stderr)
+    print(f"{done}/{total} {row.name}: {row.status}{again} {what[:300]}", file=sys.stderr)

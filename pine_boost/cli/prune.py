@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pine_boost.cli import INTERRUPTED, options, output
+from pine_boost.cli.words import advice_in_flags
 from pine_boost.model.digits import percent_down, percent_up
 
 EXAMPLES = """examples:
@@ -74,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))
     else:
-        print(result.summary())
+        print(advice_in_flags(result.summary()))
         if evaluation is not None:
             print(evaluated(evaluation))
         print(f"Written to {folder}: {', '.join(sorted(written))}")

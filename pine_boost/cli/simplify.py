@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import options, output
+from pine_boost.cli.words import in_flags
 from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
@@ -49,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         options.print_json(_facts(result, source, target))
     else:
-        print(result.summary())
+        print(in_flags(result.summary()))
         print(f"Written to {target} ({source.stat().st_size} -> {len(contents)} bytes)")
     return 0
 

@@ -7,8 +7,10 @@ to look at rows that the fit rows repeat.
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from pine_boost.cli import options
+from pine_boost.cli.words import files_of, in_flags
 
 EXAMPLES = """examples:
   pine-boost survey model.json --fit train.csv --look some_holdout.csv
@@ -56,8 +58,14 @@ def main(arguments: argparse.Namespace) -> int:
         found.save(arguments.output)
     if arguments.json:
         options.print_json({
-            "offers": found.table(), "n_look": found.n_look, "seconds": found.seconds,
+            "offers": _offers(arguments, found), "n_look": found.n_look, "seconds": found.seconds,
         })  # fmt: skip
     else:
-        print(found.summary())
+        print(in_flags(found.summary(), files_of(arguments)))
     return 0
+
+
+def _offers(arguments: argparse.Namespace, found: Any) -> list[dict[str, Any]]:
+    """The table with the command line of each offer beside its call in Python."""
+    files = files_of(arguments)
+    return [row | {"command": in_flags(row["call"], files)} for row in found.table()]

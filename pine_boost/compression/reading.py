@@ -51,19 +51,23 @@ def read_for_compression(model: Any, options: CompressOptions) -> Model:
             "AdaBoost's trees vote with one weight each, so their leaves cannot be changed one by "
             "one. prune_booster drops whole trees of it."
         )
-    keeps_class = forest.decides
-    if not keeps_class and options.tolerance is None:
-        raise InvalidInputError(
-            f"This model ({parsed.kind}, {forest.objective}) predicts a value and no class: pass "
-            "tolerance=, the most that its raw value may move, or threshold= for a decision."
-        )
-    tolerance = options.tolerance
+    require_tolerance(parsed, options.tolerance)
+    keeps_class, tolerance = forest.decides, options.tolerance
     if keeps_class and tolerance is not None and tolerance >= 1:
         raise InvalidInputError(
             f"tolerance={tolerance!r}: a probability cannot move by 1 or more; pass a number "
             "below 1, or none to keep only the class."
         )
     return parsed
+
+
+def require_tolerance(parsed: Model, tolerance: float | None) -> None:
+    """Refuse a model of values without the distance by which they may move."""
+    if not parsed.forest.decides and tolerance is None:
+        raise InvalidInputError(
+            f"This model ({parsed.kind}, {parsed.forest.objective}) predicts a value and no class: "
+            "pass tolerance=, the most that its raw value may move, or threshold= for a decision."
+        )
 
 
 def goal_of(forest: Forest, options: CompressOptions) -> Goal:

@@ -46,7 +46,7 @@ from pine_boost.compression.record import (
     read_record,
     rows_digest,
 )
-from pine_boost.compression.segments import find_segments
+from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.files import MODEL_LIMIT, read_limited, write_folder
@@ -54,6 +54,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes
+from pine_boost.options import counted
 from pine_boost.parsers import read_model
 from pine_boost.result import model_file
 from pine_boost.tables.schema import schema_of
@@ -112,6 +113,7 @@ class CompressResult:
         lines = [self.headline(), r.claim]
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.bound, r.n_changed, r.n_val, r.confidence) + ".")
+            lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
         if r.probability_shift:
             lines.append(
                 f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "
@@ -123,7 +125,7 @@ class CompressResult:
             lines.append(r.proved_claim())
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
-        lines.append(f"{len(r.path)} sizes tested, {r.seconds:.1f} s{ended}.")
+        lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
 
     def __str__(self) -> str:

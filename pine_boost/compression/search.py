@@ -15,6 +15,7 @@ from pine_boost.compression.path import Pace, slices, walk
 from pine_boost.compression.pulls import build_pulls
 from pine_boost.compression.rows import FitRows, Rows, draw_rows
 from pine_boost.compression.shape import Ranges, Shape, leaf_ranges, original_shape
+from pine_boost.model.forest import Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.tables.rows import AnyRows
@@ -45,11 +46,13 @@ def set_up(goal: Goal, fit: AnyRows, seed: int, budget: Budget) -> Setting:
 
 
 def find_path(
-    goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget
-) -> tuple[list[Candidate], StopReason]:
+    goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget,
+    original: Forest,
+) -> tuple[list[Candidate], StopReason]:  # fmt: skip
     """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
 
-    Nothing here depends on X_val but its size.
+    Nothing here depends on X_val but its size. ``original`` is the model that a user knows: steps
+    are told as parts of it.
     """
     found: list[Candidate] = []
     reason = StopReason.EFFORT
@@ -58,7 +61,7 @@ def find_path(
     def add(shape: Shape, phase: str) -> float:
         if shape.n_leaves < setting.original.n_leaves:
             found.append(Candidate(shape, estimate(goal, looked_at, shape)))
-            _tell(goal, setting, found, phase, budget)
+            _tell(original, setting, found, phase, budget)
             return found[-1].estimate
         return 0.0
 
@@ -79,16 +82,17 @@ def find_path(
     return found, reason
 
 
-def _tell(goal: Goal, setting: Setting, found: list[Candidate], phase: str, budget: Budget) -> None:
+def _tell(
+    original: Forest, setting: Setting, found: list[Candidate], phase: str, budget: Budget
+) -> None:
     step = Step(
         step=len(found),
         phase=phase,
-        trees=goal.forest.n_trees,
+        trees=original.n_trees,
         rows=len(setting.rows.fitted.weight),
         seconds=budget.elapsed,
         unit="leaf",
-        units=found[-1].n_leaves,
-        proved_once=found[-1].n_leaves,
-        lower_bound=0,
+        units=original.n_leaves,
+        tried=found[-1].n_leaves,
     )
     budget.tell(step)

@@ -6,7 +6,8 @@ Refuses labels of another length. The bounds hold one at a time, not all at once
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,10 +19,12 @@ from pine_boost.compression.record import Segment
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray
 from pine_boost.tables.matrix import raw_values
+from pine_boost.tables.numbers import is_missing
 from pine_boost.tables.rows import Rows, open_rows
 from pine_boost.tables.schema import InputSchema
 
 _MOST_SEGMENTS = 50
+_SHOWN_SEGMENTS = 5
 
 
 def find_segments(
@@ -49,11 +52,34 @@ def _labels(given: Any, X_val: Any, schema: InputSchema) -> npt.NDArray[Any]:
         rows = X_val if isinstance(X_val, Rows) else open_rows(X_val, schema, "X_val")
         chunks = rows.map_values(partial(_cells, schema, feature))
         return np.concatenate([np.zeros(0, dtype=str), *chunks])
-    return np.array([str(label) for label in given])
+    return np.array([_name(label) for label in given])
 
 
 def _cells(schema: InputSchema, feature: int, matrix: FloatArray) -> npt.NDArray[Any]:
-    return np.array([str(value) for value in raw_values(matrix, schema)[:, feature]])
+    return np.array([_name(value) for value in raw_values(matrix, schema)[:, feature]])
+
+
+def _name(label: Any) -> str:
+    return "missing" if is_missing(label) else str(label)
+
+
+def segments_in_words(segments: Sequence[Segment], confidence: float | None) -> list[str]:
+    """A line each for those with the lowest bounds, and where the others are; none without any.
+
+    Without ``confidence``, where rows were seen before, there is no bound to speak of.
+    """
+    lowest = sorted(segments, key=lambda segment: segment.bound)[:_SHOWN_SEGMENTS]
+    lines = []
+    for segment in lowest:
+        line = f"Segment {segment.name}: {segment.n_changed} of {segment.n_rows} rows changed"
+        if confidence is not None:
+            floored = math.floor(1e4 * segment.bound) / 1e4
+            line += f", {floored:.4f} or more kept (taken alone, confidence {confidence:g})"
+        lines.append(f"{line}.")
+    if len(segments) > len(lowest):
+        others = len(segments) - len(lowest)
+        lines.append(f"{others} more with higher bounds are in the record (compression.json).")
+    return lines
 
 
 def _count(

@@ -18,6 +18,7 @@ from pine_boost.files import clear_errors, require_writable, write_file
 from pine_boost.fleet.jobs import SUMMARY_CSV, SUMMARY_HTML, Job, check_jobs, read_jobs
 from pine_boost.fleet.page import CSV_START, PAGE_START, summary_csv, summary_page
 from pine_boost.fleet.work import FAILED, Policy, Row, failed_row, run_job
+from pine_boost.options import counted
 
 NOT_RUN = "NOT_RUN"
 CONNECT_SECONDS = 20
@@ -56,7 +57,7 @@ class FleetResult:
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         again = sum(row.done_before for row in self.rows)
         done = f" ({again} done before)" if again else ""
-        return f"{len(self.rows)} jobs: {listed}{done}"
+        return f"{counted(len(self.rows), 'job')}: {listed}{done}"
 
 
 def run_fleet(
@@ -158,6 +159,7 @@ def _check_policy(policy: Policy) -> None:
 
     takes = inspect.signature(prune_booster if policy.method == "prune" else compress_booster)
     known = [name for name, p in takes.parameters.items() if p.kind is p.KEYWORD_ONLY]
+    known.remove("trust_pickle")  # that of the fleet
     odd = sorted(set(policy.options) - set(known))
     if odd:
         raise InvalidInputError(f"options={odd!r}: {policy.method} takes {', '.join(known)}.")

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
+from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.margin_probabilities import VOTES, probabilities_of
 from pine_boost.proof.problem import Problem, leaf_sums
+
+# how objectives of classifiers begin: of XGBoost and LightGBM, of boosting, of forests
+_OF_CLASSES = (
+    "binary", "multi", "softmax", "cross_entropy", "xentropy", "log_loss", "deviance",
+    "exponential", "gini", "entropy", VOTES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +38,11 @@ class ProbabilityShift:
     mean: float
     maximum: float
     brier: float
+
+
+def has_probabilities(forest: Forest) -> bool:
+    """Whether margins become probabilities; those of regressors and rankers are values."""
+    return forest.n_outputs > 1 or forest.objective.startswith(_OF_CLASSES)
 
 
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:

@@ -24,9 +24,10 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
     found = [stored(str(column)) for column in columns]
     missing = [column for column in expected if column not in set(found)]
     if missing:
+        others = difference(found, [column for column in expected if column in set(found)])
         raise InvalidInputError(
             f"{name} has {len(found)} columns, the model has {len(expected)} features, and "
-            f"{name} lacks the model's column(s) {listing(missing)}. {difference(found, expected)}"
+            f"{name} lacks the model's column(s) {listing(missing)}. {others}"
             "Pass the model's columns, in its order."
         )
     wanted = set(expected)
@@ -37,11 +38,15 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
         raise InvalidInputError(f"{name} has the column {twice!r} more than once.")
     if own != list(expected):
         first = next(j for j, column in enumerate(own) if column != expected[j])
+        given = [
+            str(columns[found.index(column)]) for column in expected
+        ]  # as the table spells them
         raise InvalidInputError(
             f"The columns of {name} are not the model's. The names are the same in another order "
             f"(column {first} is {own[first]!r}, the model has {expected[first]!r} there), and "
-            f"libraries read columns by position. Put them in the model's order: "
-            f"{listing(expected)} (in Python X[list(region.schema.feature_names)])."
+            f"libraries read columns by position. Put them in the model's order: {listing(given)} "
+            "(in Python X[X_train.columns], where X_train is the table that the model was trained "
+            "on)."
         )
     return order
 

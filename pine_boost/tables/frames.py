@@ -36,6 +36,8 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
         )
     X = model_columns(X, schema, name)
     check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
+    if len(X) == 0:  # columns without a value have no type, as those of a CSV file
+        return np.empty(X.shape, dtype=np.float64)
     plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     early = any(dtype.kind == "b" for dtype in plain) or any(
         not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype)

@@ -18,7 +18,13 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.categories import code_of
 from pine_boost.tables.frames import read_arrow, read_pandas, read_polars
-from pine_boost.tables.numbers import TableKind, cast_numbers, cast_objects, casting_of
+from pine_boost.tables.numbers import (
+    TableKind,
+    cast_numbers,
+    casting_of,
+    object_numbers,
+    require_read_alike,
+)
 from pine_boost.tables.schema import InputSchema, check_shape
 from pine_boost.tables.sparse import read_sparse
 
@@ -112,15 +118,18 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
     if array.dtype.kind not in "OUS" and not raw_categories:
         return cast_numbers(array, casting, f"table {name}")
     matrix = np.empty(array.shape, dtype=np.float64)
+    objects: dict[str, FloatArray] = {}
     for feature in range(schema.n_features):
         known = schema.categories_of(feature) if raw_categories else None
         label = f"column {schema.name_of(feature)!r} of {name}"
         if known is not None:
             matrix[:, feature] = code_of(array[:, feature], known, schema, label)
         elif array.dtype.kind in "OUS":
-            matrix[:, feature] = cast_objects(array[:, feature], label, schema)
+            objects[label] = matrix[:, feature] = object_numbers(array[:, feature], label)
         else:
             matrix[:, feature] = cast_numbers(array[:, feature], casting, label)
+    for label, numbers in objects.items():  # after text was looked for in all columns
+        require_read_alike(numbers, label, schema)
     return matrix
 
 

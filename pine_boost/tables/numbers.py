@@ -129,6 +129,13 @@ def inexact(label: str, schema: InputSchema) -> InvalidInputError:
 
 
 def cast_objects(values: npt.NDArray[Any], label: str, schema: InputSchema) -> FloatArray:
+    """float64 of an object column as a library reads it; refuses text, and rounding unknown."""
+    numbers = object_numbers(values, label)
+    require_read_alike(numbers, label, schema)
+    return numbers
+
+
+def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
     """float64 of an object column; None, NaN and pandas.NA are missing, text is refused."""
     numbers = np.empty(len(values))
     for row, value in enumerate(values):
@@ -142,13 +149,17 @@ def cast_objects(values: npt.NDArray[Any], label: str, schema: InputSchema) -> F
             )
         else:
             numbers[row] = float(value)
+    return numbers
+
+
+def require_read_alike(numbers: FloatArray, label: str, schema: InputSchema) -> None:
+    """Refuse objects whose numbers LightGBM rounds in one of its ways and not in the other."""
     if schema.reader is Reader.LIGHTGBM:
         # its Booster casts objects to float32, its scikit-learn wrapper to float64
         with np.errstate(over="ignore"):
             rounded = numbers.astype(np.float32).astype(np.float64)
         if not np.array_equal(rounded, numbers, equal_nan=True):
             raise inexact(label, schema)
-    return numbers
 
 
 def is_missing(value: Any) -> bool:

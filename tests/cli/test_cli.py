@@ -88,7 +88,7 @@ def test_without_calibration_rows_the_split_is_said(
         "--objective", "l1", "-o", tmp_path / "out",
     )  # fmt: skip
     assert code == 0
-    assert "pine-boost: warning: No X_cal was given" in err
+    assert "pine-boost: warning: No --cal was given" in err
 
 
 def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: Any) -> None:
@@ -203,7 +203,7 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
         (["inspect", "nowhere.json"], "cannot be read"),
         (["prune", "MODEL", "--fit", "nowhere.csv"], "nowhere.csv does not exist"),
         (["prune", "MODEL", "--fit", "MODEL"], "is of no kind that can be read"),
-        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "alpha=2.0"),
+        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "--alpha 2.0"),
         (["prune", "MODEL", "--fit", "FIT", "--threshold", "7"], "threshold"),
         (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),
         (["check-inputs", "MODEL", "FIT"], ""),

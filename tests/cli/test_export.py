@@ -89,3 +89,27 @@ def test_a_pickle_needs_trust(tmp_path: Path, capsys: Any) -> None:
     label, probability = session.run(["label", "probability"], {"X": rows})
     np.testing.assert_array_equal(label.astype(bool), forest.predict(rows))
     assert probability == pytest.approx(forest.predict_proba(rows))
+
+
+def test_category_codes_come_with_their_order(tmp_path: Path, capsys: Any) -> None:
+    import lightgbm
+    import pandas
+
+    colours = pandas.Categorical(["red", "green", "blue"] * 40, categories=["red", "green", "blue"])
+    table = pandas.DataFrame({"colour": colours, "size": np.arange(120.0) % 7})
+    model = lightgbm.LGBMClassifier(n_estimators=2, min_child_samples=5, verbose=-1, n_jobs=1)
+    model.fit(table, np.arange(120) % 3 == 1)
+    source = tmp_path / "model.txt"
+    model.booster_.save_model(source)
+    target = tmp_path / "model.tl"
+    code, _, err = run(capsys, "export", source, "--to", "treelite", "-o", target)
+    assert code == 1
+    assert "say --codes and feed the position of each value in the categories.json" in err
+    code, out, err = run(capsys, "export", source, "--to", "treelite", "-o", target, "--codes")
+    assert code == 0, err
+    beside = tmp_path / "model.tl.categories.json"
+    assert str(beside) in out
+    assert json.loads(beside.read_text()) == {"colour": ["red", "green", "blue"]}
+    code, _, err = run(capsys, "export", source, "--to", "c", "-o", tmp_path / "c", "--codes")
+    assert code == 0, err
+    assert (tmp_path / "c" / "categories.json").read_bytes() == beside.read_bytes()

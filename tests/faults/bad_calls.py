@@ -176,7 +176,7 @@ TABLES: list[Row] = [
     ("columns reordered", lambda w: w.fit_named(w.frame[["b", "a", "c"]]), _INPUT,
      "same in another order .column 0 is 'b', the model has 'a'"),
     ("column renamed", lambda w: w.fit_named(w.frame.rename(columns={"a": "q"})), _INPUT,
-     "Missing: 'a'. Not in the model: 'q'"),
+     "lacks the model's column.s. 'a'. Not in the model: 'q'"),
     ("columns reordered, one too many", lambda w: w.fit_named(w.frame.assign(z=1)[list("zbac")]),
      _INPUT, "same in another order .column 0 is 'b', the model has 'a'"),
     ("column of text", lambda w: w.fit_named(w.frame.assign(a="x")), _INPUT, "column 'a'.*'x'"),

@@ -98,3 +98,39 @@ def test_results_are_those_of_the_models_columns_alone(rows: Any) -> None:
     assert small.leaves_after == compress_booster(
         model, frame[:200], frame[200:], fidelity=0.95
     ).leaves_after  # fmt: skip
+
+
+def test_the_advice_about_the_order_works_with_names_that_lightgbm_changes(rows: Any) -> None:
+    frame, y = rows
+    X_train = frame.rename(columns={"a": "num 1"})
+    model = read_model(MAKERS["lightgbm"]().fit(X_train, y))
+    schema = schema_of(model.forest)
+    X = X_train[["b", "num 1", "c"]]
+    with pytest.raises(InvalidInputError) as caught:
+        to_matrix(X, schema)
+    assert "order: 'num 1', 'b', 'c' (in Python X[X_train.columns]," in str(caught.value)
+    assert np.array_equal(to_matrix(X[X_train.columns], schema), frame.to_numpy())
+    with pytest.raises(InvalidInputError) as caught:
+        to_matrix(frame, schema)
+    assert str(caught.value).count("'num_1'") == 1
+    assert "Not in the model: 'a'." in str(caught.value)
+
+
+def test_a_table_without_rows_has_no_types(rows: Any, tmp_path: Path) -> None:
+    frame, y = rows
+    model = MAKERS["xgboost"]().fit(frame, y)
+    frame[:0].to_csv(tmp_path / "none.csv", index=False)
+    none = read_table(tmp_path / "none.csv", schema_of(read_model(model).forest)).X
+    with pytest.raises(InvalidInputError, match="X_val has no rows"):
+        compress_booster(model, frame, none)
+
+
+def test_text_among_objects_is_named_and_not_rounding(rows: Any) -> None:
+    frame, y = rows
+    schema = schema_of(read_model(MAKERS["lightgbm"]().fit(frame, y)).forest)
+    array = frame.to_numpy().astype(object)
+    with pytest.raises(InvalidInputError, match="float32 must round"):
+        to_matrix(array, schema)
+    array[5, 2] = "north"
+    with pytest.raises(InvalidInputError, match="column 'c' of X holds 'north' in row 5; numbers"):
+        to_matrix(array, schema)

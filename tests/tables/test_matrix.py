@@ -101,8 +101,10 @@ def test_names_are_checked() -> None:
     assert np.array_equal(to_matrix(unnamed, SCHEMA), TABLE, equal_nan=True)
     cases = {
         "same in another order.*column 0 is 'rate'": frame[["rate", "income", "age"]],
-        "Missing: 'rate'. Not in the model: 'speed'": frame.rename(columns={"rate": "speed"}),
-        "2 columns, the model has 3.*Missing: 'income'": frame[["age", "rate"]],
+        "lacks the model's column.s. 'rate'. Not in the model: 'speed'": frame.rename(
+            columns={"rate": "speed"}
+        ),
+        "2 columns, the model has 3.*lacks the model's column.s. 'income'": frame[["age", "rate"]],
         "'rate' more than once": frame[["age", "income", "rate", "rate"]],
     }
     for message, wrong in cases.items():
