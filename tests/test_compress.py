@@ -160,6 +160,7 @@ def test_overlap_is_refused_or_only_measured(binary: Any) -> None:
         model, X_fit, X_fit, fidelity=0.9, allow_overlap=True, time_limit=5
     )
     assert result.status == "MEASURED"
+    assert "confidence" not in result.summary()  # of rows that were seen no share is promised
     assert "promises nothing about future inputs" in result.record.claim
     assert "With confidence" not in result.record.claim
 

@@ -79,11 +79,14 @@ def compression_claim(
     )
 
 
-def bound_in_words(bound: float, n_changed: int, n_val: int, confidence: float) -> str:
-    """The bound of one candidate; four decimals, never rounded up."""
+def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confidence: float) -> str:
+    """Rows that changed; where they were unseen, the bound too: four decimals, never rounded up."""
+    counted = f"{n_changed} of {n_val} validation rows changed"
+    if status != VALIDATED:
+        return counted
     return (
-        f"{n_changed} of {n_val} validation rows changed; taken alone, that puts the share that "
-        f"is kept at {decimals_down(bound)} or more with confidence {rounded_down(confidence)}"
+        f"{counted}; taken alone, that puts the share that is kept at {decimals_down(bound)} or "
+        f"more with confidence {rounded_down(confidence)}"
     )
 
 

@@ -112,7 +112,9 @@ class CompressResult:
         r = self.record
         lines = [self.headline(), r.claim]
         if r.status != NOT_VALIDATED:
-            lines.append(bound_in_words(r.bound, r.n_changed, r.n_val, r.confidence) + ".")
+            lines.append(
+                bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + "."
+            )
             lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
         if r.probability_shift:
             lines.append(

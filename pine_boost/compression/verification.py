@@ -44,7 +44,9 @@ class CompressionVerification:
         Every number of the record was found again.
     n_rows, n_changed : int
         Validation rows, and those on which the two native models differ.
-    bound : float
+    bound, confidence : float
+    status : str
+        That of the record: only VALIDATED makes a statement of the bound.
     remarks : tuple of str
         What differs, and what was taken on trust.
     seconds : float
@@ -55,6 +57,7 @@ class CompressionVerification:
     n_changed: int
     bound: float
     confidence: float
+    status: str
     remarks: tuple[str, ...]
     seconds: float
 
@@ -63,7 +66,9 @@ class CompressionVerification:
         head = "AGREES: every number of the record was found again" if self.agrees else (
             "DISAGREES: the record is wrong"
         )  # fmt: skip
-        counted = bound_in_words(self.bound, self.n_changed, self.n_rows, self.confidence)
+        counted = bound_in_words(
+            self.status, self.bound, self.n_changed, self.n_rows, self.confidence
+        )
         return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
 
     def __str__(self) -> str:
@@ -136,6 +141,7 @@ def verify_compression(
         n_changed=n_changed,
         bound=bound,
         confidence=record.confidence,
+        status=record.status,
         remarks=(*found, *(trusted if record.status == VALIDATED else ())),
         seconds=time.monotonic() - started,
     )

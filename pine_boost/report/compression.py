@@ -22,7 +22,7 @@ from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord
 from pine_boost.compression.result import CompressResult
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.digits import decimals_down
+from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.report.page import section, table
 from pine_boost.report.style import STYLE
@@ -139,11 +139,12 @@ def _changed(result: CompressResult, before: Answers, after: Answers) -> str:
 
 
 def _counted(record: CompressionRecord) -> str:
-    text = bound_in_words(record.bound, record.n_changed, record.n_val, record.confidence) + "."
+    r = record
+    text = bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + "."
     if record.probability_shift:
         text += (
             f" The ensemble's probabilities moved by {record.probability_shift['mean']:.4f} on "
-            f"average and by {record.probability_shift['maximum']:.3f} at most."
+            f"average and by {rounded_up(record.probability_shift['maximum'], 3)} at most."
         )
     return text
 
