@@ -23,7 +23,7 @@ from typing import Any
 
 from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.files import UNFINISHED, write_folder
-from pine_boost.fleet.jobs import Job
+from pine_boost.fleet.jobs import Job, require_inputs
 from pine_boost.json_fields import FieldError, parse
 
 RECORD = "job.json"
@@ -94,6 +94,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
     where = f"{socket.gethostname()}:{os.getpid()}"
     try:
         target = Path(folder) / job.name
+        require_inputs(job)
         asked = {"inputs": digests_of(job), "threshold": job.threshold, **policy.describe()}
         done = read_done(target, asked)
         if done is not None:
