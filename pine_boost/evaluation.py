@@ -55,7 +55,7 @@ def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = No
     accuracy: list[float | None] = [None, None]
     if y is not None:
         labels = _read_labels(y)
-        classes = _classes_of(original, labels, len(before))
+        classes = classes_of(original, labels, len(before))
         accuracy = [float(np.mean(classes[c] == labels)) for c in (before, after)]
     return Evaluation(
         n_rows=len(before),
@@ -76,7 +76,7 @@ def _read_labels(y: Any) -> npt.NDArray[Any]:
         ) from error
 
 
-def _classes_of(original: Model, labels: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
+def classes_of(original: Model, labels: npt.NDArray[Any], n_rows: int) -> npt.NDArray[Any]:
     """The model's labels by class index, if these labels can be compared with them."""
     if len(labels) != n_rows:
         raise InvalidInputError(f"X has {n_rows} rows and y {len(labels)}.")

@@ -168,6 +168,7 @@ def prune_booster(
             budget = replace(chosen.left_of(budget), callback=tell)
             part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
             found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
+            found = chosen.ended(found)
     except (OutOfTime, KeyboardInterrupt) as end:  # before the search held anything
         original = named(without_search(parsed, options, alpha, end), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))

@@ -71,9 +71,9 @@ def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """A certified answer per alpha, ascending; Ctrl-C leaves out those not yet begun."""
     plan = replace(plan, lean=lean_trees(plan.whole))
     answers = _with_leaves(plan) if plan.options.reweight == "leaf" else _with_units(plan)
-    if plan.lean is None:
-        return answers
-    return _restored(plan, plan.lean, answers)
+    if plan.lean is not None:
+        answers = _restored(plan, plan.lean, answers)
+    return ((region, problem, found.timed()) for region, problem, found in answers)
 
 
 def _restored(plan: SweepPlan, lean: LeanTrees, answers: Iterator[Answered]) -> Iterator[Answered]:

@@ -27,7 +27,7 @@ from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.found import Found
 from pine_boost.search.toss_ups import settle_toss_ups
-from pine_boost.sweep_order import SweepPlan, search_alphas
+from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
@@ -219,39 +219,40 @@ allow_overlap, spent, trust_pickle
     X_fit, X_cal = split_tables(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
     )
+    how = search_options(options, parsed)
+    middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     try:
         fitted = fit_with_states(
             parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
         )
+        chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     except (OutOfTime, KeyboardInterrupt) as end:
         late = [
             issuing.named(issuing.without_search(parsed, options, a, end), outer.inner, options)
             for a in grid
         ]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
-    middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    how = search_options(options, parsed)
-    chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     choice, left = chosen.choice, chosen.left_of(budget)
     with shown(options.verbose, time_limit, callback) as tell:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
-        concluded = _concluded(parsed, plan, fitted, X_fit)
+        answers = ((r, p, chosen.ended(found)) for r, p, found in search_alphas(plan))
+        concluded = _concluded(parsed, plan, answers, fitted, X_fit)
         results = [issuing.named(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
 def _concluded(
-    parsed: Model, plan: SweepPlan, fitted: FittedRegion, X_fit: Any
+    parsed: Model, plan: SweepPlan, answers: Iterable[Answered], fitted: FittedRegion, X_fit: Any
 ) -> Iterator[PruneResult]:
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
     rows: issuing.NativeRows | None = None
     how = plan.options
-    for region, problem, found in search_alphas(plan):
+    for region, problem, found in answers:
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result

@@ -203,7 +203,9 @@ def proof_of(certificate: Certificate) -> str:
 
 def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool) -> str:
     """How the share of alpha for toss-ups was chosen; nothing is promised by it."""
-    if interrupted or len(kept) < 2:
+    if interrupted:
+        return "Trying shares of alpha for toss-ups was interrupted: they get none."
+    if len(kept) < 2:
         return "There was no time to try shares of alpha for toss-ups: they get none."
     tried = ", ".join(f"{units} at {tried:g}" for tried, units in kept)
     return (

@@ -78,7 +78,9 @@ class Verification:
             None: f"NOT SETTLED: the budget ran out, {self.covered:.1%} of the region is covered",
         }
         head = heads[self.agrees]
-        if self.agrees:
+        if self.agrees and not self.proofs:
+            head = "AGREES"  # the remarks say what was compared
+        elif self.agrees:
             head += ", twice, by two methods" if self.proved_twice else ", by one method"
         if self.serving_proved is False:
             head += "; its serving margin was NOT proved anew, the budget ran out"

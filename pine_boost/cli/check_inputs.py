@@ -43,8 +43,18 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.tables.native import take_rows
 
     path = Path(arguments.region)
-    path = read_saved(path).folder / REGION if path.is_dir() else path
+    remark = ""
+    if path.is_dir():
+        saved = read_saved(path)
+        if saved.certificate.status != "CERTIFIED":
+            remark = " No smaller model was certified for it: the folder holds the original."
+        path = saved.folder / REGION
     region = Region.load(path)
+    if region.n_cal == 0 and region.alpha > 0:
+        raise InvalidInputError(
+            f"{arguments.region} was written by a search that was stopped before its region was "
+            "calibrated; nothing can be said about inputs. Run it again with more time."
+        )
     options.require_layers(path, arguments.model)
     model = None
     if arguments.model is None:
@@ -84,7 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
         f"{coverage.n_inside} of {coverage.n_rows} rows ({coverage.share:.2%}) lie in the region "
         f"(true share {percent_down(coverage.low)} to {percent_up(coverage.high)}; at least "
         f"{percent_down(rest_of(region.alpha))} "
-        "was calibrated)."
+        f"was calibrated).{remark}"
     )
     for row, explanation in explained:
         print(f"row {row}: {explanation}")

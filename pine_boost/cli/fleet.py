@@ -1,7 +1,7 @@
 """``pine-boost fleet``: many models with one policy, on this machine or on a Dask cluster.
 
 A folder per job, summary.csv and summary.html. Run again, it does only what is not done. Exit code
-1 when a job failed, 2 when none failed but one holds no promise.
+1 when a job failed, 2 when none failed but one holds no promise, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import argparse
 import sys
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import INTERRUPTED, options
 from pine_boost.cli.words import in_flags
 
 EXAMPLES = """examples:
@@ -50,12 +50,19 @@ def main(arguments: argparse.Namespace) -> int:
 
     from pine_boost.fleet import run_fleet
 
-    found = run_fleet(
-        arguments.jobs, arguments.output,
-        method="compress" if arguments.compress else "prune",
-        options=_policy(arguments), n_jobs=arguments.workers, dask=arguments.dask,
-        trust_pickle=arguments.trust_pickle, reports=arguments.reports, callback=_show,
-    )  # fmt: skip
+    try:
+        found = run_fleet(
+            arguments.jobs, arguments.output,
+            method="compress" if arguments.compress else "prune",
+            options=_policy(arguments), n_jobs=arguments.workers, dask=arguments.dask,
+            trust_pickle=arguments.trust_pickle, reports=arguments.reports, callback=_show,
+        )  # fmt: skip
+    except KeyboardInterrupt as end:
+        if not end.args:  # before there was a summary
+            raise
+        print(f"pine-boost: interrupted; {end}. Written to {arguments.output}: summary.html, "
+              "summary.csv; the same command does the rest.", file=sys.stderr)  # fmt: skip
+        return INTERRUPTED
     if arguments.json:
         rows = [asdict(row) for row in found.rows]
         options.print_json([row | {"error": in_flags(row["error"])} for row in rows])

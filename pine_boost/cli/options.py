@@ -204,6 +204,20 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
     return table
 
 
+def read_test(arguments: argparse.Namespace, given: Any) -> Any:
+    """The table of --test, or None; labels that the model does not have are refused here."""
+    from pine_boost.evaluation import classes_of
+
+    test = read_data(arguments.test, given, arguments.label)
+    if test is not None and test.y is not None:
+        try:
+            classes_of(given.parsed, test.y, len(test.y))
+        except InvalidInputError as error:
+            where = f"{arguments.test}, column {arguments.label!r}"
+            raise InvalidInputError(f"{where}: {error}") from error
+    return test
+
+
 def require_layers(region: Any, model: str | None) -> None:
     """Refuse to take raw rows for those of the ensemble: its result is that of a whole model."""
     from pathlib import Path

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,33 @@ def seconds_for_report(arguments: argparse.Namespace) -> float:
         return 0.0
     limit = arguments.time_limit
     return _LONGEST_REPORT if limit is None else min(_LONGEST_REPORT, 0.1 * float(limit))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What --test says of a result: the evaluation and the prepared rows, or what went wrong."""
+
+    evaluation: Any = None
+    rows: Any = None
+    failed: Exception | None = None
+
+    def require(self, folder: Path) -> None:
+        """Say last of all that the evaluation failed; the result is there and was told of."""
+        if self.failed is not None:
+            raise PineBoostError(
+                f"Only the evaluation on --test failed ({type(self.failed).__name__}: "
+                f"{self.failed}); what is written to {folder} holds, and needs no evaluation."
+            ) from self.failed
+
+
+def measure(result: Any, given: Any, test: Any) -> Measured:
+    """Evaluate a result that was written on the rows of --test; never raises for what fails."""
+    if test is None:
+        return Measured()
+    try:
+        return Measured(result.evaluate(test.X, test.y), given.wrapper.rows(test.X))
+    except Exception as error:  # the result holds whatever these rows are like
+        return Measured(failed=error)
 
 
 def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bool:

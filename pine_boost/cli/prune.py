@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     report_seconds = output.seconds_for_report(arguments)
     keywords = options.search_arguments(arguments, report_seconds)
     X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
-    test = options.read_data(arguments.test, given, arguments.label)
+    test = options.read_test(arguments, given)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         result = prune_booster(
@@ -65,8 +65,8 @@ def main(arguments: argparse.Namespace) -> int:
     files = result.files()
     folder = output.write_results(arguments, files, [CERTIFICATE])
     written = list(files)
-    evaluation = None if test is None else result.evaluate(test.X, test.y)
-    X_test = None if test is None else given.wrapper.rows(test.X)
+    measured = output.measure(result, given, test)
+    evaluation, X_test = measured.evaluation, measured.rows
     inner = getattr(result, "inner", result)  # the page is about the ensemble
     if not arguments.no_report and output.write_report(
         folder / REPORT, lambda budget: render_report(inner, X_test, (), budget), report_seconds
@@ -79,7 +79,9 @@ def main(arguments: argparse.Namespace) -> int:
         if evaluation is not None:
             print(evaluated(evaluation))
         print(f"Written to {folder}: {', '.join(sorted(written))}")
-    return exit_code(result)
+    code = exit_code(result)
+    measured.require(folder)
+    return code
 
 
 def exit_code(result: Any) -> int:

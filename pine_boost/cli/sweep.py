@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
         + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names],
     )
     X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
-    test = options.read_data(arguments.test, given, arguments.label)
+    test = options.read_test(arguments, given)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         swept = sweep(
@@ -58,13 +58,9 @@ def main(arguments: argparse.Namespace) -> int:
     finally:
         progress.close()
     rows = swept.table()
-    if test is not None:
-        for row, result in zip(rows, swept, strict=True):
-            measured = result.evaluate(test.X, test.y)
-            row.update(fidelity=measured.fidelity, coverage=measured.coverage.share)
+    X_test, measured = _measure(swept, given, test, rows)
     folder = _write(arguments, swept, rows)
     if not arguments.no_report:
-        X_test = None if test is None else given.wrapper.rows(test.X)
         for result in swept:
             inner = getattr(result, "inner", result)  # the page is about the ensemble
             output.write_report(
@@ -76,7 +72,27 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         print(swept)
         print(f"Written to {folder}: sweep.csv, sweep.json and a folder per alpha")
-    return max(exit_code(result) for result in swept)
+    code = max(exit_code(result) for result in swept)
+    measured.require(folder)
+    return code
+
+
+def _measure(
+    swept: Any, given: Any, test: Any, rows: list[dict[str, Any]]
+) -> tuple[Any, output.Measured]:
+    """Add fidelity and coverage to the rows, all or none; what a report shows, and what failed."""
+    measured = output.Measured()
+    columns = []
+    for result in swept:
+        measured = output.measure(result, given, test)
+        if measured.failed is not None:
+            return None, measured
+        if test is not None:
+            e = measured.evaluation
+            columns.append({"fidelity": e.fidelity, "coverage": e.coverage.share})
+    for row, more in zip(rows, columns, strict=False):
+        row.update(more)
+    return measured.rows, measured
 
 
 def _read_grid(text: str | None) -> list[float] | None:

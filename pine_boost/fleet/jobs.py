@@ -1,7 +1,8 @@
 """The list of jobs: one model and its tables each.
 
 In comes a CSV file or a folder of folders; out go Jobs with absolute paths. Refuses names that are
-no plain folder names or not unique, columns nobody knows, and files that are not there.
+no plain folder names or not unique, and columns nobody knows. Files that are not there are the
+matter of their own job.
 """
 
 from __future__ import annotations
@@ -72,8 +73,7 @@ def read_jobs(path: str | os.PathLike[str]) -> tuple[Job, ...]:
     Raises
     ------
     InvalidInputError
-        Nothing there, unknown columns, names that are not unique or no plain names, files that
-        do not exist.
+        Nothing there, unknown columns, names that are not unique or no plain names.
     """
     path = Path(path)
     jobs = _from_folder(path) if path.is_dir() else _from_csv(path)
@@ -81,9 +81,10 @@ def read_jobs(path: str | os.PathLike[str]) -> tuple[Job, ...]:
 
 
 def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
-    """Refuse a list that could not be run as it stands; all problems are found before any work.
+    """Refuse a list that could not be run as it stands; problems of the list come before any work.
 
-    Paths come back absolute: a worker need not have been started in the same folder.
+    A file of one job that is not there fails when the job is run, and stops no other. Paths come
+    back absolute: a worker need not have been started in the same folder.
     """
     jobs = tuple(_absolute(job) for job in jobs)
     if not jobs:
@@ -105,10 +106,20 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
                 "unique, also without regard to case."
             )
         seen[job.name.lower()] = job.name
-        for what, path in job.inputs.items():
-            if not Path(path).exists():
-                raise InvalidInputError(f"Job {job.name!r}: {what} {path} does not exist.")
     return jobs
+
+
+def require_inputs(job: Job) -> None:
+    """Refuse a job one of whose files is not there."""
+    for what in ("model", "fit"):
+        if what not in job.inputs:
+            raise InvalidInputError(f"The job has no {what}; every job needs a model and a fit.")
+    for what, path in job.inputs.items():
+        if not Path(path).exists():
+            raise InvalidInputError(
+                f"{what} {path} does not exist; correct the path in the list, or put the file "
+                "there, and run the fleet again."
+            )
 
 
 def _absolute(job: Job) -> Job:
@@ -164,9 +175,6 @@ def _from_folder(path: Path) -> list[Job]:
         found = {what: _one(files, what, folder) for what in ("model", "fit", "cal", "val")}
         if not found["model"] and not found["fit"]:
             continue  # a folder of something else
-        for what in ("model", "fit"):
-            if not found[what]:
-                raise InvalidInputError(f"{folder} has no file called {what}.*; a job needs one.")
         jobs.append(Job(folder.name, found["model"], found["fit"], found["cal"], found["val"]))
     return jobs
 

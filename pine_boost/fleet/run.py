@@ -17,10 +17,9 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.files import clear_errors, require_writable, write_file
 from pine_boost.fleet.jobs import SUMMARY_CSV, SUMMARY_HTML, Job, check_jobs, read_jobs
 from pine_boost.fleet.page import CSV_START, PAGE_START, summary_csv, summary_page
-from pine_boost.fleet.work import FAILED, Policy, Row, failed_row, run_job
+from pine_boost.fleet.work import FAILED, NOT_RUN, Policy, Row, failed_row, run_job
 from pine_boost.options import counted
 
-NOT_RUN = "NOT_RUN"
 CONNECT_SECONDS = 20
 METHODS = ("prune", "compress")
 Progress = Callable[[Row, int, int], None]
@@ -77,7 +76,8 @@ def run_fleet(
     Every job writes a folder of its own, complete or not at all. A job is done when its folder
     holds a result for the same inputs (by digest) and the same policy, with all files unchanged:
     run the same call again after an interruption and only the rest is done. A job that fails, or
-    whose process dies, becomes a row of the summary and stops no other.
+    whose process dies, becomes a row of the summary and stops no other. Ctrl-C ends the whole run;
+    jobs that are under way then are not done.
 
     Parameters
     ----------
@@ -112,6 +112,8 @@ def run_fleet(
         The folder cannot be written.
     MissingDependencyError
         joblib, or for ``dask`` its distributed scheduler, is not installed.
+    KeyboardInterrupt
+        After Ctrl-C, once the summary is written; it says how far the run came.
     """
     listed = read_jobs(jobs) if isinstance(jobs, (str, os.PathLike)) else check_jobs(jobs)
     if method not in METHODS:
@@ -123,11 +125,14 @@ def run_fleet(
     _require_own_summaries(folder)
     folder.mkdir(parents=True, exist_ok=True)
     rows: dict[str, Row] = {}
+    is_interrupted = False
     try:
         for row in _rows(listed, str(folder.resolve()), policy, n_jobs, dask):
             rows[row.name] = row
             if callback is not None:
                 callback(row, len(rows), len(listed))
+    except KeyboardInterrupt:
+        is_interrupted = True
     finally:  # an interrupted run still says how far it came
         for job in listed:
             rows.setdefault(job.name, Row(job.name, NOT_RUN))
@@ -135,6 +140,8 @@ def run_fleet(
         with clear_errors(folder):
             write_file(folder / SUMMARY_CSV, summary_csv(found.rows))
             write_file(folder / SUMMARY_HTML, summary_page(found.rows, policy).encode())
+    if is_interrupted:
+        raise KeyboardInterrupt(found.summary())
     return found
 
 
@@ -202,8 +209,17 @@ def _parallel(
     joblib: Any, jobs: Iterable[Job], folder: str, policy: Policy, n_jobs: int
 ) -> Iterator[Row]:
     parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
-    rows: Iterator[Row] = parallel(joblib.delayed(run_job)(job, folder, policy) for job in jobs)
+    call = joblib.delayed(_run_or_stop)
+    rows: Iterator[Row] = parallel(call(run_job, job, folder, policy) for job in jobs)
     yield from rows
+
+
+def _run_or_stop(run: Callable[..., Row], job: Job, folder: str, policy: Policy) -> Row:
+    """One job, in whatever process; Ctrl-C there ends the pool and what waits for it."""
+    row = run(job, folder, policy)
+    if row.status == NOT_RUN:
+        raise KeyboardInterrupt
+    return row
 
 
 def _alone(joblib: Any, job: Job, folder: str, policy: Policy, cause: Exception) -> Row:

@@ -1,7 +1,8 @@
 """One job, in whatever process: run it, or find that it has been done.
 
 In come a Job, the output folder and the policy; out goes one row of the summary. A job's folder
-appears complete or not at all; an error becomes a row and never stops the others.
+appears complete or not at all; an error becomes a row and never stops the others. After Ctrl-C
+nothing is written: the best answer by then is not the one that was asked for.
 """
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.files import UNFINISHED, write_folder
-from pine_boost.fleet.jobs import Job
+from pine_boost.fleet.jobs import Job, require_inputs
 from pine_boost.json_fields import FieldError, parse
 
 RECORD = "job.json"
 FORMAT = "pine_boost fleet job"
 FAILED = "FAILED"
+NOT_RUN = "NOT_RUN"
 
 
 @dataclass(frozen=True)
@@ -89,20 +94,57 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
     where = f"{socket.gethostname()}:{os.getpid()}"
     try:
         target = Path(folder) / job.name
+        require_inputs(job)
         asked = {"inputs": digests_of(job), "threshold": job.threshold, **policy.describe()}
         done = read_done(target, asked)
         if done is not None:
             return done
         _sweep_up(target)
-        result = _make_smaller(job, policy)
+        with _heard() as presses:
+            result = _make_smaller(job, policy)
+            if presses or _was_interrupted(result):
+                raise KeyboardInterrupt
         row = _row_of(job, result, time.monotonic() - started, where)
         done = read_done(target, asked)  # by a worker that was given up for lost, meanwhile
         if done is not None:
             return done
         _write(target, result, asked, row, policy)
+    except KeyboardInterrupt:
+        seconds = round(time.monotonic() - started, 3)
+        return Row(job.name, NOT_RUN, seconds=seconds, where=where, error="interrupted")
     except Exception as error:  # a model that fails, for whatever reason, stops no other
         return failed_row(job, error, time.monotonic() - started, where)
     return row
+
+
+@contextmanager
+def _heard() -> Iterator[list[int]]:
+    """Every Ctrl-C that reaches this process meanwhile.
+
+    Alone, the work would answer one with the best so far, and one at its end not at all.
+    """
+    presses: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield presses  # the program has plans of its own
+        return
+
+    def note(number: int, frame: Any) -> None:
+        presses.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _was_interrupted(result: Any) -> bool:
+    """Whether Ctrl-C ended the search, whatever it had found by then."""
+    if hasattr(result, "record"):
+        return bool(result.record.stopped == "interrupted")
+    return bool(result.search.interrupted or result.search.stopped == "interrupted")
 
 
 def digests_of(job: Job) -> dict[str, str]:

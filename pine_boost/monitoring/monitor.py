@@ -147,6 +147,11 @@ class RegionMonitor:
     def __init__(self, region: Region, level: float = 0.05) -> None:
         require_share(level, "level")
         require_region(region, "RegionMonitor")
+        if region.n_cal == 0 and region.alpha > 0:
+            raise InvalidInputError(
+                "This region was never calibrated (the search that wrote it was stopped before): "
+                "there is no promise to monitor. Run it again with more time."
+            )
         if region.tau is None or region.n_cal == 0:
             raise InvalidInputError(
                 "This region covers every input (alpha=0, or too few calibration rows): no input "

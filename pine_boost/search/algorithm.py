@@ -71,12 +71,14 @@ MakesRoom = Callable[[Game], bool]
 class Explored:
     """A game that was played to its end, before its second proofs.
 
-    ``makes_room`` is asked between steps whether what follows needs the time that is left.
+    ``makes_room`` is asked between steps whether what follows needs the time that is left;
+    ``out_of_time`` says whether the clock ended a part, also one that goes on with another.
     """
 
     game: Game
     stopped: StopReason = StopReason.EFFORT
     gave_up: bool = False
+    out_of_time: bool = False
     seconds: float = 0.0
     makes_room: MakesRoom | None = None
 
@@ -165,6 +167,7 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                 started = time.monotonic()
                 verdict = ask(game, pruned, proposal)
                 if verdict is None:
+                    explored.out_of_time |= (proposal.budget or game.budget).is_over
                     break
                 if verdict.is_proved:
                     game.best.accept(pruned, verdict.proofs)
@@ -181,6 +184,7 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                 explored.go_on()
             if proposal.outcome is Outcome.PROVED and proposal.model is None and game.is_late():
                 game.prove_twice()
+    explored.out_of_time |= game.budget.is_over  # a strategy may end by itself then
 
 
 def proposals(game: Game, known: Known) -> Iterator[Proposal]:
@@ -280,6 +284,7 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
         points=game.rows.states,
         gave_up=explored.gave_up,
         interrupted=explored.stopped is StopReason.INTERRUPTED,
+        out_of_time=not is_fewest and (explored.out_of_time or stopped is StopReason.TIME),
     )
 
 

@@ -57,9 +57,10 @@ def search_collapsed(
             start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept,
             reweight=larger.reweight,
         )  # fmt: skip
-    is_stopped = found.is_last or budget.is_over
-    if is_stopped or problem.trees.n_leaves > _MOST_LEAVES:
+    if problem.trees.n_leaves > _MOST_LEAVES:
         return start
+    if found.is_last or budget.is_over:
+        return replace(start, out_of_time=start.out_of_time or budget.is_over)
     budget = budget.after(found.seconds)
     game, collapser = _build_game(problem, fit_states, budget, options)
     game.best.adopt(start.best, found.undecided)

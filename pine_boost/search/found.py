@@ -90,6 +90,8 @@ class Found:
         A proof or a program took more than its share.
     interrupted : bool
         Ctrl-C ended it, though what was found by then may be the fewest; nothing goes on from it.
+    out_of_time : bool
+        The clock ended a part that could have found a smaller model.
     reweight : {"tree", "leaf"}
         Whether trees of ``pruned`` keep the ratios of their leaves, or have values of their own;
         the bound is about models of the same form.
@@ -112,6 +114,7 @@ class Found:
     points: States | None = field(default=None, repr=False)
     gave_up: bool = False
     interrupted: bool = False
+    out_of_time: bool = False
     reweight: str = "tree"
     remaining: Trimming | None = field(default=None, repr=False)
 
@@ -134,9 +137,23 @@ class Found:
             "seconds": later.seconds, "rounds": self.rounds + later.rounds,
             "points": later.points, "rows": later.rows, "interrupted": later.interrupted,
         }  # fmt: skip
+        is_fewest = later.stopped is StopReason.OPTIMAL  # with any leaf values
+        counted["out_of_time"] = not is_fewest and (self.out_of_time or later.out_of_time)
         if later.n_kept >= self.n_kept:
             if later.stopped is StopReason.INTERRUPTED:
                 counted["stopped"] = later.stopped
             return replace(self, **counted)
         before = (moment._replace(lower_bound=1) for moment in self.history)
         return replace(later, reweight="leaf", history=(*before, *later.history), **counted)
+
+    def timed(self) -> Found:
+        """The same, stopped by the time where the clock ended any part of the whole search.
+
+        That a model is the fewest of one form stays said of it; of the original, which would
+        come back as the answer, it says nothing about the forms that were not searched.
+        """
+        is_open = self.stopped is StopReason.EFFORT
+        is_unanswered = self.stopped is StopReason.OPTIMAL and self.pruned is None
+        if self.out_of_time and (is_open or is_unanswered):
+            return replace(self, stopped=StopReason.TIME)
+        return self

@@ -46,7 +46,7 @@ def search_inwards(
     shorter = min(budget.effort.proof_effort, _STAGE_EFFORT)
     budget = budget.with_effort(replace(budget.effort, proof_effort=shorter))
     points = fit_states[:0].astype(np.int32) if known.points is None else known.points
-    is_hopeless, rounds = False, 0
+    is_hopeless, rounds, out_of_time = False, 0, False
     for number, stage in enumerate(outer):
         known = Known(larger=found, points=stage.outward(points))
         share = budget.share(1 / (len(outer) + 1 - number)) if budget.is_limited else budget
@@ -55,6 +55,7 @@ def search_inwards(
         if result.points is not None:
             points = np.concatenate([points, stage.inward(result.points)])
         rounds += result.rounds
+        out_of_time |= result.out_of_time
         if result.stopped is StopReason.INTERRUPTED:
             return replace(found, lower_bound=1, bound=None, points=points)
         is_new = before is None or found.pruned is not before.pruned
@@ -63,7 +64,8 @@ def search_inwards(
             break
     known = Known(larger=found, points=points, is_hopeless=is_hopeless)
     final = search(problem, fit_states, budget, options, known, makes_room)
-    return replace(final, rounds=rounds + final.rounds)
+    out_of_time = final.out_of_time or (out_of_time and final.stopped is not StopReason.OPTIMAL)
+    return replace(final, rounds=rounds + final.rounds, out_of_time=out_of_time)
 
 
 def _named(found: Found, stage: Enclosure, before: Found | None) -> Found:

@@ -92,7 +92,7 @@ def _leaves_at_once(played: Explored, budget: Budget) -> Found:
     """
     units = played.game
     game = _leaf_game(units.problem, units.rows.fit, units.best.support, units)
-    n_before = units.best.smallest.n_kept
+    n_before, out_of_time = units.best.smallest.n_kept, False
     if n_before > 1 and game.columns.n_columns <= _MOST_COLUMNS:
         game.best.take_over(units.best)
         explored = Explored(game)
@@ -100,10 +100,12 @@ def _leaves_at_once(played: Explored, budget: Budget) -> Found:
         result = finish(explored, budget)
         if result.n_kept < n_before:
             return replace(result, reweight="leaf", seconds=budget.clock)
+        out_of_time = result.out_of_time
         units.best.take_over(game.best)
         if explored.stopped is not StopReason.MEMORY:  # leaf values take more than whole units
             played.stopped = explored.stopped
-    return finish(bounded(played), budget)
+    found = finish(bounded(played), budget)
+    return replace(found, out_of_time=found.out_of_time or out_of_time)
 
 
 def search_leaves(
@@ -119,7 +121,8 @@ def search_leaves(
     best = found if larger is None or found.n_kept <= larger.n_kept else larger
     start = found if best is found else _taken_over(best, found)
     if stopped or start.n_kept <= 1:
-        return start
+        is_late = start.n_kept > 1 and budget.is_over
+        return replace(start, out_of_time=start.out_of_time or is_late)
     budget = budget.after(found.seconds)
     units = build_game(problem, fit_states, budget, options)
     support = units.columns.kept_units(start.pruned)

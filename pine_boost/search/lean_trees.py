@@ -139,10 +139,10 @@ def search_lean(
     """`search_reweighted` over the smaller trees of the original, where it has any."""
     lean = lean_trees(problem)
     if lean is None:
-        return search_reweighted(problem, fit_states, budget, options, points)
+        return search_reweighted(problem, fit_states, budget, options, points).timed()
     found = search_reweighted(lean.of(problem), fit_states, budget, options, points)
     with finishing():  # Ctrl-C ends the search, not what makes its result
-        return lean.restored(problem, found, options.unit, budget)
+        return lean.restored(problem, found, options.unit, budget).timed()
 
 
 def _has_twins(forest: Forest) -> bool:

@@ -23,6 +23,7 @@ from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
+from pine_boost.search.found import Found
 from pine_boost.search.game import Game, SearchOptions, build_game
 from pine_boost.search.nearby import lightest_units, unit_ranges
 
@@ -66,6 +67,12 @@ class Chosen:
         if self.choice is None:
             return budget
         return budget.within(_MOMENT if self.choice.interrupted else math.inf)
+
+    def ended(self, found: Found) -> Found:
+        """What the search found; Ctrl-C while choosing is what ended it, whatever it says."""
+        if self.choice is None or not self.choice.interrupted:
+            return found
+        return replace(found, stopped=StopReason.INTERRUPTED, interrupted=True)
 
 
 def settle_toss_ups(

@@ -130,6 +130,26 @@ def test_a_failing_model_stops_no_other_and_comes_first(place, tmp_path):
     assert "<b>" not in page
 
 
+def test_a_missing_file_of_one_job_stops_no_other(place, tmp_path, capsys):
+    work = tmp_path / "work"
+    shutil.copytree(place / "de", work / "de")
+    (work / "no-fit").mkdir()
+    shutil.copy(place / "fr" / "model.pkl", work / "no-fit")
+    listed = [*read_jobs(work), Job("nowhere", "nowhere.json", "nowhere.npy")]
+    found = run_fleet(listed, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1)
+    errors = {row.name: row.error for row in found.rows}
+    assert [row.status for row in found.rows] == ["FAILED", "FAILED", "CERTIFIED"]
+    assert "no fit" in errors["no-fit"]
+    assert "nowhere.json does not exist; correct the path" in errors["nowhere"]
+    (work / "jobs.csv").write_text(
+        "name,model,fit,cal\nde,de/model.pkl,de/fit.npy,de/cal.npy\na,de/model.pkl,m.npy,m.npy\n"
+    )
+    arguments = ["fleet", str(work / "jobs.csv"), "-o", str(tmp_path / "out"), "--alpha", "0.3",
+                 "--time-limit", "30", "--trust-pickle", "--workers", "1"]  # fmt: skip
+    assert main(arguments) == 1
+    assert "1 CERTIFIED, 1 FAILED" in capsys.readouterr().out
+
+
 def test_the_pool_works_through_the_whole_list(place, tmp_path, monkeypatch):
     """It took the jobs from a dictionary that shrank meanwhile, and the rest ran one by one."""
 
@@ -234,7 +254,6 @@ def test_a_folder_of_folders_and_the_command_line(place, tmp_path, capsys):
         ("name,model,fit\na,m.json,f.npy,more\n", "line 2: not as many cells"),
         ("name,model,fit\n,m.json,f.npy\n", "line 2: name is empty"),
         ("name,model,fit\n../a,m.json,f.npy\n", "a name becomes a folder"),
-        ("name,model,fit\na,m.json,f.npy\n", "m.json does not exist"),
         ("name,model,fit\na,jobs.csv,jobs.csv\nA,jobs.csv,jobs.csv\n", "must be unique"),
         ("name,model,fit,threshold\na,jobs.csv,jobs.csv,high\n", "'high' is no number"),
     ],
@@ -253,8 +272,6 @@ def test_options_that_cannot_be_run_are_refused(place, tmp_path):
         run_fleet(jobs, tmp_path / "out", options={"domain": object()})
     with pytest.raises(InvalidInputError, match="no jobs"):
         run_fleet([], tmp_path / "out")
-    with pytest.raises(InvalidInputError, match="does not exist"):
-        run_fleet([Job("a", "nowhere.json", "nowhere.npy")], tmp_path / "out")
     found = run_fleet(jobs, tmp_path / "out", options={"alpha": 7}, n_jobs=1)
     assert len(found.failed) == 3
 

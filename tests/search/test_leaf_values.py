@@ -239,7 +239,8 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
 ) -> None:
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
-    assert after is before
+    assert (after.pruned, after.stopped) == (before.pruned, before.stopped)
+    assert (before.out_of_time, after.out_of_time) == (False, True)
     monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
     before, after = _both(small)
     assert after is before

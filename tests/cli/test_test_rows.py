@@ -1,0 +1,55 @@
+"""The rows of --test: what is wrong with them is said before the search, or costs no result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pine_boost import PruneResult
+from tests.support.command_line import run
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("xgboost")
+
+COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
+
+
+def _call(files: Path, out: Path, test: Any, command: tuple[str, ...]) -> list[Any]:
+    name, *rest = command
+    return [name, files / "model.json", "--fit", files / "fit.csv", "--cal", files / "cal.csv",
+            "--test", test, "--label", "target", "--no-report", "-o", out, *rest]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_labels_of_another_kind_are_refused_before_the_search(
+    files: Path, tmp_path: Path, capsys: Any, command: tuple[str, ...]
+) -> None:
+    table = pandas.read_csv(files / "cal.csv")
+    table["target"] = table["target"].map({0: "malignant", 1: "benign"})
+    table.to_csv(tmp_path / "test.csv", index=False)
+    code, out, err = run(capsys, *_call(files, tmp_path / "out", tmp_path / "test.csv", command))
+    assert code == 1
+    assert out == ""
+    assert "test.csv, column 'target': y holds" in err
+    assert "a label the model does not have; its predict returns 0, 1" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_evaluation_that_fails_costs_neither_result_nor_summary(
+    files: Path, tmp_path: Path, capsys: Any, monkeypatch: Any, command: tuple[str, ...]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("no room for these rows")
+
+    monkeypatch.setattr(PruneResult, "evaluate", fail)
+    folder = tmp_path / "out"
+    code, out, err = run(capsys, *_call(files, folder, files / "test.csv.gz", command))
+    assert code == 1
+    assert "CERTIFIED" in out
+    assert f"Written to {folder}" in out
+    assert "Only the evaluation on --test failed (MemoryError: no room for these rows)" in err
+    assert f"what is written to {folder} holds" in err
+    assert list(folder.rglob("certificate.json"))

@@ -1,0 +1,157 @@
+"""Ctrl-C ends a fleet, whichever process and whichever moment of a job it meets."""
+
+from __future__ import annotations
+
+import csv
+import os
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import main
+from pine_boost.fleet import read_jobs, run_fleet
+from pine_boost.fleet.work import NOT_RUN, Policy, run_job
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+pytest.importorskip("joblib")
+
+OPTIONS = {"alpha": 0.3}
+PRUNE = Policy("prune", OPTIONS, trust_pickle=True)
+
+
+@pytest.fixture(autouse=True)
+def _python_hears_ctrl_c() -> Any:
+    """A shell that starts the suite in the background leaves SIGINT ignored; tests need it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: Any) -> Path:
+    """A folder with four jobs of one small model."""
+    folder: Path = tmp_path_factory.mktemp("ctrl_c")
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
+    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    for name in ("de", "fr", "it", "jp"):
+        (folder / name).mkdir()
+        (folder / name / "model.pkl").write_bytes(pickle.dumps(model))
+        np.save(folder / name / "fit.npy", X[:200])
+        np.save(folder / name / "cal.npy", X[200:])
+    return folder
+
+
+def pressing(of: str, process: Any = os.getpid) -> Any:
+    """A function that presses Ctrl-C and goes on as the one at a dotted name does."""
+    module, name = of.rsplit(".", 1)
+    real = getattr(__import__(module, fromlist=[name]), name)
+
+    def press(*arguments: Any, **options: Any) -> Any:
+        os.kill(process(), signal.SIGINT)
+        return real(*arguments, **options)
+
+    return press
+
+
+def statuses(out: Path) -> dict[str, str]:
+    with (out / "summary.csv").open() as file:
+        return {line["name"]: line["status"] for line in csv.DictReader(file)}
+
+
+# in the search, which answers with its best so far, and after it, where the first one is let pass
+MOMENTS = ("pine_boost.search.algorithm.weigh", "pine_boost.prune.conclude")
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_job_that_was_interrupted_is_not_done(
+    place: Path, tmp_path: Path, monkeypatch: Any, moment: str
+) -> None:
+    job = read_jobs(place)[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(moment, pressing(moment))
+        row = run_job(job, str(tmp_path), PRUNE)
+    assert (row.status, row.error) == (NOT_RUN, "interrupted")
+    assert not (tmp_path / "de").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert run_job(job, str(tmp_path), PRUNE).status == "CERTIFIED"
+
+
+def test_a_compression_that_was_interrupted_is_not_done(
+    place: Path, tmp_path: Path, monkeypatch: Any, few_synthetic_rows: Any
+) -> None:
+    X = np.random.default_rng(1).normal(size=(400, 3))
+    np.save(tmp_path / "val.npy", X)
+    (job, *_) = read_jobs(place)
+    job = type(job)("de", job.model, job.fit, val=str(tmp_path / "val.npy"))
+    policy = Policy("compress", {"fidelity": 0.95}, trust_pickle=True)
+
+    def interrupted(*_: Any) -> Any:  # by a program with a handler of its own
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pine_boost.compression.search.build_pulls", interrupted)
+    assert run_job(job, str(tmp_path), policy).status == NOT_RUN
+    assert not (tmp_path / "de").exists()
+
+
+def test_no_further_job_begins_and_the_same_command_does_the_rest(
+    place: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["fleet", str(place), "-o", str(out), "--alpha", "0.3", "--trust-pickle",
+                 "--workers", "1"]  # fmt: skip
+    began: list[str] = []
+
+    def second_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+        began.append(job.name)
+        with monkeypatch.context() as patch:
+            if len(began) == 2:
+                patch.setattr(MOMENTS[0], pressing(MOMENTS[0]))
+            return run_job(job, folder, policy)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pine_boost.fleet.run.run_job", second_is_pressed)
+        assert main(arguments) == 130
+    assert began == ["de", "fr"]
+    said = capsys.readouterr().err
+    assert "interrupted; 4 jobs: 1 CERTIFIED, 3 NOT_RUN" in said
+    assert "the same command does the rest" in said
+    assert statuses(out) == {"de": "CERTIFIED", "fr": NOT_RUN, "it": NOT_RUN, "jp": NOT_RUN}
+    assert main(arguments) == 0
+    assert "4 jobs: 4 CERTIFIED (1 done before)" in capsys.readouterr().out
+
+
+def child_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+    """In a worker: Ctrl-C reaches this process only."""
+    import pine_boost.search.algorithm as algorithm
+
+    if job.name == "fr":
+        algorithm.weigh = pressing(MOMENTS[0])
+    return run_job(job, folder, policy)
+
+
+def parent_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
+    """In a worker: Ctrl-C reaches the process that waits for it."""
+    if job.name == "fr":
+        os.kill(os.getppid(), signal.SIGINT)
+        signal.pause()  # whoever does not end it waits for ever
+    return run_job(job, folder, policy)
+
+
+@pytest.mark.parametrize("run", [child_is_pressed, parent_is_pressed])
+def test_a_pool_of_workers_ends_too(
+    place: Path, tmp_path: Path, monkeypatch: Any, run: Any
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("pine_boost.fleet.run.run_job", run)
+        with pytest.raises(KeyboardInterrupt, match=r"4 jobs: .*NOT_RUN"):
+            run_fleet(place, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
+    assert statuses(tmp_path / "out")["fr"] == NOT_RUN
+    assert not (tmp_path / "out" / "fr").exists()
+    found = run_fleet(place, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1)
+    assert found.ok
+    assert {row.status for row in found.rows} == {"CERTIFIED"}
