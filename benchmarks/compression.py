@@ -159,7 +159,7 @@ class Baselines:
 
         fit = MemoryRows(self.parts.X_fit.astype(np.float64))
         setting = set_up(self.goal, fit, self.seed, Budget.of())
-        candidates, _ = find_path(self.goal, setting, 1.0, False, Budget.of())
+        candidates, _ = find_path(self.goal, setting, 1.0, False, Budget.of(), self.goal.forest)
         found: dict[float, Any] = {}
         for candidate in undominated(candidates):  # largest first
             for share in shares:

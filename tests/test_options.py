@@ -24,7 +24,8 @@ def _defaults(function):
 
 
 def test_prune_booster_and_sweep_have_the_options_and_their_defaults():
-    tables = {"X_fit", "X_cal", "spent"}  # rows, and which of them are used up: no options
+    # rows, which of them are used up, how a file is read: no options
+    tables = {"X_fit", "X_cal", "spent", "trust_pickle"}
     for function, own in ((prune_booster, tables), (sweep, {*tables, "alphas"})):
         defaults = {n: v for n, v in _defaults(function).items() if n not in own}
         expected = {n: v for n, v in OURS.items() if "alphas" not in own or n != "alpha"}

@@ -36,25 +36,11 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Coverage, then the rows outside and why."""
-    from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.errors import InvalidInputError
     from pine_boost.pipelines.given import read_named_model
-    from pine_boost.region.region import Region
     from pine_boost.tables.native import take_rows
 
-    path = Path(arguments.region)
-    remark = ""
-    if path.is_dir():
-        saved = read_saved(path)
-        if saved.certificate.status != "CERTIFIED":
-            remark = " No smaller model was certified for it: the folder holds the original."
-        path = saved.folder / REGION
-    region = Region.load(path)
-    if region.n_cal == 0 and region.alpha > 0:
-        raise InvalidInputError(
-            f"{arguments.region} was written by a search that was stopped before its region was "
-            "calibrated; nothing can be said about inputs. Run it again with more time."
-        )
+    path, region, remark = _read_region(arguments.region)
     options.require_layers(path, arguments.model)
     model = None
     if arguments.model is None:
@@ -101,6 +87,27 @@ def main(arguments: argparse.Namespace) -> int:
     if len(outside) > len(explained):
         print(f"... and {len(outside) - len(explained)} more rows outside (--limit)")
     return 0
+
+
+def _read_region(named: str) -> tuple[Path, Any, str]:
+    """Where the region lies, the region, and what is to be said where nothing was certified."""
+    from pine_boost.certificate.saved import REGION, read_saved
+    from pine_boost.errors import InvalidInputError
+    from pine_boost.region.region import Region
+
+    path, remark = Path(named), ""
+    if path.is_dir():
+        saved = read_saved(path)
+        if saved.certificate.status != "CERTIFIED":
+            remark = " No smaller model was certified for it: the folder holds the original."
+        path = saved.folder / REGION
+    region = Region.load(path)
+    if region.n_cal == 0 and region.alpha > 0:
+        raise InvalidInputError(
+            f"{named} was written by a search that was stopped before its region was calibrated; "
+            "nothing can be said about inputs. Run it again with more time."
+        )
+    return path, region, remark
 
 
 def _require_original(path: Path, region: Any, forest: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -61,10 +62,14 @@ def main(arguments: argparse.Namespace) -> int:
         )
     for data in arguments.data:
         table = options.read_data(data, given or region.schema).X
+        digest = _digest(Path(data))
+        state = Path(arguments.state)
+        if state.exists() and load_state(state, region).has_counted(digest):
+            print(f"pine-boost: {data} was counted before, not again", file=sys.stderr)
         status = watch(
             region, table if given is None else given.wrapper.rows(table), arguments.state,
             model=None if given is None else given.parsed, name=Path(data).name,
-            digest=_digest(Path(data)), level=arguments.level,
+            digest=digest, level=arguments.level,
         )  # fmt: skip
     if arguments.page is not None:
         page = write_page(load_state(Path(arguments.state), region))

@@ -7,11 +7,13 @@ trade-off. Refuses what ``prune`` refuses.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from typing import Any
 
 from pine_boost.cli import options, output
 from pine_boost.errors import InvalidInputError
+from pine_boost.model.digits import exactly
 
 EXAMPLES = """examples:
   pine-boost sweep model.json --fit train.csv --cal holdout.csv -o tradeoff
@@ -73,6 +75,10 @@ def main(arguments: argparse.Namespace) -> int:
         print(swept)
         print(f"Written to {folder}: sweep.csv, sweep.json and a folder per alpha")
     code = max(exit_code(result) for result in swept)
+    missing = [alpha for alpha in alphas or () if alpha not in swept.alphas]
+    if missing:
+        print(f"pine-boost: no result for alpha {', '.join(map(exactly, missing))}; the same "
+              "command does them all", file=sys.stderr)  # fmt: skip
     measured.require(folder)
     return code
 

@@ -245,3 +245,26 @@ def test_help_has_examples(command: str, capsys: Any) -> None:
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"  pine-boost {command}" in capsys.readouterr().out
+
+
+def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(
+    files: Path, tmp_path: Path, capsys: Any
+) -> None:
+    table = files / "cal.csv"
+    run(capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal", table,
+        "--alpha", "0.5", "--time-limit", "1e-9", "--json", "-o", tmp_path / "out")  # fmt: skip
+    for command in (["check-inputs"], ["monitor", "--state", tmp_path / "state"]):
+        code, out, err = run(capsys, command[0], tmp_path / "out", table, *command[1:])
+        assert (code, out) == (1, "")
+        assert "calibrated" in err
+
+
+def test_a_table_that_was_counted_is_not_counted_again(
+    files: Path, pruned: Path, tmp_path: Path, capsys: Any
+) -> None:
+    command = ["monitor", pruned, files / "cal.csv", "--state", tmp_path / "state"]
+    _, first, err = run(capsys, *command)
+    assert "counted before" not in err
+    _, second, err = run(capsys, *command)
+    assert "cal.csv was counted before, not again" in err
+    assert first == second
