@@ -103,7 +103,7 @@ def compress_booster(
     spent : Survey or path, optional
         A survey, or the file that it was saved to: rows that it looked at are refused as X_val.
     trust_pickle : bool
-        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
+        As for `prune_booster`.
 
     Returns
     -------

@@ -83,7 +83,7 @@ def survey(
         Show progress on stderr; by default on a terminal and in a notebook, unless there is a
         callback.
     trust_pickle : bool
-        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
+        As for `prune_booster`.
 
     Returns
     -------
