@@ -137,7 +137,7 @@ def write_folder(
     OutputError
         The system refused: no space, no permission. Nothing that looks complete was left.
     """
-    folder = folder_path(folder)
+    folder = path_of(folder)
     require_free(folder, files, owned=owned, overwrite=overwrite)
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def require_free(
 
     ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
     """
-    folder = folder_path(folder)
+    folder = path_of(folder)
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file; name a folder to write to.")
     names = list(names)
@@ -217,7 +217,7 @@ def require_free_file(
 
 def require_writable(folder: str | os.PathLike[str]) -> None:
     """Try whether files can be written where the folder is or would be; leaves nothing behind."""
-    folder = folder_path(folder)
+    folder = path_of(folder)
     with clear_errors(folder):
         place = folder
         while not place.exists() and place != place.parent:
@@ -234,7 +234,7 @@ def keep_elsewhere(
     folder: str | os.PathLike[str], files: Mapping[str, bytes], last: Collection[str] = ()
 ) -> Path | None:
     """Write to another place what could not be written to a folder; None if no place will do."""
-    folder = folder_path(folder)
+    folder = path_of(folder)
     for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
         for number in range(1, 100):
             other = parent / f"{folder.name}-kept-{number}"
@@ -281,11 +281,11 @@ def clear_errors(target: Path) -> Iterator[None]:
         ) from error
 
 
-def folder_path(folder: str | os.PathLike[str]) -> Path:
-    """The path of a folder; refuses what names none."""
-    if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder):
-        raise InvalidInputError(f"{folder!r} names no folder; pass a path.")
-    return Path(folder)
+def path_of(named: str | os.PathLike[str], what: str = "folder") -> Path:
+    """The path of a folder, or of a file; refuses what names none."""
+    if not isinstance(named, (str, os.PathLike)) or not os.fspath(named):
+        raise InvalidInputError(f"{named!r} names no {what}; pass a path.")
+    return Path(named)
 
 
 def _begins(path: Path, beginning: bytes) -> bool:

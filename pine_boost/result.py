@@ -23,7 +23,7 @@ from pine_boost.certificate.claim import serving_of
 from pine_boost.certificate.next_steps import next_steps
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
-from pine_boost.files import folder_path, require_free, write_folder
+from pine_boost.files import path_of, require_free, write_folder
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
@@ -283,7 +283,7 @@ class PruneResult:
             the rest is.
         """
         files, failure = self.files(), None
-        folder = folder_path(folder)
+        folder = path_of(folder)
         if X is not None:
             to_matrix(X, self.region.schema)  # other rows are an error before anything is written
         owned = saved.owned_files(folder)

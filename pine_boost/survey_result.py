@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
+from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
 from pine_boost.json_fields import number, parse, reading, record, sequence
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -125,7 +125,7 @@ class Survey:
             "seconds": self.seconds,
             "hashes": [int(value) for value in self.hashes],
         }
-        path = Path(path)
+        path = path_of(path, "file")
         with clear_errors(path):
             write_file(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
         return path

@@ -15,14 +15,13 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from pine_boost._version import __version__
 from pine_boost.certificate.bound_record import BoundRecord, parse_bound
 from pine_boost.certificate.serving_record import parse_serving
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, read_limited, write_file
+from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.serving_margin import ServingMargin
@@ -231,7 +230,7 @@ class Certificate:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; an existing one is replaced only when complete."""
-        path = Path(path)
+        path = path_of(path, "file")
         with clear_errors(path):
             write_file(path, self.to_json().encode("utf-8"))
 

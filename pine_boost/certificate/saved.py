@@ -18,7 +18,7 @@ from typing import Any
 
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, folder_path, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.json_fields import FieldError, parse_text, reading
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
@@ -52,7 +52,7 @@ def read_saved(folder: str | os.PathLike[str]) -> Saved:
     CertificateMismatch
         The region is not the one that the certificate names.
     """
-    folder = folder_path(folder)
+    folder = path_of(folder)
     certificate = Certificate.load(_existing(folder, CERTIFICATE))
     region = Region.load(_existing(folder, REGION))
     if region.fingerprint() != certificate.region_fingerprint:
@@ -73,7 +73,7 @@ def read_named(model: Any, certificate: Certificate, digest: str, trust_pickle: 
 
 def result_folders(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
     """The folder itself, or those of its alphas where a sweep wrote it; ascending in alpha."""
-    folder = folder_path(folder)
+    folder = path_of(folder)
     if (folder / CERTIFICATE).is_file() or not (folder / SWEEP_JSON).is_file():
         return (folder,)
     rows = read_table(folder / SWEEP_JSON)
@@ -102,7 +102,7 @@ def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
     Of a sweep's folder those of its folders too. A file is ours if the certificate beside it names
     its digest; the certificate if its own digest fits; a report if it names both models.
     """
-    folder = folder_path(folder)
+    folder = path_of(folder)
     owned = _owned_result(folder)
     try:
         rows = read_table(folder / SWEEP_JSON)

@@ -24,7 +24,7 @@ from pine_boost.certificate.compression_claim import (
     kept_answer,
 )
 from pine_boost.errors import CertificateMismatch
-from pine_boost.files import CERTIFICATE_LIMIT, folder_path, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.tables.rows import Rows
 
@@ -201,7 +201,7 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         The file is no record, or it was changed after it was written.
     """
     if not isinstance(source, (bytes, bytearray)):
-        path = folder_path(source)
+        path = path_of(source)
         path = path / RECORD if path.is_dir() else path
         source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
     with reading("compression record", _REMEDY, CertificateMismatch):

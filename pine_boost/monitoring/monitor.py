@@ -21,7 +21,6 @@ from pine_boost.options import require_share
 from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.coverage import Coverage
 from pine_boost.region.region import Region
-from pine_boost.tables.matrix import to_matrix
 
 KEPT_SHARE = 0.7  # of the costs before a batch: half of what ``drifted`` sees is two batches old
 MOST_BATCHES = 5000  # that are kept one by one; older ones stay in the sums
@@ -195,11 +194,10 @@ class RegionMonitor:
             Of the file it came from; a batch with a known digest is counted twice only by
             `RegionMonitor`, never by `watch`.
         """
-        matrix = to_matrix(X, self.region.schema)
-        if len(matrix) == 0:
+        states = self.region.states(X)  # of rows as a Pipeline takes them, where there is one
+        if len(states) == 0:
             raise InvalidInputError("X has no rows; a batch needs at least one.")
         inside = self.region.contains(X, model=model, margins=margins)
-        states = self.region.space.states(matrix)
         n_measured, costs = measure(self.region, states, states[~inside])
         # of late: a drift must not drown in all the quiet batches before it
         self.n_measured = KEPT_SHARE * self.n_measured + n_measured

@@ -15,6 +15,7 @@ from pine_boost.certificate.recalibration_claim import beyond_claim, covered_cla
 from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.monitor import require_region
 from pine_boost.options import require_level
+from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix
@@ -83,6 +84,11 @@ def recalibrate(
         Undecided or impossible rows alone take more than alpha of X_new.
     """
     require_region(region, "recalibrate")
+    if isinstance(region, PreparedRegion):
+        found = recalibrate(
+            region.region, region.rows(X_new), alpha=alpha, model=model, margins=margins
+        )
+        return replace(found, region=replace(region, region=found.region))
     if region.score_tables is None or region.tau is None:
         raise InvalidInputError("This region covers every input; there is no tau to compute anew.")
     if alpha is not None:

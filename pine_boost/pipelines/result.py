@@ -53,25 +53,26 @@ class PreparedRegion:
 
     def contains(self, X: Any, **options: Any) -> npt.NDArray[np.bool_]:
         """Whether each row lies in the region; options as for `Region.contains`."""
-        return self.region.contains(self._rows(X), **options)
+        return self.region.contains(self.rows(X), **options)
 
     def coverage(self, X: Any, **options: Any) -> Coverage:
         """Share of rows inside; options as for `Region.coverage`."""
-        return self.region.coverage(self._rows(X), **options)
+        return self.region.coverage(self.rows(X), **options)
 
     def states(self, X: Any) -> npt.NDArray[np.int32]:
         """States of the rows."""
-        return self.region.states(self._rows(X))
+        return self.region.states(self.rows(X))
 
     def score(self, X: Any) -> npt.NDArray[np.int64]:
         """Integer plausibility score of every row."""
-        return self.region.score(self._rows(X))
+        return self.region.score(self.rows(X))
 
     def explain(self, x: Any, **options: Any) -> Explanation:
         """Why one input is (im)plausible, in the columns of the ensemble; a table of one row."""
-        return self.region.explain(self._rows(x), **options)
+        return self.region.explain(self.rows(x), **options)
 
-    def _rows(self, X: Any) -> Any:
+    def rows(self, X: Any) -> Any:
+        """The rows as the ensemble takes them."""
         return X if self.prepare is None else self.prepare(X)
 
 

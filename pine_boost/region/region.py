@@ -11,13 +11,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.files import path_of
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
@@ -237,7 +237,7 @@ class Region:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the region to a JSON file; an existing file is replaced only when complete."""
-        storage.write_text(Path(path), storage.canonical(self.to_json()))
+        storage.write_text(path_of(path, "file"), storage.canonical(self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Region:

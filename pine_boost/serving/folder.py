@@ -23,7 +23,7 @@ from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostE
 from pine_boost.files import (
     CERTIFICATE_LIMIT,
     MODEL_LIMIT,
-    folder_path,
+    path_of,
     read_limited,
     write_folder,
 )
@@ -79,7 +79,7 @@ def save_guarded(
     }
     manifest["digest"] = _sha256(canonical(manifest).encode())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    folder = folder_path(folder)
+    folder = path_of(folder)
     return write_folder(
         folder, files, last=[MANIFEST], owned=guarded_files(folder), overwrite=overwrite
     )
@@ -123,7 +123,7 @@ def load_guarded(
     UnsupportedModelError
         A pickle that was not trusted.
     """
-    folder = folder_path(folder)
+    folder = path_of(folder)
     manifest = _read_manifest(folder)
     files = {name: _read_file(folder, name, manifest["files"]) for name in manifest["files"]}
     thresholds = tuple(manifest["thresholds"])

@@ -223,6 +223,8 @@ FILES: list[Row] = [
     ("saved to None", lambda w: w.result.save(None), _INPUT, "None names no folder"),
     ("saved to a file", lambda w: w.result.save(w.saved / "model.pkl"), _INPUT, "is a file; name"),
     ("saved below /proc", lambda w: w.result.save("/proc/x/y"), pb.OutputError, "cannot be writ"),
+    ("region to None", lambda w: w.result.region.save(None), _INPUT, "None names no file"),
+    ("certificate to None", lambda w: w.result.certificate.save(None), _INPUT, "names no file"),
     ("region to /proc", lambda w: w.result.region.save("/proc/x/y"), pb.OutputError, "cannot be"),
     ("saved with other rows", lambda w: w.result.save(w.saved / "new", w.X[:, :2]), _INPUT,
      "2 columns, the model has 3"),

@@ -207,3 +207,24 @@ def test_the_command(region: Region, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "ALARM" in text
     assert "<svg" in text
     assert "f1 given f0" in text or "f0 given f1" in text
+
+
+def test_rows_of_a_pipeline_are_prepared_before_anything_is_measured() -> None:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from pine_boost import prune_booster
+
+    scale = np.array([1.0, 10.0, 100.0, 1000.0])
+    rows = [7 + scale * _rows(seed, 800) for seed in range(4)]
+    gb = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
+    y = ((rows[0] - 7) / scale).sum(axis=1) > 0
+    pipeline = make_pipeline(StandardScaler(), gb).fit(rows[0], y)
+    region = prune_booster(pipeline, rows[0], rows[1], alpha=0.1, reweight="tree").region
+    whole, inner = RegionMonitor(region), RegionMonitor(region.region)
+    prepared = pipeline[:-1].transform(rows[2])
+    assert whole.update(rows[2]).drifted == inner.update(prepared).drifted
+    fresh = recalibrate(region, rows[3])
+    again = recalibrate(region.region, pipeline[:-1].transform(rows[3]))
+    assert (fresh.text, fresh.alpha) == (again.text, again.alpha)
+    assert fresh.region.contains(rows[3]).mean() > 0.85
