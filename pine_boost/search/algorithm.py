@@ -145,8 +145,9 @@ def play_out(
 def bounded(explored: Explored) -> Explored:
     """A game that was played, with its lower bound proved as far as that goes."""
     budget = explored.game.budget
-    with _keeping_the_best(explored, budget):
-        _prove_bound(explored)
+    if explored.stopped is not StopReason.MEMORY:  # the bound is one more search
+        with _keeping_the_best(explored, budget):
+            _prove_bound(explored)
     explored.seconds = budget.clock
     return explored
 

@@ -13,10 +13,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
+_ROOM = 2**24  # bytes that CP-SAT needs at the very least; where there are fewer it crashes
 _PATIENCE = 0.05  # seconds between two requests to stop; the first may come before the solve
 
 
@@ -36,6 +38,7 @@ class Stop:
                 return cp_model.UNKNOWN
             self._solvers.append(solver)
         try:
+            np.empty(_ROOM, dtype=np.uint8)  # reserved and given back: MemoryError, no crash
             return solver.solve(model)
         finally:
             with self._lock:
