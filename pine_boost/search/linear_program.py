@@ -136,11 +136,11 @@ class LinearProgram:
 
     def solve(self, support: Support, budget: Budget) -> Weights | Exclusion:
         """Best weights on the units in ``support``, or what excludes it."""
-        budget.check()
         self._permit(support)
         self.n_solved += 1
         is_fresh = False
         for _ in range(_MAX_PASSES):
+            budget.check()
             if self.work > self._most_work:
                 raise OutOfEffort
             milliseconds = 1000 * budget.remaining

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.budget import Budget
+from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.exact import SMALLEST_VALUE
 from pine_boost.search.linear_program import Exclusion, LinearProgram, Weights
 from tests.support.bruteforce import CLEAR, NOTHING, game_value
@@ -191,3 +191,23 @@ def test_rows_join_all_or_none_where_memory_ends(monkeypatch: pytest.MonkeyPatch
     monkeypatch.undo()
     assert {len(a) for a in (program.rows, program.strict, program.magnified)} == {2}
     assert isinstance(program.solve(np.ones(2, dtype=bool), Budget.of()), Weights)
+
+
+class _SecondPass(Budget):
+    """Time that is over when the second pass begins."""
+
+    def check(self) -> None:
+        self.asked.append(True)
+        if len(self.asked) > 1:
+            raise OutOfTime
+
+
+def test_the_clock_is_read_between_passes() -> None:
+    """Rows join a few at a time; passes of a large program went on for seconds after the end."""
+    rows, free, strict = _random_game(0, n_rows=400, n_columns=12)
+    program = _program(rows, free, strict)
+    budget = _SecondPass()
+    object.__setattr__(budget, "asked", [])
+    with pytest.raises(OutOfTime):
+        program.solve(np.ones(12, dtype=bool), budget)
+    assert isinstance(program.solve(np.ones(12, dtype=bool), FOREVER), Weights)
