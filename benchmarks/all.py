@@ -33,10 +33,7 @@ def command_of(run: Run, work: Path, cores: int) -> list[str]:
     """What is started: the running file in the working folder, cores where the run takes them."""
     options = [option.replace(WORK, str(work)) for option in run.options]
     jobs = [] if run.is_serial or run.measures_alone else ["--jobs", str(cores)]
-    return [
-        sys.executable, "-m", f"benchmarks.{run.module}", *options, *jobs,
-        "--out", str(work / run.file),
-    ]  # fmt: skip
+    return [sys.executable, "-m", f"benchmarks.{run.module}", *options, *jobs, "--out", str(work / run.file)]
 
 
 def words_of(run: Run, cores: int) -> str:
@@ -56,9 +53,7 @@ class _Started:
 class Driver:
     """Starts runs in order, two serial ones side by side, until all are done or time is up."""
 
-    def __init__(
-        self, work: Path, results: Path, cores: int, deadline: float, partial: bool = False
-    ) -> None:
+    def __init__(self, work: Path, results: Path, cores: int, deadline: float, partial: bool = False) -> None:
         self.work, self.results = work, results
         self.cores, self.deadline, self.partial = cores, deadline, partial
         self.commit = work.name
@@ -90,9 +85,13 @@ class Driver:
         print(f"{_clock()} {run.name}: {words_of(run, self.cores)}", flush=True)
         with log.open("ab") as file:
             process = subprocess.Popen(
-                command_of(run, self.work, self.cores), cwd=ROOT, stdout=file, stderr=file,
-                start_new_session=True, env={**os.environ, **ONE_THREAD},
-            )  # fmt: skip
+                command_of(run, self.work, self.cores),
+                cwd=ROOT,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                env={**os.environ, **ONE_THREAD},
+            )
         self._started.append(_Started(run, process, time.monotonic(), log))
 
     def _collect(self) -> None:

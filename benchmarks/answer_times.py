@@ -31,9 +31,7 @@ def table(cells: Rows) -> str:
         rows = where(timed(cells), alpha=alpha)
         if rows:
             lines.append((alpha, len(rows), *(_median(rows, stage) for stage in _STAGES)))
-    header = (
-        "alpha", "cells", "proved once s", "proved twice s", "proved the fewest s", "total s",
-    )  # fmt: skip
+    header = ("alpha", "cells", "proved once s", "proved twice s", "proved the fewest s", "total s")
     return markdown(header, lines) if lines else ""
 
 

@@ -17,11 +17,29 @@ import numpy as np
 from benchmarks import data
 
 COLUMNS = (
-    "dataset", "model", "trees", "depth", "objective", "score", "seed", "alpha", "pruning_rate",
-    "fidelity", "fidelity_in_region", "coverage", "accuracy_before", "accuracy_after", "time_s",
-    "rounds", "lower_bound", "status", "leaf_pruning_rate",
-    "once_s", "twice_s", "fewest_s",
-)  # fmt: skip
+    "dataset",
+    "model",
+    "trees",
+    "depth",
+    "objective",
+    "score",
+    "seed",
+    "alpha",
+    "pruning_rate",
+    "fidelity",
+    "fidelity_in_region",
+    "coverage",
+    "accuracy_before",
+    "accuracy_after",
+    "time_s",
+    "rounds",
+    "lower_bound",
+    "status",
+    "leaf_pruning_rate",
+    "once_s",
+    "twice_s",
+    "fewest_s",
+)
 KEY_COLUMNS = COLUMNS[:8]
 MODELS = ("xgboost", "random-forest", "lightgbm")
 FAITHFUL = "faithful"
@@ -75,9 +93,15 @@ class Cell:
     def key(self) -> tuple[str, ...]:
         """Text of the key columns."""
         return (
-            self.dataset, self.model, str(self.trees), str(self.depth), self.objective_label,
-            self.score_label, str(self.seed), self.alpha,
-        )  # fmt: skip
+            self.dataset,
+            self.model,
+            str(self.trees),
+            str(self.depth),
+            self.objective_label,
+            self.score_label,
+            str(self.seed),
+            self.alpha,
+        )
 
 
 def train(model: str, trees: int, depth: int, seed: int, X: Any, y: Any) -> Any:
@@ -86,23 +110,25 @@ def train(model: str, trees: int, depth: int, seed: int, X: Any, y: Any) -> Any:
         from xgboost import XGBClassifier
 
         return XGBClassifier(
-            n_estimators=trees, max_depth=depth, learning_rate=LEARNING_RATE, random_state=seed,
-            n_jobs=1, verbosity=0,
-        ).fit(X, y)  # fmt: skip
+            n_estimators=trees, max_depth=depth, learning_rate=LEARNING_RATE, random_state=seed, n_jobs=1, verbosity=0
+        ).fit(X, y)
     if model == "random-forest":
         from sklearn.ensemble import RandomForestClassifier
 
-        forest = RandomForestClassifier(
-            n_estimators=trees, max_depth=depth, random_state=seed, n_jobs=1
-        )
+        forest = RandomForestClassifier(n_estimators=trees, max_depth=depth, random_state=seed, n_jobs=1)
         return forest.fit(X, y)
     if model == "lightgbm":
         from lightgbm import LGBMClassifier
 
         return LGBMClassifier(
-            n_estimators=trees, max_depth=depth, num_leaves=min(31, 2**depth),
-            learning_rate=LEARNING_RATE, random_state=seed, n_jobs=1, verbose=-1,
-        ).fit(X, y)  # fmt: skip
+            n_estimators=trees,
+            max_depth=depth,
+            num_leaves=min(31, 2**depth),
+            learning_rate=LEARNING_RATE,
+            random_state=seed,
+            n_jobs=1,
+            verbose=-1,
+        ).fit(X, y)
     raise SystemExit(f"--model {model!r}: accepted are {', '.join(MODELS)}.")
 
 
@@ -149,10 +175,19 @@ def measure_cell(cell: Cell) -> tuple[dict[str, Any], float]:
         further["indifference"] = indifference_of(cell.indifference)
     started, spent = time.perf_counter(), sum(os.times()[:4])
     result = prune_booster(
-        model, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), score=cell.score,
-        n_bins=cell.bins, objective=cell.objective, unit=cell.unit, domain=table.domain(),
-        time_limit=cell.time_limit, random_state=cell.seed, **further,
-    )  # fmt: skip
+        model,
+        parts.X_fit,
+        parts.X_cal,
+        alpha=alpha_of(cell.alpha),
+        score=cell.score,
+        n_bins=cell.bins,
+        objective=cell.objective,
+        unit=cell.unit,
+        domain=table.domain(),
+        time_limit=cell.time_limit,
+        random_state=cell.seed,
+        **further,
+    )
     seconds, spent = time.perf_counter() - started, sum(os.times()[:4]) - spent
     return row_of(cell, result, result.evaluate(parts.X_test, parts.y_test), seconds), spent
 

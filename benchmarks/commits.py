@@ -46,18 +46,14 @@ def name_of(commit: str) -> str:
     try:
         short = git("rev-parse", "--short", "HEAD" if commit == HERE else commit).strip()
     except subprocess.CalledProcessError:
-        raise SystemExit(
-            f"git knows no commit {commit!r}; name a commit, a branch or '.'."
-        ) from None
+        raise SystemExit(f"git knows no commit {commit!r}; name a commit, a branch or '.'.") from None
     is_changed = commit == HERE and git("status", "--porcelain", "--", "pine_boost", "parsers")
     return f"{short}+" if is_changed else short
 
 
 def git(*arguments: str) -> str:
     """What a git command of this repository prints."""
-    return subprocess.run(
-        ["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True).stdout
 
 
 def serve() -> None:
@@ -85,18 +81,19 @@ class Commit:
         tree = ROOT
         if commit != HERE:
             tree = Path(self._folder.name).resolve()
-            packed = subprocess.run(
-                ["git", "-C", str(ROOT), "archive", commit], check=True, capture_output=True
-            ).stdout
+            packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit], check=True, capture_output=True).stdout
             subprocess.run(["tar", "-x", "-C", str(tree)], input=packed, check=True)
             parsers = tree / "pine_boost" / "parsers"
             if not parsers.exists():  # older commits are only installed, where setup.cfg maps it
                 parsers.symlink_to(tree / "parsers")
         self._process = subprocess.Popen(
             [sys.executable, "-c", _BOOT, str(tree), str(ROOT)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tree,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tree,
             env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree)},
-        )  # fmt: skip
+        )
         if self._answer() != "ready":
             raise SystemExit(f"pine_boost of {commit} does not start; see the message above.")
 
@@ -116,10 +113,7 @@ class Commit:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.kill()
         self._process.communicate()  # waits and closes the pipes

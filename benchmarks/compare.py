@@ -18,20 +18,26 @@ from benchmarks.fewest import kept_of
 from benchmarks.frames import Rows, markdown, number, texts, values, where
 from benchmarks.machine import record_run
 from benchmarks.paper import add_grid_options, cells_of, check
-from benchmarks.runner import (
-    RESULTS,
-    Progress,
-    append_rows,
-    check_columns,
-    finished_keys,
-    read_rows,
-)
+from benchmarks.runner import RESULTS, Progress, append_rows, check_columns, finished_keys, read_rows
 
 COLUMNS = (
-    "before", "after", *KEY_COLUMNS, "time_before", "time_after", "ratio", "cpu_before",
-    "cpu_after", "cpu_ratio", "kept_before", "kept_after", "bound_before", "bound_after",
-    "status_before", "status_after", "answer",
-)  # fmt: skip
+    "before",
+    "after",
+    *KEY_COLUMNS,
+    "time_before",
+    "time_after",
+    "ratio",
+    "cpu_before",
+    "cpu_after",
+    "cpu_ratio",
+    "kept_before",
+    "kept_after",
+    "bound_before",
+    "bound_after",
+    "status_before",
+    "status_after",
+    "answer",
+)
 PAIR = COLUMNS[:2]
 Row = dict[str, str]
 
@@ -96,18 +102,30 @@ def summary(rows: Rows) -> str:
             differs = ", ".join(f"{others.count(text)} {text}" for text in dict.fromkeys(others))
             lines.append(
                 (
-                    pair, dataset, len(group), number(values(group, "time_before").sum(), 1),
+                    pair,
+                    dataset,
+                    len(group),
+                    number(values(group, "time_before").sum(), 1),
                     number(values(group, "time_after").sum(), 1),
-                    number(geometric_mean(ratios), 2), number(ratios.min(), 2),
+                    number(geometric_mean(ratios), 2),
+                    number(ratios.min(), 2),
                     number(ratios.max(), 2),
                     number(geometric_mean(values(group, "cpu_ratio")), 2),
                     differs or "all the same",
                 )
-            )  # fmt: skip
+            )
     header = (
-        "commits", "data set", "cells", "s before", "s after", "times as fast (geometric mean)",
-        "least", "most", "by processor time", "answers",
-    )  # fmt: skip
+        "commits",
+        "data set",
+        "cells",
+        "s before",
+        "s after",
+        "times as fast (geometric mean)",
+        "least",
+        "most",
+        "by processor time",
+        "answers",
+    )
     return markdown(header, lines)
 
 
@@ -134,9 +152,7 @@ def main(arguments: list[str] | None = None) -> int:
             for turn, cell in enumerate(todo):
                 try:
                     row = compare_cell(cell, (before, after), options.repeat, turn)
-                    append_rows(
-                        options.out, COLUMNS, [{**dict(zip(PAIR, names, strict=True)), **row}]
-                    )
+                    append_rows(options.out, COLUMNS, [{**dict(zip(PAIR, names, strict=True)), **row}])
                 except RuntimeError as error:
                     failures += 1
                     progress.note(f"FAILED {' '.join(cell.key)}: {error}")

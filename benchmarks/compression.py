@@ -19,11 +19,28 @@ from benchmarks.cells import percent
 
 KEY_COLUMNS = ("dataset", "model", "seed", "size")
 COLUMNS = (
-    *KEY_COLUMNS, "target", "n_val", "n_fresh", "trees_before", "trees_after", "leaves_before",
-    "leaves_after", "leaves_gone", "changed", "bound", "fidelity", "slice_fidelity",
-    "retrained_fidelity", "random_fidelity", "sliced_gone", "accuracy_before", "accuracy_after",
-    "time_s", "cpu_s", "status",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "target",
+    "n_val",
+    "n_fresh",
+    "trees_before",
+    "trees_after",
+    "leaves_before",
+    "leaves_after",
+    "leaves_gone",
+    "changed",
+    "bound",
+    "fidelity",
+    "slice_fidelity",
+    "retrained_fidelity",
+    "random_fidelity",
+    "sliced_gone",
+    "accuracy_before",
+    "accuracy_after",
+    "time_s",
+    "cpu_s",
+    "status",
+)
 MODELS = ("xgboost-0.1", "xgboost-0.3", "lightgbm", "histgb", "random-forest")
 LARGE_MODEL = "xgboost-500x8"  # 500 trees of depth 8; run when it is asked for
 RETURNED, SHARES = "returned", (0.5, 0.25, 0.1)
@@ -54,13 +71,11 @@ def train_default(model: str, seed: int, X: Any, y: Any, trees: int = 100) -> An
         from xgboost import XGBClassifier
 
         trees, depth, rate = (
-            (500, 8, 0.1) if model == LARGE_MODEL
-            else (trees, 6, float(model.removeprefix("xgboost-")))
-        )  # fmt: skip
+            (500, 8, 0.1) if model == LARGE_MODEL else (trees, 6, float(model.removeprefix("xgboost-")))
+        )
         booster = XGBClassifier(
-            n_estimators=trees, max_depth=depth, learning_rate=rate, random_state=seed, n_jobs=1,
-            verbosity=0,
-        )  # fmt: skip
+            n_estimators=trees, max_depth=depth, learning_rate=rate, random_state=seed, n_jobs=1, verbosity=0
+        )
         return booster.fit(X, y)
     from benchmarks.large import train_default as train
 
@@ -81,9 +96,14 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
         target = highest_fidelity(n_val, CONFIDENCE)
     started, started_cpu = time.perf_counter(), time.process_time()
     result = compress_booster(
-        model, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE,
-        random_state=cell.seed, time_limit=cell.time_limit,
-    )  # fmt: skip
+        model,
+        parts.X_fit,
+        parts.X_cal,
+        fidelity=target,
+        confidence=CONFIDENCE,
+        random_state=cell.seed,
+        time_limit=cell.time_limit,
+    )
     seconds, seconds_cpu = time.perf_counter() - started, time.process_time() - started_cpu
     baselines = Baselines(result.original, parts, cell.seed)
     record, leaves = result.record, result.leaves_after
@@ -105,9 +125,7 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
         **baselines.fidelities(leaves, parts.X_test),
         "sliced_gone": percent(baselines.sliced(parts.X_cal, target)),
         "accuracy_before": percent(float(np.mean(model.predict(parts.X_test) == parts.y_test))),
-        "accuracy_after": percent(
-            float(np.mean(result.model.predict(parts.X_test) == parts.y_test))
-        ),
+        "accuracy_after": percent(float(np.mean(result.model.predict(parts.X_test) == parts.y_test))),
         "time_s": f"{seconds:.1f}",
         "cpu_s": f"{seconds_cpu:.1f}",
         "status": result.status,
@@ -216,9 +234,7 @@ class Baselines:
 
         original, ranges = self.original, self.ranges
         order = np.random.default_rng(self.seed).permutation(len(self.leaves_of_tree))
-        n_kept = max(
-            1, int(np.searchsorted(np.cumsum(self.leaves_of_tree[order]), n_leaves, "right"))
-        )
+        n_kept = max(1, int(np.searchsorted(np.cumsum(self.leaves_of_tree[order]), n_leaves, "right")))
         kept = np.isin(ranges.leaf_tree, order[:n_kept])
         scale = len(order) / n_kept  # dropped trees would only shift the sum
         value = np.where(kept[:, None], scale * original.value, 0.0)
@@ -253,9 +269,7 @@ class Baselines:
         assert booster is not None
         of_round = np.cumsum(np.array(counts).reshape(-1, int(n_outputs)).sum(axis=1))
         n_first = max(1, int(np.searchsorted(of_round, n_leaves, side="right")))
-        predicted = booster.predict(
-            xgboost.DMatrix(X, nthread=1), iteration_range=(0, min(n_first, len(of_round)))
-        )
+        predicted = booster.predict(xgboost.DMatrix(X, nthread=1), iteration_range=(0, min(n_first, len(of_round))))
         if predicted.ndim == 2:
             return np.asarray(predicted.argmax(axis=1))
         return (predicted > 0).astype(np.int64)

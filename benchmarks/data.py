@@ -19,15 +19,34 @@ from pine_boost import Domain
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_FOLDER = ROOT.parent / "shared" / "data"
 DATASETS = (
-    "Adult", "Balance-Scale", "Breast-Cancer-Wisconsin", "COMPAS-ProPublica", "ELEC2", "FICO",
-    "HTRU2", "JM1", "Pima-Diabetes", "PoL", "Seeds", "Spambase",
-)  # fmt: skip
+    "Adult",
+    "Balance-Scale",
+    "Breast-Cancer-Wisconsin",
+    "COMPAS-ProPublica",
+    "ELEC2",
+    "FICO",
+    "HTRU2",
+    "JM1",
+    "Pima-Diabetes",
+    "PoL",
+    "Seeds",
+    "Spambase",
+)
 # Rows without a gap, to know the binomial error of a coverage without the data at hand.
 N_ROWS = {
-    "Adult": 32561, "Balance-Scale": 625, "Breast-Cancer-Wisconsin": 683, "ELEC2": 38474,
-    "COMPAS-ProPublica": 6907, "FICO": 10459, "HTRU2": 17898, "JM1": 10880,
-    "Pima-Diabetes": 768, "PoL": 10082, "Seeds": 210, "Spambase": 4601,
-}  # fmt: skip
+    "Adult": 32561,
+    "Balance-Scale": 625,
+    "Breast-Cancer-Wisconsin": 683,
+    "ELEC2": 38474,
+    "COMPAS-ProPublica": 6907,
+    "FICO": 10459,
+    "HTRU2": 17898,
+    "JM1": 10880,
+    "Pima-Diabetes": 768,
+    "PoL": 10082,
+    "Seeds": 210,
+    "Spambase": 4601,
+}
 
 FloatTable = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -103,9 +122,7 @@ def find_file(name: str, folder: str | Path | None = None) -> Path:
 
 
 @lru_cache(maxsize=4)
-def load(
-    name: str, folder: str | None = None, encoder: str = "paper", keep_gaps: bool = False
-) -> Table:
+def load(name: str, folder: str | None = None, encoder: str = "paper", keep_gaps: bool = False) -> Table:
     """Read and encode a data set.
 
     Parameters
@@ -177,15 +194,9 @@ def split(table: Table, seed: int, *, selection: bool = False) -> Split:
     """Stratified split with the published seeds: 64/16/20, or 48/16/16/20 with a selection set."""
     from sklearn.model_selection import train_test_split
 
-    X, X_test, y, y_test = train_test_split(
-        table.X, table.y, test_size=0.2, random_state=seed, stratify=table.y
-    )
-    X_fit, X_cal, y_fit, y_cal = train_test_split(
-        X, y, test_size=0.2, random_state=seed + 1, stratify=y
-    )
+    X, X_test, y, y_test = train_test_split(table.X, table.y, test_size=0.2, random_state=seed, stratify=table.y)
+    X_fit, X_cal, y_fit, y_cal = train_test_split(X, y, test_size=0.2, random_state=seed + 1, stratify=y)
     X_sel = None
     if selection:
-        X_fit, X_sel, y_fit, _ = train_test_split(
-            X_fit, y_fit, test_size=0.25, random_state=seed + 2, stratify=y_fit
-        )
+        X_fit, X_sel, y_fit, _ = train_test_split(X_fit, y_fit, test_size=0.25, random_state=seed + 2, stratify=y_fit)
     return Split(X_fit, y_fit, X_cal, y_cal, X_test, y_test, X_sel)

@@ -19,9 +19,7 @@ from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
 from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 
-LARGE = (
-    "Adult", "COMPAS-ProPublica", "ELEC2", "FICO", "HTRU2", "JM1", "PoL", "Spambase",
-)  # fmt: skip
+LARGE = ("Adult", "COMPAS-ProPublica", "ELEC2", "FICO", "HTRU2", "JM1", "PoL", "Spambase")
 FIRST = "xgboost-0.1"
 
 
@@ -54,26 +52,26 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     columns = (
-        "leaves_gone", "sliced_gone", "fidelity", "slice_fidelity", "retrained_fidelity",
-        "random_fidelity", "time_s", "cpu_s",
-    )  # fmt: skip
+        "leaves_gone",
+        "sliced_gone",
+        "fidelity",
+        "slice_fidelity",
+        "retrained_fidelity",
+        "random_fidelity",
+        "time_s",
+        "cpu_s",
+    )
     for (model, dataset), found in sorted(groups.items()):
         means = [f"{np.mean([float(row[c]) for row in found]):.2f}" for c in columns]
-        lines.append(
-            f"| {model} | {dataset} | {len(found)} | {found[0]['target']} | "
-            + " | ".join(means)
-            + " |"
-        )
+        lines.append(f"| {model} | {dataset} | {len(found)} | {found[0]['target']} | " + " | ".join(means) + " |")
     return "\n".join(lines)
 
 
 def reached(rows: Sequence[Mapping[str, str]]) -> str:
     """The targets and what came of them, for XGBoost at learning rate 0.1."""
     found = [
-        row for row in rows
-        if row["model"] == FIRST and row["dataset"] in LARGE
-        and row["size"] == compression.RETURNED
-    ]  # fmt: skip
+        row for row in rows if row["model"] == FIRST and row["dataset"] in LARGE and row["size"] == compression.RETURNED
+    ]
     if not found:
         return "No line of XGBoost at learning rate 0.1 on the eight larger data sets yet."
     gone = {
@@ -82,19 +80,22 @@ def reached(rows: Sequence[Mapping[str, str]]) -> str:
         if any(row["dataset"] == name for row in found)
     }
     low = [
-        f"{row['dataset']} seed {row['seed']}: {row['fidelity']} %" for row in found
+        f"{row['dataset']} seed {row['seed']}: {row['fidelity']} %"
+        for row in found
         if float(row["fidelity"]) < 99 - 200 * np.sqrt(0.01 * 0.99 / int(row["n_fresh"]))
-    ]  # fmt: skip
+    ]
     least = min(gone, key=lambda name: gone[name])
     slowest, busiest = (max(float(row[c]) for row in found) for c in ("time_s", "cpu_s"))
-    return "\n".join([
-        f"{len(found)} lines, {len(gone)} data sets: {np.mean(list(gone.values())):.1f} % of the "
-        f"leaves gone in the mean (to reach: 55), least {least} {gone[least]:.1f} % (15), "
-        + ", ".join(f"{name} {gone[name]:.1f} % (80)" for name in ("COMPAS-ProPublica", "HTRU2")
-                    if name in gone) + ".",
-        f"Test fidelity below 99 % by more than two binomial errors: {'; '.join(low) or 'none'}.",
-        f"Slowest run {slowest:.0f} s, {busiest:.0f} s of one core (60).",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"{len(found)} lines, {len(gone)} data sets: {np.mean(list(gone.values())):.1f} % of the "
+            f"leaves gone in the mean (to reach: 55), least {least} {gone[least]:.1f} % (15), "
+            + ", ".join(f"{name} {gone[name]:.1f} % (80)" for name in ("COMPAS-ProPublica", "HTRU2") if name in gone)
+            + ".",
+            f"Test fidelity below 99 % by more than two binomial errors: {'; '.join(low) or 'none'}.",
+            f"Slowest run {slowest:.0f} s, {busiest:.0f} s of one core (60).",
+        ]
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,10 +118,15 @@ def main(arguments: list[str] | None = None) -> int:
             record_run(options.out)
         cells = cells_of(options)
         failures = run_jobs(
-            run_compression, [Job(cell.key, cell) for cell in cells], options.out,
-            compression.COLUMNS, compression.KEY_COLUMNS, n_workers=options.jobs,
-            hard_limit=4 * options.time_limit + 300, memory_limit=options.memory_limit,
-        )  # fmt: skip
+            run_compression,
+            [Job(cell.key, cell) for cell in cells],
+            options.out,
+            compression.COLUMNS,
+            compression.KEY_COLUMNS,
+            n_workers=options.jobs,
+            hard_limit=4 * options.time_limit + 300,
+            memory_limit=options.memory_limit,
+        )
     rows = read_rows(options.out)
     print(table(rows))
     print(reached(rows))

@@ -68,12 +68,7 @@ def print_leaves(model: Any, forest: Forest, X: npt.NDArray[np.float64], repeats
     print(f"  ratio (target < 5)     {(to_states + to_leaves) / native:8.2f}")
 
 
-def print_membership(
-    forest: Forest,
-    train: npt.NDArray[np.float64],
-    X: npt.NDArray[np.float64],
-    repeats: int,
-) -> None:
+def print_membership(forest: Forest, train: npt.NDArray[np.float64], X: npt.NDArray[np.float64], repeats: int) -> None:
     """Membership for each score; every verdict of a part is compared with that of the tables."""
     middle = len(train) // 2
     print("  contains                  wall   processor   two threads   compiling")
@@ -85,13 +80,8 @@ def print_membership(
             raise SystemExit(f"{score}: compiled and plain membership differ")
         wall, processor = best_of(repeats, partial(region.contains, X))
         threads, _ = best_of(repeats, partial(halves, region, X))
-        compiling, _ = best_of(
-            repeats,
-            partial(compile_membership, region.space, region.tables, region.score_tables),
-        )
-        print(
-            f"    {score:18s} {wall:7.2f} s {processor:9.2f} s {threads:11.2f} s {compiling:9.3f} s"
-        )
+        compiling, _ = best_of(repeats, partial(compile_membership, region.space, region.tables, region.score_tables))
+        print(f"    {score:18s} {wall:7.2f} s {processor:9.2f} s {threads:11.2f} s {compiling:9.3f} s")
 
 
 def main() -> None:
@@ -108,9 +98,7 @@ def main() -> None:
     label = (train[:, 0] * train[:, 1] + train[:, 2] > 0).astype(int)
     X = rng.normal(size=(options.rows, options.features))
     for n_trees, depth in SIZES:
-        model = xgboost.XGBClassifier(
-            n_estimators=n_trees, max_depth=depth, n_jobs=1, random_state=0
-        ).fit(train, label)
+        model = xgboost.XGBClassifier(n_estimators=n_trees, max_depth=depth, n_jobs=1, random_state=0).fit(train, label)
         forest = read_model(model).forest
         load = os.getloadavg()[0]
         print(

@@ -30,12 +30,17 @@ def gaps(results: Path, trees: list[str], time_limit: float, folder: str | None)
     """Cells of the tree grid that were not proved to be the fewest."""
     return [
         Cell(
-            dataset=row["dataset"], trees=int(row["trees"]), depth=int(row["depth"]),
-            seed=int(row["seed"]), alpha=row["alpha"], time_limit=time_limit, folder=folder,
+            dataset=row["dataset"],
+            trees=int(row["trees"]),
+            depth=int(row["depth"]),
+            seed=int(row["seed"]),
+            alpha=row["alpha"],
+            time_limit=time_limit,
+            folder=folder,
         )
         for row in read_rows(results)
         if row["trees"] in trees and int(row["lower_bound"]) < kept_of(row)
-    ]  # fmt: skip
+    ]
 
 
 def run_further(cell: Cell) -> list[dict[str, Any]]:
@@ -45,7 +50,7 @@ def run_further(cell: Cell) -> list[dict[str, Any]]:
     from pine_boost.proof.problem import build_problem
     from pine_boost.region.fitting import fit_region
     from pine_boost.search.algorithm import search
-    from pine_boost.search.game import SearchOptions
+    from pine_boost.search.search_state import SearchOptions
 
     warm_up()
     table = data.load(cell.dataset, cell.folder)
@@ -53,9 +58,8 @@ def run_further(cell: Cell) -> list[dict[str, Any]]:
     model = train(cell.model, cell.trees, cell.depth, cell.seed, parts.X_fit, parts.y_fit)
     forest = read_model(model).forest
     region = fit_region(
-        forest, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), domain=table.domain(),
-        random_state=cell.seed,
-    )  # fmt: skip
+        forest, parts.X_fit, parts.X_cal, alpha=alpha_of(cell.alpha), domain=table.domain(), random_state=cell.seed
+    )
     problem = build_problem(forest, region.space, region.tables)
     effort = Effort(exact_rounds=10**6, exact_programs=10**9, master_effort=60.0)
     started = time.perf_counter()
@@ -84,9 +88,14 @@ def main(arguments: list[str] | None = None) -> int:
         record_run(options.out)
     found = gaps(options.results, options.trees, options.time_limit, options.data)
     failures = run_jobs(
-        run_further, [Job(cell.key, cell) for cell in found], options.out, FEWEST_COLUMNS,
-        KEY_COLUMNS, n_workers=options.jobs, hard_limit=2 * options.time_limit + 120,
-    )  # fmt: skip
+        run_further,
+        [Job(cell.key, cell) for cell in found],
+        options.out,
+        FEWEST_COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=2 * options.time_limit + 120,
+    )
     return 1 if failures else 0
 
 

@@ -15,9 +15,15 @@ from benchmarks.runner import read_rows
 ALPHAS = ALPHA_ORDER[1:]
 # The paper's three, its three heuristics, slicing, and the rule that keeps most classes.
 DRAWN_RULES = (
-    "individual_contribution", "drep", "individual_margin_diversity", "LeafMagnitude-TopK",
-    "TreeGain-TopK", "FeatImpTree-TopK", "Slice", "error_ambiguity",
-)  # fmt: skip
+    "individual_contribution",
+    "drep",
+    "individual_margin_diversity",
+    "LeafMagnitude-TopK",
+    "TreeGain-TopK",
+    "FeatImpTree-TopK",
+    "Slice",
+    "error_ambiguity",
+)
 METRICS = {
     "coverage": "coverage %",
     "fidelity": "fidelity %",
@@ -36,9 +42,7 @@ def draw_all(folder: Path) -> list[Path]:
     cells = read_cells(folder)
     main = main_cells(cells)
     baselines = [
-        row
-        for row in where(read_rows(folder / "rules.csv"), trees=30, depth=2)
-        if row["method"] in DRAWN_RULES
+        row for row in where(read_rows(folder / "rules.csv"), trees=30, depth=2) if row["method"] in DRAWN_RULES
     ]
     base = where(cells, model="xgboost", trees=30, depth=2)
     chosen = {
@@ -68,9 +72,7 @@ def _panels(n_panels: int, width: float = 3.2, height: float = 2.6) -> tuple[Any
 
     columns = min(4, n_panels)
     lines = -(-n_panels // columns)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(width * columns, height * lines), squeeze=False
-    )
+    figure, axes = plt.subplots(lines, columns, figsize=(width * columns, height * lines), squeeze=False)
     flat = [axis for line in axes for axis in line]
     for axis in flat[n_panels:]:
         axis.set_visible(False)
@@ -100,9 +102,7 @@ def _curve(rows: Rows, x: str, y: str) -> tuple[list[float], list[float]]:
 def trade_off(cells: Rows, baselines: Rows, stem: Path) -> list[Path]:
     """Accuracy and fidelity against the pruning rate, one panel per data set."""
     drawn = []
-    for name, ours, theirs in (
-        ("accuracy", "accuracy_after", "accuracy"), ("fidelity", "fidelity", "fidelity"),
-    ):  # fmt: skip
+    for name, ours, theirs in (("accuracy", "accuracy_after", "accuracy"), ("fidelity", "fidelity", "fidelity")):
         datasets = texts(cells, "dataset")
         figure, axes = _panels(len(datasets))
         for axis, dataset in zip(axes, datasets, strict=True):

@@ -35,13 +35,13 @@ def _models(n_trees: int) -> dict[str, tuple[Any, bytes]]:
 
     X, y = _table()
     booster = xgboost.train(
-        {"objective": "binary:logistic", "max_depth": 2, "nthread": 1},
-        xgboost.DMatrix(X[:500], y[:500]), n_trees,
-    )  # fmt: skip
+        {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}, xgboost.DMatrix(X[:500], y[:500]), n_trees
+    )
     light = lightgbm.train(
         {"objective": "binary", "max_depth": 2, "num_threads": 1, "verbose": -1},
-        lightgbm.Dataset(X[:500], y[:500]), n_trees,
-    )  # fmt: skip
+        lightgbm.Dataset(X[:500], y[:500]),
+        n_trees,
+    )
     return {
         "xgboost": (booster, bytes(booster.save_raw("json"))),
         "lightgbm": (light, light.model_to_string().encode()),
@@ -81,8 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
                 statistics.median(seconds[which] for seconds in found[run]) for run in runs
             )
             print(
-                f"{name:9s} {kind:7s} {live_s:7.3f} {file_s:7.3f} {file_s - live_s:7.3f} "
-                f"{read_s:7.3f} {first_s:11.3f}"
+                f"{name:9s} {kind:7s} {live_s:7.3f} {file_s:7.3f} {file_s - live_s:7.3f} {read_s:7.3f} {first_s:11.3f}"
             )
     return 0
 

@@ -21,10 +21,7 @@ from benchmarks.compare import RESULTS
 from benchmarks.machine import record_run
 from benchmarks.runner import append_rows
 
-COLUMNS = (
-    "backend", "turn", "workers", "jobs", "seconds", "speed_up", "seconds_again", "busy_cores",
-    "failed",
-)  # fmt: skip
+COLUMNS = ("backend", "turn", "workers", "jobs", "seconds", "speed_up", "seconds_again", "busy_cores", "failed")
 QUIET = 1.3  # cores busy while one worker works; beyond, a ratio says little
 
 
@@ -41,8 +38,7 @@ def make_jobs(folder: Path, n_jobs: int) -> Path:
         model.fit(X[:800], y[:800]).save_model(folder / f"{number}.json")
         np.save(folder / f"fit{number}.npy", X[:800])
         np.save(folder / f"cal{number}.npy", X[800:])
-        rows.append([f"segment-{number:03d}", f"{number}.json", f"fit{number}.npy",
-                     f"cal{number}.npy"])  # fmt: skip
+        rows.append([f"segment-{number:03d}", f"{number}.json", f"fit{number}.npy", f"cal{number}.npy"])
     with (folder / "jobs.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
     return folder / "jobs.csv"
@@ -75,9 +71,8 @@ def run(jobs: Path, out: Path, backend: str, workers: int) -> tuple[float, float
     from distributed import LocalCluster
 
     with LocalCluster(
-        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
-        host="127.0.0.1",
-    ) as cluster:  # fmt: skip
+        n_workers=workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"
+    ) as cluster:
         address = cluster.scheduler_address
         first, failed, busy = timed(jobs, out, dask=address)
         return first, timed(jobs, out, dask=address)[0], busy, failed
@@ -93,17 +88,19 @@ def measure(jobs: Path, folder: Path, options: argparse.Namespace) -> list[dict[
                 out = folder / f"{backend}-{turn}-{workers}"
                 first, again, busy, failed = run(jobs, out, backend, workers)
                 alone = alone or first
-                rows.append({
-                    "backend": backend,
-                    "turn": turn,
-                    "workers": workers,
-                    "jobs": options.jobs,
-                    "seconds": f"{first:.1f}",
-                    "speed_up": f"{alone / first:.2f}",
-                    "seconds_again": f"{again:.1f}",
-                    "busy_cores": f"{busy:.1f}",
-                    "failed": failed,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "backend": backend,
+                        "turn": turn,
+                        "workers": workers,
+                        "jobs": options.jobs,
+                        "seconds": f"{first:.1f}",
+                        "speed_up": f"{alone / first:.2f}",
+                        "seconds_again": f"{again:.1f}",
+                        "busy_cores": f"{busy:.1f}",
+                        "failed": failed,
+                    }
+                )
                 print("| " + " | ".join(map(str, rows[-1].values())) + " |", flush=True)
     return rows
 
@@ -125,10 +122,13 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         rows = measure(make_jobs(Path(name), options.jobs), Path(name), options)
     for backend in options.backends:
-        ratios = [float(row["speed_up"]) for row in rows
-                  if row["backend"] == backend and row["workers"] == options.workers]  # fmt: skip
-        print(f"{backend}: {np.median(ratios):.2f} times as fast with {options.workers} workers "
-              f"(median of {len(ratios)} turns)")  # fmt: skip
+        ratios = [
+            float(row["speed_up"]) for row in rows if row["backend"] == backend and row["workers"] == options.workers
+        ]
+        print(
+            f"{backend}: {np.median(ratios):.2f} times as fast with {options.workers} workers "
+            f"(median of {len(ratios)} turns)"
+        )
     if any(float(row["busy_cores"]) > QUIET for row in rows if row["workers"] == 1):
         print("Other work ran beside this; measure again on a quiet machine.")
     options.out.unlink(missing_ok=True)

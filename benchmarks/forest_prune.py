@@ -28,9 +28,18 @@ BINARY = tuple(name for name in data.DATASETS if name not in ("Balance-Scale", "
 ALPHA = 0.8
 KEY_COLUMNS = ("dataset", "trees", "depth", "seed")
 COLUMNS = (
-    *KEY_COLUMNS, "method", "leaves_before", "leaves_after", "leaf_pruning_rate", "fidelity",
-    "fidelity_in_region", "accuracy_before", "accuracy_after", "time_s", "status",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "method",
+    "leaves_before",
+    "leaves_after",
+    "leaf_pruning_rate",
+    "fidelity",
+    "fidelity_in_region",
+    "accuracy_before",
+    "accuracy_after",
+    "time_s",
+    "status",
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +82,7 @@ def run_case(case: Case) -> list[dict[str, Any]]:
     native = train("xgboost", case.trees, case.depth, case.seed, parts.X_fit, parts.y_fit)
     forest = read_model(native).forest
     before = native.predict(parts.X_test)
-    inside = fit_region(
-        forest, parts.X_fit, parts.X_cal, alpha=ALPHA, domain=table.domain()
-    ).contains(parts.X_test)
+    inside = fit_region(forest, parts.X_fit, parts.X_cal, alpha=ALPHA, domain=table.domain()).contains(parts.X_test)
     methods: dict[str, Callable[[], Smaller]] = {
         "ForestPrune": lambda: _depth_cuts(native, forest, parts, polish=True),
         "ForestPrune, weights kept": lambda: _depth_cuts(native, forest, parts, polish=False),
@@ -84,9 +91,7 @@ def run_case(case: Case) -> list[dict[str, Any]]:
     for label in case.indifference:
         words = "" if label == "0" else f", indifference {label}"
         options = {} if label == "0" else {"indifference": indifference_of(label)}
-        methods[f"pine_boost, unit leaf{words}"] = partial(
-            _pruned, native, parts, table, case, unit="leaf", **options
-        )
+        methods[f"pine_boost, unit leaf{words}"] = partial(_pruned, native, parts, table, case, unit="leaf", **options)
     rows = []
     for method, run in methods.items():
         smaller = run()
@@ -113,30 +118,29 @@ def run_case(case: Case) -> list[dict[str, Any]]:
 def _depth_cuts(native: Any, forest: Any, parts: data.Split, *, polish: bool) -> Smaller:
     started = time.perf_counter()
     layers = layers_of(native, forest)
-    cut = forest_prune(
-        layers, parts.X_fit, parts.y_fit, parts.X_cal, parts.y_cal, polish=polish
-    )  # fmt: skip
+    cut = forest_prune(layers, parts.X_fit, parts.y_fit, parts.X_cal, parts.y_cal, polish=polish)
     seconds = time.perf_counter() - started
     return Smaller(cut.predict(parts.X_test), cut.n_leaves, seconds, "NO GUARANTEE")
 
 
-def _pruned(
-    native: Any, parts: data.Split, table: data.Table, case: Case, **options: Any
-) -> Smaller:
+def _pruned(native: Any, parts: data.Split, table: data.Table, case: Case, **options: Any) -> Smaller:
     from pine_boost import prune_booster
     from pine_boost.parsers import read_model
 
     started = time.perf_counter()
     result = prune_booster(
-        native, parts.X_fit, parts.X_cal, alpha=ALPHA, domain=table.domain(),
-        time_limit=case.time_limit, random_state=case.seed, **options,
-    )  # fmt: skip
+        native,
+        parts.X_fit,
+        parts.X_cal,
+        alpha=ALPHA,
+        domain=table.domain(),
+        time_limit=case.time_limit,
+        random_state=case.seed,
+        **options,
+    )
     seconds = time.perf_counter() - started
     n_leaves = _leaves(read_model(result.model).forest)
-    after, inside = (
-        result.model.predict(parts.X_test),
-        result.region.contains(parts.X_test, model=native),
-    )
+    after, inside = (result.model.predict(parts.X_test), result.region.contains(parts.X_test, model=native))
     return Smaller(after, n_leaves, seconds, result.status, inside)
 
 
@@ -150,21 +154,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5, help="seeds 0..n-1 (default 5)")
     parser.add_argument("--depth", type=listed, default=["2", "4"], metavar="A,B")
     parser.add_argument("--out", type=Path, default=RESULTS / "forest_prune.csv")
-    parser.add_argument("--indifference", type=listed, default=["0"], metavar="0,auto",
-                        help="of the rows that count leaves")  # fmt: skip
+    parser.add_argument(
+        "--indifference", type=listed, default=["0"], metavar="0,auto", help="of the rows that count leaves"
+    )
     add_run_options(parser)
     options = begin(parser, arguments)
     cases = [
-        Case(
-            dataset, int(depth), seed, options.time_limit, options.data,
-            indifference=tuple(options.indifference),
-        )
+        Case(dataset, int(depth), seed, options.time_limit, options.data, indifference=tuple(options.indifference))
         for seed, depth, dataset in product(range(options.seeds), options.depth, options.datasets)
-    ]  # fmt: skip
+    ]
     failures = run_jobs(
-        run_case, [Job(case.key, case) for case in cases], options.out, COLUMNS, KEY_COLUMNS,
-        n_workers=options.jobs, hard_limit=4 * options.time_limit + 300,
-    )  # fmt: skip
+        run_case,
+        [Job(case.key, case) for case in cases],
+        options.out,
+        COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=4 * options.time_limit + 300,
+    )
     return 1 if failures else 0
 
 

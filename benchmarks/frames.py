@@ -18,8 +18,7 @@ from benchmarks.runner import read_rows
 
 Rows = list[dict[str, str]]
 LATER = (*COLUMNS, "leaf_pruning_rate")  # older files have fewer columns
-NEEDED = (*KEY_COLUMNS, "pruning_rate", "fidelity", "fidelity_in_region", "coverage", "time_s",
-          "lower_bound", "status")  # fmt: skip
+NEEDED = (*KEY_COLUMNS, "pruning_rate", "fidelity", "fidelity_in_region", "coverage", "time_s", "lower_bound", "status")
 
 
 def read_cells(folder: Path) -> Rows:

@@ -32,10 +32,7 @@ PROVED, VALIDATED, SLICING, RETRAINING = "proved", "validated", "slicing", "retr
 BEST_RULES = ("error_ambiguity", "reduced_error")
 OTHERS = {"slice_fidelity": SLICING, "retrained_fidelity": RETRAINING}
 KEY_COLUMNS = ("dataset", "model", "seed")
-COLUMNS = (
-    *KEY_COLUMNS, "size", "method", "leaves_before", "leaves_after", "leaves_kept", "fidelity",
-    "status",
-)  # fmt: skip
+COLUMNS = (*KEY_COLUMNS, "size", "method", "leaves_before", "leaves_after", "leaves_kept", "fidelity", "status")
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,7 @@ class Trial:
         self.parsed = read_model(self.native)
         self.n_leaves = self.parsed.forest.n_leaves
         self.before = self.native.predict(parts.X_test)
-        self.baselines = Baselines(
-            self.parsed, parts, glance.seed, 2 if glance.model == SMALL else 6
-        )
+        self.baselines = Baselines(self.parsed, parts, glance.seed, 2 if glance.model == SMALL else 6)
         self.lines: list[dict[str, Any]] = []
 
     def prune(self, **options: Any) -> Any:
@@ -83,9 +78,14 @@ class Trial:
 
         try:
             return prune_booster(
-                self.native, self.parts.X_fit, self.parts.X_cal, domain=self.table.domain(),
-                time_limit=self.glance.time_limit, random_state=self.glance.seed, **options,
-            )  # fmt: skip
+                self.native,
+                self.parts.X_fit,
+                self.parts.X_cal,
+                domain=self.table.domain(),
+                time_limit=self.glance.time_limit,
+                random_state=self.glance.seed,
+                **options,
+            )
         except RegionError:
             return None
 
@@ -95,16 +95,18 @@ class Trial:
 
     def add(self, size: str, method: str, leaves: int, fidelity: float, status: str) -> None:
         """One line."""
-        self.lines.append({
-            **dict(zip(KEY_COLUMNS, self.glance.key, strict=True)),
-            "size": size,
-            "method": method,
-            "leaves_before": self.n_leaves,
-            "leaves_after": leaves,
-            "leaves_kept": percent(leaves / self.n_leaves),
-            "fidelity": percent(fidelity),
-            "status": status,
-        })  # fmt: skip
+        self.lines.append(
+            {
+                **dict(zip(KEY_COLUMNS, self.glance.key, strict=True)),
+                "size": size,
+                "method": method,
+                "leaves_before": self.n_leaves,
+                "leaves_after": leaves,
+                "leaves_kept": percent(leaves / self.n_leaves),
+                "fidelity": percent(fidelity),
+                "status": status,
+            }
+        )
 
     def add_others(self, sizes: Sequence[tuple[str, int]], *, with_path: bool) -> None:
         """Slicing, retraining, the rules and the path of compression at these leaves."""
@@ -162,9 +164,8 @@ def _compressed(trial: Trial) -> int:
     parts = trial.parts
     target = min(FIDELITY, highest_fidelity(len(parts.X_cal), CONFIDENCE))
     result = compress_booster(
-        trial.native, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE,
-        random_state=trial.glance.seed,
-    )  # fmt: skip
+        trial.native, parts.X_fit, parts.X_cal, fidelity=target, confidence=CONFIDENCE, random_state=trial.glance.seed
+    )
     trial.add("returned", VALIDATED, result.leaves_after, trial.kept(result.model), result.status)
     return int(result.leaves_after)
 
@@ -188,14 +189,17 @@ def main(arguments: list[str] | None = None) -> int:
             record_run(options.out)
         cells = [
             Glance(dataset, model, seed, options.time_limit, options.data)
-            for seed, model, dataset in product(
-                range(options.seeds), options.models, options.datasets
-            )
+            for seed, model, dataset in product(range(options.seeds), options.models, options.datasets)
         ]
         failures = run_jobs(
-            run_glance, [Job(cell.key, cell) for cell in cells], options.out, COLUMNS,
-            KEY_COLUMNS, n_workers=options.jobs, hard_limit=10 * options.time_limit + 600,
-        )  # fmt: skip
+            run_glance,
+            [Job(cell.key, cell) for cell in cells],
+            options.out,
+            COLUMNS,
+            KEY_COLUMNS,
+            n_workers=options.jobs,
+            hard_limit=10 * options.time_limit + 600,
+        )
     elif options.out.exists():
         from benchmarks.glance_figure import draw
 

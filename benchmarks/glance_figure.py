@@ -11,29 +11,20 @@ from typing import Any
 
 from benchmarks.data import ROOT
 from benchmarks.frames import Rows, mean, where
-from benchmarks.glance import (
-    ALPHAS,
-    BEST_RULES,
-    DEFAULT,
-    PROVED,
-    RETRAINING,
-    SLICING,
-    SMALL,
-    VALIDATED,
-)
+from benchmarks.glance import ALPHAS, BEST_RULES, DEFAULT, PROVED, RETRAINING, SLICING, SMALL, VALIDATED
 from benchmarks.runner import read_rows
 
 FIGURE = ROOT / "docs" / "glance.svg"
 INK = "#1a2b3c"  # becomes currentColor
 STYLE = "<style>svg{color:#24292f}@media (prefers-color-scheme:dark){svg{color:#d0d7de}}</style>"
-COLOURS = {
-    PROVED: "#2da44e", VALIDATED: "#3b82f6", RETRAINING: "#d97706", SLICING: "#8b949e",
-    "rule": "#db61a2",
-}  # fmt: skip
+COLOURS = {PROVED: "#2da44e", VALIDATED: "#3b82f6", RETRAINING: "#d97706", SLICING: "#8b949e", "rule": "#db61a2"}
 NAMES = {
-    PROVED: "pine_boost, proved", VALIDATED: "pine_boost, validated", SLICING: "first trees only",
-    RETRAINING: "retrained", "rule": "best rule of PyPruning",
-}  # fmt: skip
+    PROVED: "pine_boost, proved",
+    VALIDATED: "pine_boost, validated",
+    SLICING: "first trees only",
+    RETRAINING: "retrained",
+    "rule": "best rule of PyPruning",
+}
 TITLES = {SMALL: "30 trees of depth 2", DEFAULT: "100 trees of depth 6"}
 Point = tuple[float, float]
 
@@ -63,18 +54,23 @@ def draw(results: Path, figure_path: Path = FIGURE) -> Path:
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams.update({
-        "svg.hashsalt": "pine_boost", "svg.fonttype": "path", "font.size": 10,
-        "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
-        "ytick.color": INK,
-    })  # fmt: skip
+    matplotlib.rcParams.update(
+        {
+            "svg.hashsalt": "pine_boost",
+            "svg.fonttype": "path",
+            "font.size": 10,
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": INK,
+            "xtick.color": INK,
+            "ytick.color": INK,
+        }
+    )
     import matplotlib.pyplot as plt
 
     rows = read_rows(results)
     models = [model for model in (SMALL, DEFAULT) if where(rows, model=model)]
-    figure, panels = plt.subplots(
-        1, len(models), figsize=(5.2 * len(models), 4.4), squeeze=False, sharey=True
-    )
+    figure, panels = plt.subplots(1, len(models), figsize=(5.2 * len(models), 4.4), squeeze=False, sharey=True)
     for panel, model in zip(panels[0], models, strict=True):
         _draw_panel(panel, rows, model)
     panels[0][0].set_ylabel("test rows that keep their class, %")
@@ -96,23 +92,39 @@ def _draw_panel(panel: Any, rows: Rows, model: str) -> None:
         x, y = [p[0] for p in points], [p[1] for p in points]
         is_ours = method in (PROVED, VALIDATED)
         panel.plot(
-            x, y, "o-", color=COLOURS[method], lw=2.4 if is_ours else 1.3, ms=6 if is_ours else 4,
+            x,
+            y,
+            "o-",
+            color=COLOURS[method],
+            lw=2.4 if is_ours else 1.3,
+            ms=6 if is_ours else 4,
             zorder=3 if is_ours else 2,
-        )  # fmt: skip
+        )
     returned = where(here, size="returned", method=VALIDATED)
     if returned:
         x, y = mean(returned, "leaves_kept"), mean(returned, "fidelity")
         panel.plot([x], [y], "*", color=COLOURS[VALIDATED], ms=15, zorder=4)
         panel.annotate(
-            "what 99 % returns", (x, y), xytext=(0, -18), textcoords="offset points", ha="center",
-            fontsize=8.5, color=COLOURS[VALIDATED],
-        )  # fmt: skip
+            "what 99 % returns",
+            (x, y),
+            xytext=(0, -18),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8.5,
+            color=COLOURS[VALIDATED],
+        )
     lines = {method: points for method, points in curves.items() if len(points) > 1}
     for method in curves.keys() - lines.keys():
         panel.annotate(
-            NAMES[method], curves[method][0], xytext=(-6, -16), textcoords="offset points",
-            ha="left", fontsize=9, weight="bold", color=COLOURS[method],
-        )  # fmt: skip
+            NAMES[method],
+            curves[method][0],
+            xytext=(-6, -16),
+            textcoords="offset points",
+            ha="left",
+            fontsize=9,
+            weight="bold",
+            color=COLOURS[method],
+        )
     _name_lines(panel, lines)
     panel.set_title(f"XGBoost, {TITLES[model]}", fontsize=11, loc="left", weight="bold")
     panel.set_xlabel("leaves kept, %")
@@ -135,10 +147,16 @@ def _name_lines(panel: Any, curves: dict[str, list[Point]]) -> None:
     for (_, y), method in ends:
         height = min(y, last - step)
         panel.annotate(
-            NAMES[method], (right, height), xytext=(10, 0), textcoords="offset points",
-            va="center", fontsize=9, color=COLOURS[method], annotation_clip=False,
+            NAMES[method],
+            (right, height),
+            xytext=(10, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=COLOURS[method],
+            annotation_clip=False,
             weight="bold" if method in (PROVED, VALIDATED) else "normal",
-        )  # fmt: skip
+        )
         last = height
 
 

@@ -37,9 +37,22 @@ LEVELS = 8
 CALLS = ("prune", "compress")  # contains and verify are measured after prune
 KEY_COLUMNS = ("axis", "size", "call")
 COLUMNS = (
-    *KEY_COLUMNS, "trees", "depth", "features", "rows", "classes", "step", "time_limit", "seconds",
-    "cpu_s", "peak_mb", "size_before", "size_after", "unit", "answer",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "trees",
+    "depth",
+    "features",
+    "rows",
+    "classes",
+    "step",
+    "time_limit",
+    "seconds",
+    "cpu_s",
+    "peak_mb",
+    "size_before",
+    "size_after",
+    "unit",
+    "answer",
+)
 
 
 @dataclass(frozen=True)
@@ -127,17 +140,24 @@ def run_steps(size: Size) -> list[dict[str, Any]]:
 
 def _row(size: Size, step: str, run: Measured[Any] | None, answer: str) -> dict[str, Any]:
     return {
-        "axis": size.axis, "size": getattr(size, size.axis), "call": size.call,
-        "trees": size.trees, "depth": size.depth, "features": size.features, "rows": size.rows,
-        "classes": size.classes, "step": step, "time_limit": size.time_limit,
-        "seconds": f"{run.seconds:.6f}" if run else "", "cpu_s": f"{run.cpu_s:.2f}" if run else "",
-        "peak_mb": f"{run.peak_mb:.1f}" if run else "", "answer": answer,
-    }  # fmt: skip
+        "axis": size.axis,
+        "size": getattr(size, size.axis),
+        "call": size.call,
+        "trees": size.trees,
+        "depth": size.depth,
+        "features": size.features,
+        "rows": size.rows,
+        "classes": size.classes,
+        "step": step,
+        "time_limit": size.time_limit,
+        "seconds": f"{run.seconds:.6f}" if run else "",
+        "cpu_s": f"{run.cpu_s:.2f}" if run else "",
+        "peak_mb": f"{run.peak_mb:.1f}" if run else "",
+        "answer": answer,
+    }
 
 
-def _after_prune(
-    pine_boost: Any, native: Any, result: Any, X: Any, size: Size
-) -> list[dict[str, Any]]:
+def _after_prune(pine_boost: Any, native: Any, result: Any, X: Any, size: Size) -> list[dict[str, Any]]:
     """Contains on all rows, and verify where there is something to verify."""
     run = measured(lambda: result.region.contains(X))
     answer = f"{len(X) / run.seconds:.0f} rows/s, {run.answer.mean():.1%} inside"

@@ -32,10 +32,7 @@ def draw(results: Path, figure_path: Path = FIGURE) -> Path:
         for line, (measure, label) in enumerate(MEASURES.items()):
             panel = panels[line][column]
             for step, style in STYLES.items():
-                here = [
-                    row for row in where(rows, axis=axis, step=step)
-                    if row[measure] and float(row[measure]) > 0
-                ]  # fmt: skip
+                here = [row for row in where(rows, axis=axis, step=step) if row[measure] and float(row[measure]) > 0]
                 here.sort(key=lambda row: int(row["size"]))
                 x = [int(row["size"]) for row in here]
                 panel.plot(x, [float(row[measure]) for row in here], style, ms=3, lw=1, label=step)

@@ -49,12 +49,18 @@ def limits(folder: Path) -> str:
     rows = read_rows(folder / "limits.csv")
     lines = [
         (
-            row["model"], row["trees"], row["leaves"], row["call"], row["limit"] or "Ctrl-C",
-            row["seconds"], row["cpu_s"], row["is_kept"], row["peak_mb"], row["answer"][:90],
+            row["model"],
+            row["trees"],
+            row["leaves"],
+            row["call"],
+            row["limit"] or "Ctrl-C",
+            row["seconds"],
+            row["cpu_s"],
+            row["is_kept"],
+            row["peak_mb"],
+            row["answer"][:90],
         )
         for row in rows
-    ]  # fmt: skip
-    header = (
-        "model", "trees", "leaves", "call", "limit s", "s", "processor s", "kept", "MB", "answer",
-    )  # fmt: skip
+    ]
+    header = ("model", "trees", "leaves", "call", "limit s", "s", "processor s", "kept", "MB", "answer")
     return markdown(header, lines) if lines else ""

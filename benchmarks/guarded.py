@@ -22,9 +22,19 @@ from benchmarks.runner import show_and_replace
 from benchmarks.throughput import repeat_rows, rows_per_second
 
 COLUMNS = (
-    "dataset", "model", "leaves_before", "leaves_after", "guard", "backend", "batch",
-    "rows_per_s_original", "rows_per_s_guarded", "ratio", "share_fallbacks", "same_class",
-)  # fmt: skip
+    "dataset",
+    "model",
+    "leaves_before",
+    "leaves_after",
+    "guard",
+    "backend",
+    "batch",
+    "rows_per_s_original",
+    "rows_per_s_guarded",
+    "ratio",
+    "share_fallbacks",
+    "same_class",
+)
 BATCHES = (1, 100, 100_000)
 BACKENDS = ("native", "gtil", "tl2cgen")
 
@@ -40,16 +50,12 @@ def results_of(dataset: str, options: argparse.Namespace) -> list[tuple[str, Any
     small = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
     small.fit(parts.X_fit, parts.y_fit)
     pruned = prune_booster(
-        small, parts.X_sel, parts.X_cal, alpha=0.1, domain=table.domain(),
-        time_limit=options.time_limit,
-    )  # fmt: skip
+        small, parts.X_sel, parts.X_cal, alpha=0.1, domain=table.domain(), time_limit=options.time_limit
+    )
     large = train_default("xgboost", options.trees, 0, parts.X_fit, parts.y_fit)
     unseen = np.concatenate([parts.X_sel, parts.X_cal])
-    compressed = compress_booster(
-        large, parts.X_fit, unseen, fidelity=options.fidelity, time_limit=options.time_limit
-    )
-    return [("xgboost 30x2, pruned", pruned, parts),
-            (f"xgboost {options.trees}x6, compressed", compressed, parts)]  # fmt: skip
+    compressed = compress_booster(large, parts.X_fit, unseen, fidelity=options.fidelity, time_limit=options.time_limit)
+    return [("xgboost 30x2, pruned", pruned, parts), (f"xgboost {options.trees}x6, compressed", compressed, parts)]
 
 
 def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any]]:
@@ -60,9 +66,7 @@ def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any
     if result.status == "CERTIFIED":
         return [("region", GuardedModel(result, backend=backend))]
     try:
-        made.append(
-            ("margin", GuardedModel(result, parts.X_test[::2], fidelity=0.99, backend=backend))
-        )
+        made.append(("margin", GuardedModel(result, parts.X_test[::2], fidelity=0.99, backend=backend)))
     except InvalidInputError as error:
         print(f"no margin guard: {error}")
     return made

@@ -18,21 +18,28 @@ from benchmarks.cells import percent, warm_up
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
 from benchmarks.runner import RESULTS, Job, run_jobs
-from benchmarks.throughput import (
-    gtil_predict,
-    input_type,
-    model_bytes,
-    native_predict,
-    repeat_rows,
-    rows_per_second,
-)
+from benchmarks.throughput import gtil_predict, input_type, model_bytes, native_predict, repeat_rows, rows_per_second
 
 KEY_COLUMNS = ("dataset", "model", "alpha", "indifference", "fit", "seed")
 COLUMNS = (
-    *KEY_COLUMNS, "trees", "leaves", "pruning_rate", "leaf_pruning_rate", "bytes_before",
-    "bytes_after", "native_ratio", "treelite_ratio", "fidelity", "fidelity_in_region", "coverage",
-    "accuracy_before", "accuracy_after", "time_s", "lower_bound", "status",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "trees",
+    "leaves",
+    "pruning_rate",
+    "leaf_pruning_rate",
+    "bytes_before",
+    "bytes_after",
+    "native_ratio",
+    "treelite_ratio",
+    "fidelity",
+    "fidelity_in_region",
+    "coverage",
+    "accuracy_before",
+    "accuracy_after",
+    "time_s",
+    "lower_bound",
+    "status",
+)
 MODELS = ("xgboost", "lightgbm", "histgb", "random-forest")
 FITS = ("training", "unseen")
 AUTO = "auto"
@@ -56,9 +63,7 @@ class LargeCell:
     @property
     def key(self) -> tuple[str, ...]:
         """Text of the key columns."""
-        return (
-            self.dataset, self.model, self.alpha, self.indifference, self.fit, str(self.seed)
-        )  # fmt: skip
+        return (self.dataset, self.model, self.alpha, self.indifference, self.fit, str(self.seed))
 
 
 def train_default(model: str, trees: int, seed: int, X: Any, y: Any) -> Any:
@@ -100,9 +105,15 @@ def run_large(cell: LargeCell) -> list[dict[str, Any]]:
     indifference = AUTO if cell.indifference == AUTO else float(cell.indifference)
     started = time.perf_counter()
     result = prune_booster(
-        model, X_region, parts.X_cal, alpha=float(cell.alpha), domain=table.domain(),
-        indifference=indifference, time_limit=cell.time_limit, random_state=cell.seed,
-    )  # fmt: skip
+        model,
+        X_region,
+        parts.X_cal,
+        alpha=float(cell.alpha),
+        domain=table.domain(),
+        indifference=indifference,
+        time_limit=cell.time_limit,
+        random_state=cell.seed,
+    )
     seconds = time.perf_counter() - started
     certificate = result.certificate
     evaluation = result.evaluate(parts.X_test, parts.y_test)
@@ -153,8 +164,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
     parser.add_argument("--alpha", default="0.1")
     parser.add_argument("--indifference", type=listed, default=["0", AUTO], metavar="A,B")
-    parser.add_argument("--fit", type=listed, default=list(FITS), metavar="A,B",
-                        help="rows of the region: training, unseen")  # fmt: skip
+    parser.add_argument(
+        "--fit", type=listed, default=list(FITS), metavar="A,B", help="rows of the region: training, unseen"
+    )
     parser.add_argument("--trees", type=int, default=100, help="the libraries' default is 100")
     parser.add_argument("--memory-limit", type=float, default=6.0, help="gigabytes per process")
     parser.add_argument("--out", type=Path, default=RESULTS / "large.csv")
@@ -166,19 +178,22 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments is None:
         record_run(options.out)
     cells = [
-        LargeCell(
-            dataset, model, options.alpha, indifference, fit, 0, options.time_limit,
-            options.data, options.trees,
-        )
+        LargeCell(dataset, model, options.alpha, indifference, fit, 0, options.time_limit, options.data, options.trees)
         for fit, dataset, model, indifference in product(
             options.fit, options.datasets, options.models, options.indifference
         )
-    ]  # fmt: skip
+    ]
     failures = run_jobs(
-        run_large, [Job(cell.key, cell) for cell in cells], options.out, COLUMNS, KEY_COLUMNS,
-        n_workers=options.jobs, hard_limit=4 * options.time_limit + 300,
-        memory_limit=options.memory_limit, on_failure=failed,
-    )  # fmt: skip
+        run_large,
+        [Job(cell.key, cell) for cell in cells],
+        options.out,
+        COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=4 * options.time_limit + 300,
+        memory_limit=options.memory_limit,
+        on_failure=failed,
+    )
     return 1 if failures else 0
 
 

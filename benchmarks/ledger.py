@@ -69,10 +69,7 @@ def publish(work: Path, results: Path, entry: Entry) -> None:
     Lines of other commits about the file go: the file holds nothing of theirs any more.
     """
     shutil.copyfile(work / entry.file, results / entry.file)
-    kept = [
-        old for old in read_entries(results)
-        if old.file != entry.file or old.commit == entry.commit
-    ]  # fmt: skip
+    kept = [old for old in read_entries(results) if old.file != entry.file or old.commit == entry.commit]
     note(results, entry, kept)
 
 

@@ -32,9 +32,7 @@ VERIFY_INDIFFERENCE = 0.01  # more leaves too many unseen rows undecided: no reg
 VERIFY_AFTER = 30.0  # seconds for the model that is verified
 SHARE, GRACE, CTRL_C = 0.1, 2.0, 2.0  # issue 14: 10 % + 2 s, and 2 s after Ctrl-C
 KEY_COLUMNS = ("model", "call", "limit")
-COLUMNS = (
-    *KEY_COLUMNS, "trees", "leaves", "seconds", "cpu_s", "ratio", "is_kept", "peak_mb", "answer",
-)  # fmt: skip
+COLUMNS = (*KEY_COLUMNS, "trees", "leaves", "seconds", "cpu_s", "ratio", "is_kept", "peak_mb", "answer")
 
 
 def _classes(n_classes: int) -> Callable[[], Any]:
@@ -141,19 +139,12 @@ def answer_of(question: Question) -> dict[str, Any]:
             return f"{result.status}, {certificate.units_before} to {certificate.units_kept}"
 
         def verify() -> str:
-            verdict = pine_boost.verify(
-                source, result.model, result.region, result.certificate, time_limit=limit
-            )
+            verdict = pine_boost.verify(source, result.model, result.region, result.certificate, time_limit=limit)
             return f"agrees: {verdict.agrees}"
 
         if question.call == "verify":  # light trees go, so that there is something to prove
             result = pine_boost.prune_booster(
-                source,
-                X_fit,
-                X_cal,
-                alpha=0.1,
-                indifference=VERIFY_INDIFFERENCE,
-                time_limit=VERIFY_AFTER,
+                source, X_fit, X_cal, alpha=0.1, indifference=VERIFY_INDIFFERENCE, time_limit=VERIFY_AFTER
             )
         say_started()
         run = measured(lambda: _told(verify if question.call == "verify" else prune))
@@ -183,9 +174,11 @@ def ask(question: Question) -> list[dict[str, Any]]:
     """One question in a process of its own, judged."""
     is_interrupt = question.call == "interrupt"
     said, after_interrupt = run_child(
-        "benchmarks.limits", asdict(question), hard_limit=900.0,
+        "benchmarks.limits",
+        asdict(question),
+        hard_limit=900.0,
         interrupt_after=INTERRUPT_AFTER if is_interrupt else None,
-    )  # fmt: skip
+    )
     seconds = after_interrupt if is_interrupt else float(said["seconds"])
     allowed = CTRL_C if is_interrupt else (1 + SHARE) * float(question.limit) + GRACE
     ratio = "" if is_interrupt else f"{seconds / float(question.limit):.2f}"

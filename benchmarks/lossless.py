@@ -24,9 +24,16 @@ from pine_boost.native.predict import predict_margins
 
 KEY_COLUMNS = ("dataset", "model")
 COLUMNS = (
-    *KEY_COLUMNS, "trees_before", "trees_after", "leaves_before", "leaves_after", "trees_folded",
-    "moved", "bound", "seconds",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "trees_before",
+    "trees_after",
+    "leaves_before",
+    "leaves_after",
+    "trees_folded",
+    "moved",
+    "bound",
+    "seconds",
+)
 
 
 def _models() -> dict[str, Callable[[], Any]]:
@@ -36,9 +43,7 @@ def _models() -> dict[str, Callable[[], Any]]:
     from sklearn.tree import DecisionTreeClassifier
 
     return {
-        "XGBoost 100x6": lambda: xgboost.XGBClassifier(
-            n_estimators=100, max_depth=6, n_jobs=1, random_state=0
-        ),
+        "XGBoost 100x6": lambda: xgboost.XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1, random_state=0),
         "XGBoost 100x6, gamma 1": lambda: xgboost.XGBClassifier(
             n_estimators=100, max_depth=6, gamma=1.0, n_jobs=1, random_state=0
         ),

@@ -64,9 +64,7 @@ def _version(name: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    argparse.ArgumentParser(prog="python -m benchmarks.machine", description=__doc__).parse_args(
-        arguments
-    )
+    argparse.ArgumentParser(prog="python -m benchmarks.machine", description=__doc__).parse_args(arguments)
     print(describe_machine())
     return 0
 

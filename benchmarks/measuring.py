@@ -102,9 +102,11 @@ def run_child(
     """
     process = subprocess.Popen(
         [sys.executable, "-m", module, "--cell", json.dumps(cell)],
-        stdout=subprocess.PIPE, text=True, cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
         env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     watchdog = _killer(process, hard_limit)
     said, interrupted_at = None, time.perf_counter()

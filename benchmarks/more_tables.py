@@ -23,17 +23,13 @@ def selection(folder: Path) -> str:
     rows = read_rows(folder / "selection.csv")
     if not rows:
         return ""
-    runs = {(row["dataset"], row["seed"]): where(rows, dataset=row["dataset"], seed=row["seed"])
-            for row in rows}  # fmt: skip
+    runs = {(row["dataset"], row["seed"]): where(rows, dataset=row["dataset"], seed=row["seed"]) for row in rows}
     lines = []
     for (target, confident), theirs in PAPER_SELECTION.items():
         rates, fidelities = [], []
         chosen: dict[str, int] = {}
         for candidates in runs.values():
-            counts = {
-                row["alpha"]: (int(row["mismatches"]), int(row["n_selection"]))
-                for row in candidates
-            }
+            counts = {row["alpha"]: (int(row["mismatches"]), int(row["n_selection"])) for row in candidates}
             alpha = selected(counts, target, confident=confident)
             name = alpha or "original"
             chosen[name] = chosen.get(name, 0) + 1
@@ -44,10 +40,15 @@ def selection(folder: Path) -> str:
         rule = "confidence" if confident else "empirical"
         lines.append(
             (
-                f"{target:.0%}", rule, listed, number(sum(rates) / len(rates)), theirs[0],
-                number(sum(fidelities) / len(fidelities), 2), theirs[1],
+                f"{target:.0%}",
+                rule,
+                listed,
+                number(sum(rates) / len(rates)),
+                theirs[0],
+                number(sum(fidelities) / len(fidelities), 2),
+                theirs[1],
             )
-        )  # fmt: skip
+        )
     header = ("target", "rule", "alpha x runs", "trees removed %", "paper", "fidelity %", "paper")
     return markdown(header, lines)
 
@@ -62,18 +63,38 @@ def large(folder: Path) -> str:
             sizes = f"{before / 1024:.0f} -> {after / 1024:.0f}"
         lines.append(
             (
-                row["dataset"], row["model"], row["indifference"], row["fit"],
-                _short(row["pruning_rate"]), _short(row["leaf_pruning_rate"]), sizes,
-                row["native_ratio"] or "-", row["treelite_ratio"] or "-",
-                _short(row["fidelity"], 2), _short(row["fidelity_in_region"], 2),
-                _short(row["coverage"]), row["time_s"] or "-", row["status"],
+                row["dataset"],
+                row["model"],
+                row["indifference"],
+                row["fit"],
+                _short(row["pruning_rate"]),
+                _short(row["leaf_pruning_rate"]),
+                sizes,
+                row["native_ratio"] or "-",
+                row["treelite_ratio"] or "-",
+                _short(row["fidelity"], 2),
+                _short(row["fidelity_in_region"], 2),
+                _short(row["coverage"]),
+                row["time_s"] or "-",
+                row["status"],
             )
-        )  # fmt: skip
+        )
     header = (
-        "data set", "model", "indifference", "region of rows", "trees removed %",
-        "leaves removed %", "file kB", "native x", "gtil x", "fidelity %", "in region %",
-        "coverage %", "s", "status",
-    )  # fmt: skip
+        "data set",
+        "model",
+        "indifference",
+        "region of rows",
+        "trees removed %",
+        "leaves removed %",
+        "file kB",
+        "native x",
+        "gtil x",
+        "fidelity %",
+        "in region %",
+        "coverage %",
+        "s",
+        "status",
+    )
     return markdown(header, lines) if lines else ""
 
 
@@ -82,17 +103,19 @@ def serving(folder: Path) -> str:
     rows = read_rows(folder / "serving.csv")
     lines = [
         (
-            row["dataset"], row["model"], f"{row['trees_before']} -> {row['trees_after']}",
-            row["engine"], row["batch"], f"{int(row['rows_per_s_before']):,}",
-            f"{int(row['rows_per_s_after']):,}", row["ratio"],
+            row["dataset"],
+            row["model"],
+            f"{row['trees_before']} -> {row['trees_after']}",
+            row["engine"],
+            row["batch"],
+            f"{int(row['rows_per_s_before']):,}",
+            f"{int(row['rows_per_s_after']):,}",
+            row["ratio"],
             f"{int(row['bytes_before']) // 1024} -> {int(row['bytes_after']) // 1024}",
         )
         for row in rows
-    ]  # fmt: skip
-    header = (
-        "data set", "model", "trees", "engine", "batch", "rows/s before", "rows/s after", "ratio",
-        "file kB",
-    )  # fmt: skip
+    ]
+    header = ("data set", "model", "trees", "engine", "batch", "rows/s before", "rows/s after", "ratio", "file kB")
     return markdown(header, lines) if lines else ""
 
 
@@ -101,16 +124,19 @@ def search(folder: Path) -> str:
     rows = read_rows(folder / "search.csv")
     lines = [
         (
-            row["dataset"], row["alpha"], row["pruning_rate"], row["prototype"] or "-",
-            row["required"], row["time_s"], row["prototype_s"] or "-", row["required_s"],
+            row["dataset"],
+            row["alpha"],
+            row["pruning_rate"],
+            row["prototype"] or "-",
+            row["required"],
+            row["time_s"],
+            row["prototype_s"] or "-",
+            row["required_s"],
             row["verdict"],
         )
         for row in rows
-    ]  # fmt: skip
-    header = (
-        "data set", "alpha", "ours %", "prototype %", "required %", "s", "prototype s",
-        "required s", "verdict",
-    )  # fmt: skip
+    ]
+    header = ("data set", "alpha", "ours %", "prototype %", "required %", "s", "prototype s", "required s", "verdict")
     return markdown(header, lines) if lines else ""
 
 
@@ -121,18 +147,28 @@ def sweeping(folder: Path) -> str:
         return ""
     lines = [
         (
-            row["dataset"], row["slowest_s"], row["singles_s"], row["sweep_s"], row["ratio"],
-            row["kept_single"], row["kept_sweep"],
+            row["dataset"],
+            row["slowest_s"],
+            row["singles_s"],
+            row["sweep_s"],
+            row["ratio"],
+            row["kept_single"],
+            row["kept_sweep"],
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     totals = [float(values(rows, name).sum()) for name in ("slowest_s", "singles_s", "sweep_s")]
     ratio = number(totals[2] / totals[0], 2)
     lines.append(("all", *(number(total, 3) for total in totals), ratio, "", ""))
     header = (
-        "data set", "slowest alpha s", "seven calls s", "sweep s", "sweep / slowest",
-        "rounds kept, single", "rounds kept, sweep",
-    )  # fmt: skip
+        "data set",
+        "slowest alpha s",
+        "seven calls s",
+        "sweep s",
+        "sweep / slowest",
+        "rounds kept, single",
+        "rounds kept, sweep",
+    )
     return markdown(header, lines)
 
 
@@ -146,15 +182,24 @@ def lossless(folder: Path) -> str:
         folded = [100 * (1 - int(r["trees_folded"]) / int(r["trees_before"])) for r in here]
         lines.append(
             (
-                model, len(here), number(np.mean(gone)), number(np.max(gone)),
-                number(np.mean(folded)), number(np.max(folded)),
+                model,
+                len(here),
+                number(np.mean(gone)),
+                number(np.max(gone)),
+                number(np.mean(folded)),
+                number(np.max(folded)),
                 f"{values(here, 'bound').max():.1g}",
             )
-        )  # fmt: skip
+        )
     header = (
-        "model", "data sets", "leaves gone %, bit for bit", "most", "trees gone %, folded", "most",
+        "model",
+        "data sets",
+        "leaves gone %, bit for bit",
+        "most",
+        "trees gone %, folded",
+        "most",
         "margin moved by at most",
-    )  # fmt: skip
+    )
     return markdown(header, lines) if lines else ""
 
 

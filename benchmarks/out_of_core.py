@@ -89,12 +89,18 @@ def main() -> None:
         write_rows(folder / "fit", arguments.rows, 1)
         write_rows(folder / "cal", arguments.calibration, 2)
         on_disk = sum(path.stat().st_size for path in folder.rglob("*.parquet")) / 2**20
-        print(f"{arguments.rows} + {arguments.calibration} rows x {N_FEATURES}, "
-              f"{on_disk:.0f} MB of Parquet")  # fmt: skip
+        print(f"{arguments.rows} + {arguments.calibration} rows x {N_FEATURES}, {on_disk:.0f} MB of Parquet")
         command = [
-            sys.executable, "-m", "benchmarks.out_of_core", "--child", str(folder),
-            "--trees", str(arguments.trees), "--score", arguments.score,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "benchmarks.out_of_core",
+            "--child",
+            str(folder),
+            "--trees",
+            str(arguments.trees),
+            "--score",
+            arguments.score,
+        ]
         found = subprocess.run(command, check=True, capture_output=True, env=dict(os.environ))
         for key, value in json.loads(found.stdout).items():
             print(f"{key:14} {value}")

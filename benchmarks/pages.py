@@ -97,26 +97,40 @@ def guarded(results: Path) -> str:
     rows = read_rows(results / "guarded.csv")
     lines = [
         (
-            row["dataset"], row["model"], f"{row['leaves_before']} -> {row['leaves_after']}",
-            row["guard"], f"{float(row['share_fallbacks']):.1%}", row["backend"],
-            f"{int(row['batch']):,}", f"{int(row['rows_per_s_original']):,}",
-            f"{int(row['rows_per_s_guarded']):,}", row["ratio"],
+            row["dataset"],
+            row["model"],
+            f"{row['leaves_before']} -> {row['leaves_after']}",
+            row["guard"],
+            f"{float(row['share_fallbacks']):.1%}",
+            row["backend"],
+            f"{int(row['batch']):,}",
+            f"{int(row['rows_per_s_original']):,}",
+            f"{int(row['rows_per_s_guarded']):,}",
+            row["ratio"],
             f"{float(row['same_class']):.2%}",
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     header = (
-        "data set", "model", "leaves", "guard", "to the original", "backend", "batch",
-        "original rows/s", "guarded rows/s", "ratio", "same class",
-    )  # fmt: skip
+        "data set",
+        "model",
+        "leaves",
+        "guard",
+        "to the original",
+        "backend",
+        "batch",
+        "original rows/s",
+        "guarded rows/s",
+        "ratio",
+        "same class",
+    )
     return _sourced(markdown(header, lines) if rows else "", results, "guarded", "guarded.csv")
 
 
 def fleet(results: Path) -> str:
     """One process and two; the first results have no turns and no cores."""
     rows = read_rows(results / "fleet.csv")
-    words = {"seconds": "s", "speed_up": "speed-up", "seconds_again": "s of a second run",
-             "busy_cores": "cores busy"}  # fmt: skip
+    words = {"seconds": "s", "speed_up": "speed-up", "seconds_again": "s of a second run", "busy_cores": "cores busy"}
     header = tuple(words.get(name, name) for name in rows[0]) if rows else ()
     table = markdown(header, [tuple(row.values()) for row in rows]) if rows else ""
     return _sourced(table, results, "fleet", "fleet.csv")
@@ -143,10 +157,7 @@ def slow_tests(results: Path) -> str:
     rows = list(latest.values())
     if not rows:
         return ""
-    lines = [
-        (row["file"], row["tests"], row["failed"], row["seconds"], row["date"], row["commit"])
-        for row in rows
-    ]
+    lines = [(row["file"], row["tests"], row["failed"], row["seconds"], row["date"], row["commit"]) for row in rows]
     totals = [f"{values(rows, name).sum():.0f}" for name in ("tests", "failed", "seconds")]
     lines.append(("together", totals[0], totals[1], totals[2], "", ""))
     header = ("file", "slow tests", "failed or skipped", "s", "date", "pine_boost of")

@@ -28,9 +28,7 @@ def listed(text: str) -> list[str]:
 
 def add_data_options(parser: argparse.ArgumentParser, datasets: tuple[str, ...]) -> None:
     """Options that every benchmark on these data sets has."""
-    parser.add_argument(
-        "--datasets", type=listed, default=list(datasets), metavar="A,B", help="default: all"
-    )
+    parser.add_argument("--datasets", type=listed, default=list(datasets), metavar="A,B", help="default: all")
     parser.add_argument("--data", metavar="FOLDER", help="default: ../shared/data")
 
 
@@ -68,18 +66,34 @@ def format_parser() -> argparse.ArgumentParser:
 def cells_of(options: argparse.Namespace) -> list[Cell]:
     """The grid that the options describe, seeds outermost: a stopped run has whole seeds."""
     grid = product(
-        range(options.seeds), options.objective, options.score, options.bins, options.trees,
-        options.depth, options.datasets, options.alphas,
-    )  # fmt: skip
+        range(options.seeds),
+        options.objective,
+        options.score,
+        options.bins,
+        options.trees,
+        options.depth,
+        options.datasets,
+        options.alphas,
+    )
     return [
         Cell(
-            dataset=dataset, model=options.model, trees=int(trees), depth=int(depth),
-            objective=objective, score=score, bins=int(bins), seed=seed, alpha=alpha,
-            time_limit=options.time_limit, folder=options.data, reweight=options.reweight,
-            unit=options.unit, indifference=options.indifference,
+            dataset=dataset,
+            model=options.model,
+            trees=int(trees),
+            depth=int(depth),
+            objective=objective,
+            score=score,
+            bins=int(bins),
+            seed=seed,
+            alpha=alpha,
+            time_limit=options.time_limit,
+            folder=options.data,
+            reweight=options.reweight,
+            unit=options.unit,
+            indifference=options.indifference,
         )
         for seed, objective, score, bins, trees, depth, dataset, alpha in grid
-    ]  # fmt: skip
+    ]
 
 
 def check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
@@ -126,9 +140,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = begin(parser, arguments, check)
     jobs = [Job(cell.key, cell) for cell in cells_of(options)]
     failures = run_jobs(
-        run_cell, jobs, options.out, COLUMNS, KEY_COLUMNS,
-        n_workers=options.jobs, hard_limit=4 * options.time_limit + 120,
-    )  # fmt: skip
+        run_cell,
+        jobs,
+        options.out,
+        COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=4 * options.time_limit + 120,
+    )
     rows = rows_of(options.out, jobs, KEY_COLUMNS)
     if answer_times.timed(rows):
         sys.stdout.write(f"{answer_times.MEANING}\n\n{answer_times.table(rows)}\n")

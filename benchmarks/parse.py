@@ -17,14 +17,16 @@ def main() -> None:
     random = np.random.default_rng(0)
     rows = random.normal(size=(20_000, 20)).astype(np.float32)
     labels = ((rows**2).sum(axis=1) + random.normal(size=len(rows)) > 20).astype(int)
-    parameters = {"objective": "binary:logistic", "max_depth": 8, "min_child_weight": 0,
-                  "reg_lambda": 0, "eta": 0.02, "nthread": 2}  # fmt: skip
-    booster = xgboost.train(parameters, xgboost.DMatrix(rows, labels), 500)
-    sources = {
-        "Booster": booster,
-        "JSON": bytes(booster.save_raw("json")),
-        "UBJSON": bytes(booster.save_raw("ubj")),
+    parameters = {
+        "objective": "binary:logistic",
+        "max_depth": 8,
+        "min_child_weight": 0,
+        "reg_lambda": 0,
+        "eta": 0.02,
+        "nthread": 2,
     }
+    booster = xgboost.train(parameters, xgboost.DMatrix(rows, labels), 500)
+    sources = {"Booster": booster, "JSON": bytes(booster.save_raw("json")), "UBJSON": bytes(booster.save_raw("ubj"))}
     for name, source in sources.items():
         seconds = []
         for _ in range(3):
@@ -32,8 +34,10 @@ def main() -> None:
             forest = read_model(source).forest
             seconds.append(time.perf_counter() - start)
         per_node = min(seconds) / forest.n_nodes * 100_000
-        print(f"{name:8} {forest.n_trees} trees, {forest.n_nodes} nodes: {min(seconds):.3f} s, "
-              f"{per_node:.3f} s per 100 000 nodes")  # fmt: skip
+        print(
+            f"{name:8} {forest.n_trees} trees, {forest.n_nodes} nodes: {min(seconds):.3f} s, "
+            f"{per_node:.3f} s per 100 000 nodes"
+        )
 
 
 if __name__ == "__main__":

@@ -78,9 +78,7 @@ def paper_l0() -> dict[tuple[str, str, str], tuple[float, float]]:
 
 def paper_rules() -> dict[str, float]:
     """The paper's appendix: rule to mean fidelity % over 12 data sets, 5 seeds, 6 alphas."""
-    return {
-        row["method"]: float(row["fidelity"]) for row in read_rows(RESULTS / "published_rules.csv")
-    }
+    return {row["method"]: float(row["fidelity"]) for row in read_rows(RESULTS / "published_rules.csv")}
 
 
 def paper_forest_prune() -> list[dict[str, str]]:

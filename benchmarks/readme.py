@@ -20,10 +20,13 @@ from benchmarks.size_tables import default_sizes
 from benchmarks.tables import summary
 
 FILES = {
-    "figure": "glance.csv", "CERTIFIED": "paper_l0.csv", "leaf values": "paper_leaf.csv",
+    "figure": "glance.csv",
+    "CERTIFIED": "paper_l0.csv",
+    "leaf values": "paper_leaf.csv",
     "default sizes, proved": "large.csv",
-    "default sizes, validated": "defaults.csv", "same margins": "lossless.csv",
-}  # fmt: skip
+    "default sizes, validated": "defaults.csv",
+    "same margins": "lossless.csv",
+}
 
 
 def table_text(results: Path) -> str:
@@ -31,11 +34,13 @@ def table_text(results: Path) -> str:
     parts = [
         part
         for part in (
-            at_a_glance(results, "docs/glance.svg"), _certified(results),
-            _default_sizes(results), _same_margins(results),
+            at_a_glance(results, "docs/glance.svg"),
+            _certified(results),
+            _default_sizes(results),
+            _same_margins(results),
         )
         if part
-    ]  # fmt: skip
+    ]
     return "\n\n".join([*parts, _sources(results)]) if parts else ""
 
 
@@ -87,8 +92,7 @@ def _sources(results: Path) -> str:
             by_commit.setdefault(commit, []).append(f"`{file}`")
     wrote = "; ".join(f"{commit} ({', '.join(files)})" for commit, files in by_commit.items())
     return (
-        "Written by `python -m benchmarks.readme` from `benchmarks/results`; pine_boost of "
-        f"{wrote}. Machine: {where}."
+        f"Written by `python -m benchmarks.readme` from `benchmarks/results`; pine_boost of {wrote}. Machine: {where}."
     )
 
 

@@ -22,9 +22,17 @@ from benchmarks.paper import add_grid_options, begin, cells_of, check
 from benchmarks.runner import RESULTS, Job, rows_of, run_jobs
 
 COLUMNS = (
-    *KEY_COLUMNS, "pruning_rate_tree", "pruning_rate_leaf", "cpu_tree", "cpu_leaf", "ratio",
-    "status_tree", "status_leaf", "fidelity_in_region_leaf", "lower_bound_leaf",
-)  # fmt: skip
+    *KEY_COLUMNS,
+    "pruning_rate_tree",
+    "pruning_rate_leaf",
+    "cpu_tree",
+    "cpu_leaf",
+    "ratio",
+    "status_tree",
+    "status_leaf",
+    "fidelity_in_region_leaf",
+    "lower_bound_leaf",
+)
 
 
 def run_pair(cell: Cell) -> list[dict[str, Any]]:
@@ -58,16 +66,26 @@ def summary(rows: Rows) -> str:
         certified = [row["status_leaf"] for row in group].count("CERTIFIED")
         lines.append(
             (
-                alpha, len(group), number(values(group, "pruning_rate_tree").mean(), 1),
-                number(values(group, "pruning_rate_leaf").mean(), 1), number(gain.mean(), 1),
-                int(np.count_nonzero(gain < 0)), certified,
+                alpha,
+                len(group),
+                number(values(group, "pruning_rate_tree").mean(), 1),
+                number(values(group, "pruning_rate_leaf").mean(), 1),
+                number(gain.mean(), 1),
+                int(np.count_nonzero(gain < 0)),
+                certified,
                 number(float(np.median(values(group, "ratio"))), 2),
             )
-        )  # fmt: skip
+        )
     header = (
-        "alpha", "cells", "% removed, tree", "% removed, leaf", "points more", "cells below tree",
-        "leaf CERTIFIED", "median ratio of processor times",
-    )  # fmt: skip
+        "alpha",
+        "cells",
+        "% removed, tree",
+        "% removed, leaf",
+        "points more",
+        "cells below tree",
+        "leaf CERTIFIED",
+        "median ratio of processor times",
+    )
     return markdown(header, lines)
 
 
@@ -81,9 +99,14 @@ def main(arguments: list[str] | None = None) -> int:
     cells = [replace(cell, reweight="leaf") for cell in cells_of(options)]
     jobs = [Job(cell.key, cell) for cell in cells]
     failures = run_jobs(
-        run_pair, jobs, options.out, COLUMNS, KEY_COLUMNS,
-        n_workers=options.jobs, hard_limit=8 * options.time_limit + 120,
-    )  # fmt: skip
+        run_pair,
+        jobs,
+        options.out,
+        COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=8 * options.time_limit + 120,
+    )
     rows = rows_of(options.out, jobs, KEY_COLUMNS)
     sys.stdout.write(summary(rows) + "\n")
     return 1 if failures else 0

@@ -12,9 +12,7 @@ from benchmarks.frames import Rows, main_cells, markdown, mean, number, texts, v
 from benchmarks.published import paper_forest_prune, paper_rules
 from benchmarks.runner import read_rows
 
-COMPARED = {
-    "leaf_pruning_rate": "leaves %", "fidelity": "fidelity %", "fidelity_in_region": "in region %"
-}  # fmt: skip
+COMPARED = {"leaf_pruning_rate": "leaves %", "fidelity": "fidelity %", "fidelity_in_region": "in region %"}
 FAR = 2.0  # points of fidelity that want an explanation
 
 
@@ -31,19 +29,18 @@ def rules(folder: Path, cells: Rows) -> str:
     for method, here in sorted(by_method.items(), key=lambda item: -mean(item[1], "fidelity")):
         depth_4 = mean(where(deep, method=method), "fidelity")
         lines.append((method, *_line(here), number(depth_4, 2)))
-    header = (
-        "rule", "fidelity %", "lowest", "fidelity in region %", "lowest",
-        "depth 4, alpha 0.8: fidelity %",
-    )  # fmt: skip
+    header = ("rule", "fidelity %", "lowest", "fidelity in region %", "lowest", "depth 4, alpha 0.8: fidelity %")
     return markdown(header, lines)
 
 
 def _line(rows: Rows) -> tuple[str, ...]:
     inside = values(rows, "fidelity_in_region")
     return (
-        number(mean(rows, "fidelity"), 2), number(values(rows, "fidelity").min(), 2),
-        number(inside.mean(), 2), number(inside.min(), 2),
-    )  # fmt: skip
+        number(mean(rows, "fidelity"), 2),
+        number(values(rows, "fidelity").min(), 2),
+        number(inside.mean(), 2),
+        number(inside.min(), 2),
+    )
 
 
 def published_rules(folder: Path) -> str:
@@ -73,25 +70,38 @@ def forest_prune(folder: Path) -> str:
         for row in where(paper_forest_prune(), dataset="mean", depth=depth):
             lines.append(
                 (
-                    depth, f"{row['method']} (paper)", row["leaf_pruning_rate"], row["fidelity"],
-                    row["fidelity_in_region"], "", row["time_s"],
+                    depth,
+                    f"{row['method']} (paper)",
+                    row["leaf_pruning_rate"],
+                    row["fidelity"],
+                    row["fidelity_in_region"],
+                    "",
+                    row["time_s"],
                 )
-            )  # fmt: skip
+            )
         for method in texts(rows, "method"):
             here = where(rows, depth=depth, method=method)
             lost = mean(here, "accuracy_before") - mean(here, "accuracy_after")
             lines.append(
                 (
-                    depth, method, number(mean(here, "leaf_pruning_rate"), 2),
+                    depth,
+                    method,
+                    number(mean(here, "leaf_pruning_rate"), 2),
                     number(mean(here, "fidelity"), 2),
-                    number(mean(here, "fidelity_in_region"), 2), number(lost, 2),
+                    number(mean(here, "fidelity_in_region"), 2),
+                    number(lost, 2),
                     number(mean(here, "time_s"), 2),
                 )
-            )  # fmt: skip
+            )
     header = (
-        "depth", "method", "leaves removed %", "fidelity %", "fidelity in region %",
-        "test accuracy lost", "mean s",
-    )  # fmt: skip
+        "depth",
+        "method",
+        "leaves removed %",
+        "fidelity %",
+        "fidelity in region %",
+        "test accuracy lost",
+        "mean s",
+    )
     return markdown(header, lines)
 
 

@@ -24,10 +24,7 @@ from benchmarks.rounds import IntArray, Rounds, rounds_of
 from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
 
 KEY_COLUMNS = ("dataset", "model", "trees", "depth", "seed")
-COLUMNS = (
-    *KEY_COLUMNS, "alpha", "method", "kept", "pruning_rate", "fidelity", "fidelity_in_region",
-    "accuracy",
-)  # fmt: skip
+COLUMNS = (*KEY_COLUMNS, "alpha", "method", "kept", "pruning_rate", "fidelity", "fidelity_in_region", "accuracy")
 PUBLISHED_COLUMNS = (*KEY_COLUMNS, "method", "source", "fidelity")
 DEPTHS = ("2", "4")
 SOURCES = (RESULTS / "paper_l0.csv", RESULTS / "depth.csv")
@@ -113,9 +110,7 @@ def compare(sizes: Sizes) -> list[dict[str, Any]]:
     found: dict[tuple[str, int], IntArray] = {}
     rows = []
     for alpha, kept in sizes.kept:
-        region = fit_region(
-            forest, parts.X_fit, parts.X_cal, alpha=alpha_of(alpha), domain=trained.table.domain()
-        )
+        region = fit_region(forest, parts.X_fit, parts.X_cal, alpha=alpha_of(alpha), domain=trained.table.domain())
         inside = region.contains(parts.X_test)
         for method in (*RULES, *orders):
             if (method, kept) not in found:  # several alphas often keep as many
@@ -148,18 +143,13 @@ def compare_as_published(sizes: Sizes) -> list[dict[str, Any]]:
     orders = heuristic_orders(trained.parsed)
     rules = [("paper", name, rule) for name, rule in RULES.items()]
     rules += [("library", name, rule) for name, rule in DEPARTURES.items()]
-    rules += [
-        ("heuristic", name, lambda _, kept, order=order: order[:kept])
-        for name, order in orders.items()
-    ]
+    rules += [("heuristic", name, lambda _, kept, order=order: order[:kept]) for name, order in orders.items()]
     rows = []
     for source, name, rule in rules:
         chosen = {kept: test.predict(rule(members, kept)) for _, kept in sizes.kept}
         same = [(chosen[kept] == before).mean() for _, kept in sizes.kept]
         labels = dict(zip(KEY_COLUMNS, sizes.key, strict=True))
-        rows.append(
-            {**labels, "method": name, "source": source, "fidelity": percent(float(np.mean(same)))}
-        )
+        rows.append({**labels, "method": name, "source": source, "fidelity": percent(float(np.mean(same)))})
     return rows
 
 
@@ -173,9 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     rows = [row for path in options.results for row in read_rows(path)]
     rows = [
-        row for row in rows
-        if row["dataset"] in options.datasets and row["trees"] == "30" and row["depth"] in DEPTHS
-    ]  # fmt: skip
+        row for row in rows if row["dataset"] in options.datasets and row["trees"] == "30" and row["depth"] in DEPTHS
+    ]
     sizes = sizes_of(rows, options.data)
     if options.as_published:
         paper = {key[0] for key in paper_l0()}

@@ -22,9 +22,7 @@ from pine_boost.errors import PineBoostError
 
 Row = Mapping[str, Any]
 RESULTS = Path(__file__).resolve().parent / "results"
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-}  # fmt: skip
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,7 @@ def append_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None
         os.fsync(file.fileno())
 
 
-def show_and_replace(
-    path: Path, columns: Sequence[str], rows: Iterable[Row], format_row: Callable[[Any], str]
-) -> None:
+def show_and_replace(path: Path, columns: Sequence[str], rows: Iterable[Row], format_row: Callable[[Any], str]) -> None:
     """Print lines as they come; all of them take the place of an earlier run's."""
     shown = []
     for row in rows:
@@ -143,9 +139,7 @@ def run_jobs(
     return failures
 
 
-def _attempt(
-    function: Callable[[Any], Sequence[Row]], cell: Any
-) -> tuple[Sequence[Row] | None, str]:
+def _attempt(function: Callable[[Any], Sequence[Row]], cell: Any) -> tuple[Sequence[Row] | None, str]:
     try:
         return function(cell), ""
     except Exception as error:

@@ -29,10 +29,7 @@ from benchmarks.runner import append_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVE = ROOT / "examples" / "scorer" / "serve.py"
-COLUMNS = (
-    "model", "scorer", "rows", "requests", "p10_ms", "p50_ms", "p90_ms", "rows_per_s",
-    "share_fallbacks",
-)  # fmt: skip
+COLUMNS = ("model", "scorer", "rows", "requests", "p10_ms", "p50_ms", "p90_ms", "rows_per_s", "share_fallbacks")
 SIZES = (1, 10, 100, 1000)
 SCORERS = ("original", "guarded")
 
@@ -44,9 +41,7 @@ def make_folders(folder: Path) -> dict[str, tuple[Path, np.ndarray]]:
 
     from pine_boost import GuardedModel, compress_booster, prune_booster
 
-    X, y = make_classification(
-        20_000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0
-    )
+    X, y = make_classification(20_000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0)
     X = X.round(2).astype(np.float32)
     small = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
     small.fit(X[:2000], y[:2000])
@@ -72,9 +67,10 @@ def server(folder: Path, original: bool) -> Iterator[int]:
     command = [sys.executable, str(SERVE), "--folder", str(folder), "--port", str(port)]
     process = subprocess.Popen(
         [*command, *(["--original"] if original else [])],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
@@ -126,8 +122,7 @@ def measure(name: str, folder: Path, X: np.ndarray, options: Any) -> list[dict[s
         for size in options.sizes:
             n_requests = max(options.requests // max(size // 20, 1), 40)
             bodies = [
-                json.dumps({"rows": X[rng.integers(0, len(X), size)].tolist()}).encode()
-                for _ in range(n_requests)
+                json.dumps({"rows": X[rng.integers(0, len(X), size)].tolist()}).encode() for _ in range(n_requests)
             ]
             seconds: dict[str, list[float]] = {scorer: [] for scorer in SCORERS}
             spent = dict.fromkeys(SCORERS, 0.0)

@@ -17,19 +17,24 @@ from benchmarks import data
 from benchmarks.cells import alpha_of, percent, train, warm_up
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, check_data, listed
-from benchmarks.published import (
-    MULTICLASS_SECONDS,
-    PROTOTYPE,
-    REQUIRED,
-    SEARCH_ALPHAS,
-    paper_l0,
-)
+from benchmarks.published import MULTICLASS_SECONDS, PROTOTYPE, REQUIRED, SEARCH_ALPHAS, paper_l0
 from benchmarks.runner import append_rows
 
 COLUMNS = (
-    "dataset", "alpha", "pruning_rate", "prototype", "required", "time_s", "prototype_s",
-    "required_s", "lower_bound", "fidelity", "fidelity_in_region", "status", "verdict",
-)  # fmt: skip
+    "dataset",
+    "alpha",
+    "pruning_rate",
+    "prototype",
+    "required",
+    "time_s",
+    "prototype_s",
+    "required_s",
+    "lower_bound",
+    "fidelity",
+    "fidelity_in_region",
+    "status",
+    "verdict",
+)
 NAMES = (*PROTOTYPE, "Seeds", "Balance-Scale")
 
 
@@ -61,9 +66,14 @@ def run(dataset: str, alpha: str, folder: str | None, time_limit: float) -> dict
     model = train("xgboost", 30, 2, 0, parts.X_fit, parts.y_fit)
     started = time.perf_counter()
     result = prune_booster(
-        model, parts.X_fit, parts.X_cal, alpha=alpha_of(alpha), time_limit=time_limit,
-        reweight="tree", domain=Domain(never_missing=True),
-    )  # fmt: skip
+        model,
+        parts.X_fit,
+        parts.X_cal,
+        alpha=alpha_of(alpha),
+        time_limit=time_limit,
+        reweight="tree",
+        domain=Domain(never_missing=True),
+    )
     seconds = time.perf_counter() - started
     target = target_of(dataset, alpha)
     evaluation = result.evaluate(parts.X_test)

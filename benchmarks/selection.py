@@ -21,9 +21,7 @@ from benchmarks.paper import add_data_options, add_run_options, begin
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 KEY_COLUMNS = ("dataset", "seed", "alpha")
-COLUMNS = (
-    *KEY_COLUMNS, "pruning_rate", "n_selection", "mismatches", "fidelity", "time_s", "status",
-)  # fmt: skip
+COLUMNS = (*KEY_COLUMNS, "pruning_rate", "n_selection", "mismatches", "fidelity", "time_s", "status")
 CANDIDATES = ("0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "0.9", "0.95")
 FAILURE_PROBABILITY = 0.05
 
@@ -44,14 +42,18 @@ def run_candidate(candidate: Candidate) -> list[dict[str, Any]]:
     from pine_boost import prune_booster
 
     warm_up()
-    table, parts, model = small_model(
-        candidate.dataset, candidate.folder, candidate.seed, selection=True
-    )
+    table, parts, model = small_model(candidate.dataset, candidate.folder, candidate.seed, selection=True)
     started = time.perf_counter()
     result = prune_booster(
-        model, parts.X_fit, parts.X_cal, alpha=float(candidate.alpha), domain=table.domain(),
-        reweight="tree", time_limit=candidate.time_limit, random_state=candidate.seed,
-    )  # fmt: skip
+        model,
+        parts.X_fit,
+        parts.X_cal,
+        alpha=float(candidate.alpha),
+        domain=table.domain(),
+        reweight="tree",
+        time_limit=candidate.time_limit,
+        random_state=candidate.seed,
+    )
     seconds = time.perf_counter() - started
     differs = model.predict(parts.X_sel) != result.model.predict(parts.X_sel)
     return [
@@ -69,9 +71,7 @@ def run_candidate(candidate: Candidate) -> list[dict[str, Any]]:
     ]
 
 
-def selected(
-    mismatches: dict[str, tuple[int, int]], target: float, *, confident: bool
-) -> str | None:
+def selected(mismatches: dict[str, tuple[int, int]], target: float, *, confident: bool) -> str | None:
     """The largest alpha that a rule allows; None falls back to the original.
 
     ``mismatches`` maps an alpha to mismatches and rows. The confident rule wants the upper
@@ -99,16 +99,18 @@ def main(arguments: list[str] | None = None) -> int:
     options = begin(parser, arguments)
     grid = product(range(options.seeds), options.datasets, CANDIDATES)
     jobs = [
-        Job(
-            (dataset, str(seed), alpha),
-            Candidate(dataset, seed, alpha, options.time_limit, options.data),
-        )
+        Job((dataset, str(seed), alpha), Candidate(dataset, seed, alpha, options.time_limit, options.data))
         for seed, dataset, alpha in grid
     ]
     failures = run_jobs(
-        run_candidate, jobs, options.out, COLUMNS, KEY_COLUMNS,
-        n_workers=options.jobs, hard_limit=4 * options.time_limit + 120,
-    )  # fmt: skip
+        run_candidate,
+        jobs,
+        options.out,
+        COLUMNS,
+        KEY_COLUMNS,
+        n_workers=options.jobs,
+        hard_limit=4 * options.time_limit + 120,
+    )
     return 1 if failures else 0
 
 

@@ -33,16 +33,27 @@ from benchmarks.throughput import (
 )
 
 COLUMNS = (
-    "dataset", "model", "alpha", "indifference", "trees_before", "trees_after", "engine", "batch",
-    "rows_per_s_before", "rows_per_s_after", "ratio", "bytes_before", "bytes_after",
-    "memory_before", "memory_after", "status",
-)  # fmt: skip
+    "dataset",
+    "model",
+    "alpha",
+    "indifference",
+    "trees_before",
+    "trees_after",
+    "engine",
+    "batch",
+    "rows_per_s_before",
+    "rows_per_s_after",
+    "ratio",
+    "bytes_before",
+    "bytes_after",
+    "memory_before",
+    "memory_after",
+    "status",
+)
 BATCHES = (1, 100, 100_000)
 
 
-def engines(
-    before: Any, after: Any, folder: Path
-) -> Iterator[tuple[str, Predict, Predict, int, int]]:
+def engines(before: Any, after: Any, folder: Path) -> Iterator[tuple[str, Predict, Predict, int, int]]:
     """Every engine with its two predictors and the bytes each one loads."""
     sizes = len(model_bytes(before)), len(model_bytes(after))
     dtype = input_type(before)
@@ -61,9 +72,14 @@ def run_serving(dataset: str, model_name: str, options: argparse.Namespace) -> l
     parts = data.split(table, 0, selection=True)  # as in large.py
     before = train_default(model_name, options.trees, 0, parts.X_fit, parts.y_fit)
     result = prune_booster(
-        before, parts.X_sel, parts.X_cal, alpha=options.alpha, indifference=options.indifference,
-        domain=table.domain(), time_limit=options.time_limit,
-    )  # fmt: skip
+        before,
+        parts.X_sel,
+        parts.X_cal,
+        alpha=options.alpha,
+        indifference=options.indifference,
+        domain=table.domain(),
+        time_limit=options.time_limit,
+    )
     after = result.model
     memory = [measure_memory(model_bytes(m), kind_of(m)) for m in (before, after)]
     rows = []

@@ -52,22 +52,28 @@ def default_sizes(folder: Path) -> str:
     lines = []
     for name, large, default in LIBRARIES:
         ours = where(validated, model=default)
-        cells = [_proved_in_short(where(proved, model=large, fit=f, indifference=i))
-                 for f, i in questions]  # fmt: skip
+        cells = [_proved_in_short(where(proved, model=large, fit=f, indifference=i)) for f, i in questions]
         if not ours and set(cells) <= {"-"}:
             continue
         n_models = f"{len(ours)} on {len(texts(ours, 'dataset'))} data sets" if ours else "-"
         lines.append(
             (
-                name, *cells, number(mean(ours, "leaves_gone")), n_models,
-                number(mean(ours, "fidelity"), 2), number(mean(ours, "sliced_gone")),
+                name,
+                *cells,
+                number(mean(ours, "leaves_gone")),
+                n_models,
+                number(mean(ours, "fidelity"), 2),
+                number(mean(ours, "sliced_gone")),
             )
-        )  # fmt: skip
+        )
     header = (
-        "100 trees", *(_heading(*question) for question in questions),
-        "validated", "models", "test fidelity %",
+        "100 trees",
+        *(_heading(*question) for question in questions),
+        "validated",
+        "models",
+        "test fidelity %",
         "slicing by the same test",
-    )  # fmt: skip
+    )
     return markdown(header, lines) if lines else ""
 
 
@@ -82,17 +88,14 @@ def _proved_in_short(rows: Rows) -> str:
 def library_sections(folder: Path) -> list[tuple[str, str]]:
     """A table per library: data set by data set."""
     return [
-        (f"Default sizes: {name} (leaves removed %)", library_table(folder, default))
-        for name, _, default in LIBRARIES
+        (f"Default sizes: {name} (leaves removed %)", library_table(folder, default)) for name, _, default in LIBRARIES
     ]
 
 
 def library_table(folder: Path, model: str) -> str:
     """The table of the library with this model in defaults.csv."""
     (large,) = [large for _, large, default in LIBRARIES if default == model]
-    return _library(
-        where(read_proved(folder), model=large), where(read_validated(folder), model=model)
-    )
+    return _library(where(read_proved(folder), model=large), where(read_validated(folder), model=model))
 
 
 def _library(proved: Rows, validated: Rows) -> str:
@@ -106,17 +109,26 @@ def _library(proved: Rows, validated: Rows) -> str:
         ]
         lines.append(
             (
-                dataset, *cells, len(ours) or "-", number(mean(ours, "leaves_gone")),
-                number(mean(ours, "fidelity"), 2), number(mean(ours, "sliced_gone")),
+                dataset,
+                *cells,
+                len(ours) or "-",
+                number(mean(ours, "leaves_gone")),
+                number(mean(ours, "fidelity"), 2),
+                number(mean(ours, "sliced_gone")),
                 number(mean(ours, "slice_fidelity"), 2),
                 number(mean(ours, "retrained_fidelity"), 2),
             )
-        )  # fmt: skip
+        )
     header = (
-        "data set", *(_heading(*question) for question in questions), "seeds",
-        "validated", "test fidelity %", "slicing by the same test",
-        "fidelity of a slice of our size %", "retrained to our size %",
-    )  # fmt: skip
+        "data set",
+        *(_heading(*question) for question in questions),
+        "seeds",
+        "validated",
+        "test fidelity %",
+        "slicing by the same test",
+        "fidelity of a slice of our size %",
+        "retrained to our size %",
+    )
     return markdown(header, lines) if lines else ""
 
 

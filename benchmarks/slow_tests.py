@@ -39,13 +39,11 @@ def run_file(question: tuple[str, str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-m", "slow", file, f"--junitxml={report}"],
-            cwd=ROOT, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "pytest", "-q", "-m", "slow", file, f"--junitxml={report}"], cwd=ROOT, check=False
+        )
         suites = list(ElementTree.parse(report).getroot().iter("testsuite"))
     counts = {
-        name: sum(int(suite.get(name, "0")) for suite in suites)
-        for name in ("tests", "failures", "errors", "skipped")
+        name: sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
     }
     return [
         {

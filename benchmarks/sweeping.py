@@ -17,9 +17,7 @@ from benchmarks.cells import small_model, warm_up
 from benchmarks.paper import add_data_options, add_run_options, begin
 from benchmarks.runner import RESULTS, Job, run_jobs
 
-COLUMNS = (
-    "dataset", "slowest_s", "singles_s", "sweep_s", "ratio", "kept_single", "kept_sweep",
-)  # fmt: skip
+COLUMNS = ("dataset", "slowest_s", "singles_s", "sweep_s", "ratio", "kept_single", "kept_sweep")
 
 
 @dataclass(frozen=True)
@@ -42,16 +40,26 @@ def run_grid(grid: Grid) -> list[dict[str, Any]]:
     for alpha in ALPHAS:
         started = time.perf_counter()
         result = prune_booster(
-            model, parts.X_fit, parts.X_cal, alpha=alpha, domain=table.domain(),
-            reweight="tree", time_limit=grid.time_limit,
-        )  # fmt: skip
+            model,
+            parts.X_fit,
+            parts.X_cal,
+            alpha=alpha,
+            domain=table.domain(),
+            reweight="tree",
+            time_limit=grid.time_limit,
+        )
         seconds.append(time.perf_counter() - started)
         kept.append(result.certificate.units_kept)
     started = time.perf_counter()
     swept = sweep(
-        model, parts.X_fit, parts.X_cal, alphas=ALPHAS, domain=table.domain(), reweight="tree",
+        model,
+        parts.X_fit,
+        parts.X_cal,
+        alphas=ALPHAS,
+        domain=table.domain(),
+        reweight="tree",
         time_limit=grid.time_limit * len(ALPHAS),
-    )  # fmt: skip
+    )
     together = time.perf_counter() - started
     return [
         {
@@ -72,14 +80,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "sweep.csv")
     add_run_options(parser)
     options = begin(parser, arguments)
-    jobs = [
-        Job((dataset,), Grid(dataset, options.time_limit, options.data))
-        for dataset in options.datasets
-    ]
+    jobs = [Job((dataset,), Grid(dataset, options.time_limit, options.data)) for dataset in options.datasets]
     failures = run_jobs(
-        run_grid, jobs, options.out, COLUMNS, ("dataset",),
-        n_workers=options.jobs, hard_limit=20 * options.time_limit + 120,
-    )  # fmt: skip
+        run_grid,
+        jobs,
+        options.out,
+        COLUMNS,
+        ("dataset",),
+        n_workers=options.jobs,
+        hard_limit=20 * options.time_limit + 120,
+    )
     return 1 if failures else 0
 
 

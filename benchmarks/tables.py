@@ -29,15 +29,7 @@ from benchmarks.frames import (
     where,
 )
 from benchmarks.growth_tables import growth, limits
-from benchmarks.more_tables import (
-    large,
-    lossless,
-    search,
-    selection,
-    serving,
-    sweeping,
-    two_commits,
-)
+from benchmarks.more_tables import large, lossless, search, selection, serving, sweeping, two_commits
 from benchmarks.published import (
     ALLOWED_DEPTH_SECONDS,
     ALLOWED_TREES_SECONDS,
@@ -47,12 +39,7 @@ from benchmarks.published import (
     REQUIRED_MEAN,
     paper_l0,
 )
-from benchmarks.rule_tables import (
-    forest_prune,
-    forest_prune_per_dataset,
-    published_rules,
-    rules,
-)
+from benchmarks.rule_tables import forest_prune, forest_prune_per_dataset, published_rules, rules
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import default_sizes, library_sections
 
@@ -73,20 +60,34 @@ def summary(cells: Rows, by_leaf: Rows = ()) -> str:
         certified = sum(row["status"] == "CERTIFIED" for row in rows)
         lines.append(
             (
-                alpha, number(mean(rows, "pruning_rate")), *_by_leaf(by_leaf, alpha, len(rows)),
+                alpha,
+                number(mean(rows, "pruning_rate")),
+                *_by_leaf(by_leaf, alpha, len(rows)),
                 number(theirs["pruning_rate"]),
-                number(mean(rows, "fidelity"), 2), number(theirs["fidelity"], 2),
+                number(mean(rows, "fidelity"), 2),
+                number(theirs["fidelity"], 2),
                 number(values(rows, "fidelity_in_region").min(), 2),
-                number(mean(rows, "coverage")), number(np.median(values(rows, "time_s")), 2),
-                number(mean(rows, "time_s"), 2), number(theirs["time_s"]),
+                number(mean(rows, "coverage")),
+                number(np.median(values(rows, "time_s")), 2),
+                number(mean(rows, "time_s"), 2),
+                number(theirs["time_s"]),
                 f"{certified}/{len(rows)}",
             )
-        )  # fmt: skip
+        )
     header = (
-        "alpha", "trees removed %", *(["with leaf values (default)"] if by_leaf else []), "paper",
-        "fidelity %", "paper", "lowest fidelity in region %",
-        "coverage %", "median s", "mean s", "paper mean s", "certified",
-    )  # fmt: skip
+        "alpha",
+        "trees removed %",
+        *(["with leaf values (default)"] if by_leaf else []),
+        "paper",
+        "fidelity %",
+        "paper",
+        "lowest fidelity in region %",
+        "coverage %",
+        "median s",
+        "mean s",
+        "paper mean s",
+        "certified",
+    )
     return markdown(header, lines)
 
 
@@ -160,32 +161,26 @@ def variants(cells: Rows, column: str, names: dict[str, str]) -> str:
     lines = []
     for alpha in ALPHA_ORDER:
         for text, rows in found.items():
-            here = [
-                r for r in rows
-                if r["alpha"] == alpha and (r["dataset"], r["seed"], alpha) in shared
-            ]  # fmt: skip
+            here = [r for r in rows if r["alpha"] == alpha and (r["dataset"], r["seed"], alpha) in shared]
             if here:
                 lines.append(
                     (
-                        alpha, names[text], number(mean(here, "pruning_rate")),
-                        number(mean(here, "leaf_pruning_rate")), number(mean(here, "fidelity"), 2),
-                        number(mean(here, "coverage")), number(mean(here, "time_s"), 2),
+                        alpha,
+                        names[text],
+                        number(mean(here, "pruning_rate")),
+                        number(mean(here, "leaf_pruning_rate")),
+                        number(mean(here, "fidelity"), 2),
+                        number(mean(here, "coverage")),
+                        number(mean(here, "time_s"), 2),
                         f"{sum(r['status'] == 'CERTIFIED' for r in here)}/{len(here)}",
                     )
-                )  # fmt: skip
-    header = (
-        "alpha", "", "units removed %", "leaves removed %", "fidelity %", "coverage %", "mean s",
-        "certified",
-    )  # fmt: skip
+                )
+    header = ("alpha", "", "units removed %", "leaves removed %", "fidelity %", "coverage %", "mean s", "certified")
     return markdown(header, lines)
 
 
 def grid(
-    cells: Rows,
-    column: str,
-    paper: Mapping[int, tuple[float, ...]],
-    allowed: Mapping[int, int],
-    taken_further: Rows,
+    cells: Rows, column: str, paper: Mapping[int, tuple[float, ...]], allowed: Mapping[int, int], taken_further: Rows
 ) -> str:
     """A scaling table of the paper (12 cases, one seed) beside ours, alpha 0.8.
 
@@ -207,17 +202,34 @@ def grid(
         ]
         lines.append(
             (
-                size, number(mean(rows, "pruning_rate"), 2),
-                number(mean(where(rows, seed=0), "pruning_rate"), 2), theirs[0],
-                number(average(possible), 2), number(mean(rows, "fidelity"), 2), theirs[1],
-                number(mean(rows, "time_s"), 2), theirs[2], allowed.get(size, "-"),
-                f"{few}/{len(rows)}", f"{certified}/{len(rows)}",
+                size,
+                number(mean(rows, "pruning_rate"), 2),
+                number(mean(where(rows, seed=0), "pruning_rate"), 2),
+                theirs[0],
+                number(average(possible), 2),
+                number(mean(rows, "fidelity"), 2),
+                theirs[1],
+                number(mean(rows, "time_s"), 2),
+                theirs[2],
+                allowed.get(size, "-"),
+                f"{few}/{len(rows)}",
+                f"{certified}/{len(rows)}",
             )
-        )  # fmt: skip
+        )
     header = (
-        column, "trees removed %", "seed 0", "paper", "most possible %", "fidelity %", "paper",
-        "mean s", "paper", "allowed s", "rate <= 1 %", "certified",
-    )  # fmt: skip
+        column,
+        "trees removed %",
+        "seed 0",
+        "paper",
+        "most possible %",
+        "fidelity %",
+        "paper",
+        "mean s",
+        "paper",
+        "allowed s",
+        "rate <= 1 %",
+        "certified",
+    )
     return markdown(header, lines)
 
 
@@ -230,16 +242,24 @@ def ensembles(cells: Rows) -> str:
             certified = sum(row["status"] == "CERTIFIED" for row in rows)
             lines.append(
                 (
-                    alpha, number(mean(rows, "pruning_rate")), number(mean(rows, "fidelity"), 2),
+                    alpha,
+                    number(mean(rows, "pruning_rate")),
+                    number(mean(rows, "fidelity"), 2),
                     number(values(rows, "fidelity_in_region").min(), 2),
-                    number(mean(rows, "coverage")), number(mean(rows, "time_s"), 2),
+                    number(mean(rows, "coverage")),
+                    number(mean(rows, "time_s"), 2),
                     f"{certified}/{len(rows)}",
                 )
-            )  # fmt: skip
+            )
     header = (
-        "alpha", "trees removed %", "fidelity %", "lowest fidelity in region %", "coverage %",
-        "mean s", "certified",
-    )  # fmt: skip
+        "alpha",
+        "trees removed %",
+        "fidelity %",
+        "lowest fidelity in region %",
+        "coverage %",
+        "mean s",
+        "certified",
+    )
     return markdown(header, lines)
 
 
@@ -247,10 +267,7 @@ def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
     """Every table that comes from cells of benchmarks.paper; an empty text where none do."""
     main = main_cells(cells)
     base = where(cells, model="xgboost", trees=30, depth=2)
-    scaling = [
-        r for r in where(cells, model="xgboost", alpha="0.8", objective="l0")
-        if r["score"] == "chow-liu"
-    ]  # fmt: skip
+    scaling = [r for r in where(cells, model="xgboost", alpha="0.8", objective="l0") if r["score"] == "chow-liu"]
     bins = where(base, objective="l0")
     bin_names = {"chow-liu": "B=4", "chow-liu-b8": "B=8", "chow-liu-b16": "B=16"}
     rates = ", ".join(f"{a}: {r}" for a, r in REQUIRED_MEAN.items())
@@ -264,9 +281,7 @@ def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
     ]
     l1 = where(base, objective="l1", score="chow-liu")
     both = where(base, score="chow-liu")
-    sections.append(
-        ("L0 and L1", variants(both, "objective", {"l0": "L0", "l1": "L1"}) if l1 else "")
-    )
+    sections.append(("L0 and L1", variants(both, "objective", {"l0": "L0", "l1": "L1"}) if l1 else ""))
     for objective, name in (("l0-leaf", "a value per leaf"), ("l0-leaves", "single leaves")):
         names = {"l0": "whole trees", objective: name}
         found = where(both, objective=objective)
@@ -316,10 +331,7 @@ def render(folder: Path) -> str:
         ("The search against the prototype", search(folder)),
         ("A sweep over seven alphas", sweeping(folder)),
         ("Two commits on the same cells", two_commits(folder)),
-        (
-            "Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)",
-            growth(folder),
-        ),
+        ("Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)", growth(folder)),
         ("Limits (kept: 10 % + 2 s, Ctrl-C 2 s)", limits(folder)),
     ]
     present = [f"## {title}\n\n{table}\n" for title, table in sections if table]

@@ -61,9 +61,7 @@ def compiled_predict(model: Any, dtype: Any, folder: Path) -> tuple[Predict, int
     import tl2cgen
 
     path = folder / f"model_{time.monotonic_ns()}.so"
-    tl2cgen.export_lib(
-        treelite_model(model), toolchain="gcc", libpath=str(path), params={"parallel_comp": 8}
-    )
+    tl2cgen.export_lib(treelite_model(model), toolchain="gcc", libpath=str(path), params={"parallel_comp": 8})
     predictor = tl2cgen.Predictor(str(path), nthread=1)
 
     def predict(X: npt.NDArray[Any]) -> Any:

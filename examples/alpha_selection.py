@@ -27,9 +27,8 @@ def main() -> None:
 
     for rule in ("empirical", "confidence"):
         chosen = select_alpha(
-            model, X_train, X_cal, X_sel, target_fidelity=0.994, rule=rule, alphas=ALPHAS,
-            time_limit=6,
-        )  # fmt: skip
+            model, X_train, X_cal, X_sel, target_fidelity=0.994, rule=rule, alphas=ALPHAS, time_limit=6
+        )
         print(chosen)
 
 

@@ -32,9 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder) / "monitor.json"
         for day in range(40):
-            status = watch(
-                result.region, inputs(100 + day, 150, day >= 20), state, name=f"day {day}"
-            )
+            status = watch(result.region, inputs(100 + day, 150, day >= 20), state, name=f"day {day}")
             if status.alarm:
                 print(f"Alarm on day {day}; the drift began on day 20.")
                 print(status)

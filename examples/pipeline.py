@@ -32,8 +32,7 @@ def rows(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 def main() -> None:
     X_train, y_train = rows(2000, 0)
     prepare = make_column_transformer(
-        (SimpleImputer(strategy="median"), ["amount", "age"]),
-        (OneHotEncoder(handle_unknown="ignore"), ["country"]),
+        (SimpleImputer(strategy="median"), ["amount", "age"]), (OneHotEncoder(handle_unknown="ignore"), ["country"])
     )
     trees = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.2, n_jobs=1)
     pipeline = make_pipeline(prepare, FixedThresholdClassifier(trees, threshold=0.3))

@@ -32,16 +32,11 @@ def main() -> None:
     model.fit(X_train, y_train)
 
     for threshold in (0.2, (0.1, 0.4)):
-        result = prune_booster(
-            model, X_train, X_cal, alpha=0.2, indifference=0.05, threshold=threshold, time_limit=7
-        )
+        result = prune_booster(model, X_train, X_cal, alpha=0.2, indifference=0.05, threshold=threshold, time_limit=7)
         print(f"threshold={threshold}")
         print(result.summary())
         cuts = np.atleast_1d(threshold)
-        bands = [
-            np.digitize(m.predict_proba(X_test)[:, 1], cuts, right=True)
-            for m in (model, result.model)
-        ]
+        bands = [np.digitize(m.predict_proba(X_test)[:, 1], cuts, right=True) for m in (model, result.model)]
         inside = result.region.contains(X_test, model=model)
         assert (bands[0] == bands[1])[inside].all()
         print(f"same side on {np.mean(bands[0] == bands[1]):.1%} of {len(X_test)} unseen rows")

@@ -25,9 +25,7 @@ def main() -> None:
         GradientBoostingClassifier(n_estimators=25, max_depth=2, random_state=0),
     ):
         model.fit(X_train, y_train)
-        result = prune_booster(
-            model, X_train, X_cal, alpha=0.2, indifference=0.05, domain=measured, time_limit=8
-        )
+        result = prune_booster(model, X_train, X_cal, alpha=0.2, indifference=0.05, domain=measured, time_limit=8)
         print(type(result.model).__name__)
         print(result.summary())
         again = pickle.loads(pickle.dumps(result.model))

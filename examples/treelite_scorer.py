@@ -62,19 +62,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for label, treelite_model in models.items():
-            speed["gtil"].append(
-                rows_per_second(
-                    lambda m=treelite_model: gtil.predict(m, rows, nthread=1), len(rows)
-                )
-            )
+            speed["gtil"].append(rows_per_second(lambda m=treelite_model: gtil.predict(m, rows, nthread=1), len(rows)))
             predictor = compiled(treelite_model, folder, label)
             if predictor is not None:
                 import tl2cgen
 
                 data = tl2cgen.DMatrix(rows)
-                speed["tl2cgen"].append(
-                    rows_per_second(lambda p=predictor, d=data: p.predict(d), len(rows))
-                )
+                speed["tl2cgen"].append(rows_per_second(lambda p=predictor, d=data: p.predict(d), len(rows)))
         result.region.save(folder / "region.json")
         region = Region.load(folder / "region.json")
     for engine, (*measured,) in speed.items():

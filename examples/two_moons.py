@@ -29,10 +29,9 @@ def main(path: Path) -> None:
     model.fit(X_train, y_train)
 
     results = [
-        prune_booster(model, X_train, X_cal, alpha=alpha, n_bins=16, time_limit=6,
-                      domain=Domain(never_missing=True))
+        prune_booster(model, X_train, X_cal, alpha=alpha, n_bins=16, time_limit=6, domain=Domain(never_missing=True))
         for alpha in (0.0, 0.1)
-    ]  # fmt: skip
+    ]
     models = [model, *(result.model for result in results)]
     trees = [30, *(result.certificate.trees_after for result in results)]
     titles = ["original", "faithful (alpha = 0)", "in distribution (alpha = 0.1)"]
@@ -51,9 +50,7 @@ def main(path: Path) -> None:
         print(f"{title}: {n_trees} trees, same class on {same:.1%} of {len(X_test)} unseen rows")
     inside = results[1].region.contains(grid).reshape(400, 400)
     outside = np.where(inside, np.nan, 0.0)
-    panels[2].pcolormesh(
-        axis, axis - 0.25, outside, cmap="gray", vmin=0, vmax=1, alpha=0.45, rasterized=True
-    )
+    panels[2].pcolormesh(axis, axis - 0.25, outside, cmap="gray", vmin=0, vmax=1, alpha=0.45, rasterized=True)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     print(f"wrote {path}")

@@ -32,8 +32,7 @@ def main(folder: str) -> None:
     before, after = model.predict(X_test), result.model.predict(X_test)
     inside = result.region.contains(X_test)
     print(f"{len(X_test)} unseen rows, {inside.sum()} of them in the region")
-    print(f"same class: {np.mean(before == after):.1%} of all, "
-          f"{np.mean((before == after)[inside]):.0%} in the region")  # fmt: skip
+    print(f"same class: {np.mean(before == after):.1%} of all, {np.mean((before == after)[inside]):.0%} in the region")
     evaluation = result.evaluate(X_test, y_test)
     print(f"accuracy {evaluation.accuracy_before:.1%} -> {evaluation.accuracy_after:.1%}")
 

@@ -28,11 +28,7 @@ ACCEPTED = (
 
 
 def read_model(
-    model: Any,
-    *,
-    threshold: float | Sequence[float] | None = None,
-    trust_pickle: bool = False,
-    decision: str = "class",
+    model: Any, *, threshold: float | Sequence[float] | None = None, trust_pickle: bool = False, decision: str = "class"
 ) -> Model:
     """Read a tree ensemble exactly, whichever supported library it comes from.
 
@@ -168,9 +164,7 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
                 return joblib.load(path)  # reads plain pickles too
         return pickle.loads(contents)
     except ImportError as error:
-        raise MissingDependencyError(
-            f"{where} needs {error.name or error}; install it to load this pickle."
-        ) from error
+        raise MissingDependencyError(f"{where} needs {error.name or error}; install it to load this pickle.") from error
     except Exception as error:  # unpickling can raise anything at all
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         raise UnsupportedModelError(

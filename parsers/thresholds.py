@@ -29,14 +29,10 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
         return ()
     given = np.atleast_1d(np.asarray(threshold, dtype=object))
     if given.ndim != 1 or given.size == 0 or not all(_is_number(item) for item in given):
-        raise InvalidInputError(
-            f"threshold={threshold!r} must be one finite number or a list of them."
-        )
+        raise InvalidInputError(f"threshold={threshold!r} must be one finite number or a list of them.")
     numbers = tuple(float(item) for item in given)
     if any(b <= a for a, b in pairwise(numbers)):
-        raise InvalidInputError(
-            f"threshold={threshold!r} must ascend, without repeats; sort the thresholds."
-        )
+        raise InvalidInputError(f"threshold={threshold!r} must ascend, without repeats; sort the thresholds.")
     if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
         raise InvalidInputError(
             f"threshold={threshold!r} must lie strictly between 0 and 1: the thresholds of a "

@@ -125,8 +125,7 @@ def traits_of(library: str) -> Traits:
     """The traits of a library of `LIBRARIES`; any other name is refused."""
     if library not in LIBRARIES:
         raise UnsupportedModelError(
-            f"Models of {library[:40]!r} are not supported; there are parsers for "
-            f"{', '.join(LIBRARIES)}."
+            f"Models of {library[:40]!r} are not supported; there are parsers for {', '.join(LIBRARIES)}."
         )
     traits: Traits = import_module(f"pine_boost.parsers.{library}.traits").TRAITS
     return traits
@@ -156,8 +155,7 @@ def describe(model: Model) -> dict[str, Any]:
         "features": None if forest.feature_names is None else list(forest.feature_names),
         "n_features": forest.n_features,
         "categories": [
-            None if known is None else [_plain(value) for value in known]
-            for known in forest.feature_categories
+            None if known is None else [_plain(value) for value in known] for known in forest.feature_categories
         ],
         "objective": forest.objective,
         "missing": repr(float(forest.missing_value)),

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from pine_boost.compress import compress_booster
     from pine_boost.compression.record import CompressionRecord
     from pine_boost.compression.result import CompressResult
-    from pine_boost.compression.verification import (
-        CompressionVerification,
-        verify_compression,
-    )
+    from pine_boost.compression.verification import CompressionVerification, verify_compression
     from pine_boost.evaluation import Evaluation
     from pine_boost.monitoring.monitor import RegionMonitor
     from pine_boost.monitoring.recalibration import recalibrate

@@ -17,7 +17,5 @@ def given_or_new(ax: Any) -> Any:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise MissingDependencyError(
-            "A plot needs matplotlib; install pine-boost[plot]."
-        ) from error
+        raise MissingDependencyError("A plot needs matplotlib; install pine-boost[plot].") from error
     return pyplot.subplots(figsize=(6, 4), layout="constrained")[1]

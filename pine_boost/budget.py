@@ -197,7 +197,7 @@ class Budget:
         """The same time, another effort."""
         return replace(self, effort=effort)
 
-    def tell(self, step: Step) -> None:
+    def report_progress(self, step: Step) -> None:
         """Call the callback, if there is one."""
         if self.callback is not None:
             self.callback(step)

@@ -144,10 +144,7 @@ callback, verbose
             weights["sample_weight"] = _check_sample_weight(sample_weight, X)[train]
         self.original_ = estimator.fit(_safe_indexing(X, train), target[train], **weights)
         self.result_ = prune_booster(
-            self.original_,
-            _safe_indexing(X, train),
-            _safe_indexing(X, held_out),
-            **self._options(seed),
+            self.original_, _safe_indexing(X, train), _safe_indexing(X, held_out), **self._options(seed)
         )
         self.model_ = self.result_.model
         return self
@@ -175,14 +172,10 @@ callback, verbose
     def _options(self, seed: int) -> dict[str, Any]:
         """The options of `prune_booster` among the parameters."""
         known = {field.name for field in fields(Options)}
-        given = {
-            name: value for name, value in self.get_params(deep=False).items() if name in known
-        }
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         return {**given, "score": self.region_score, "random_state": seed}
 
-    def _split(
-        self, index: npt.NDArray[np.int64], seed: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _split(self, index: npt.NDArray[np.int64], seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows to train on and rows to calibrate on; no class may be missing from the first."""
         size, n_rows = self.calibration_size, len(index)
         require_share(size, "calibration_size")
@@ -217,9 +210,7 @@ def _validated(classifier: PineClassifier, X: Any, *, reset: bool) -> Any:
     if hasattr(X, "columns"):
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         return X
-    return validate_data(
-        classifier, X, reset=reset, accept_sparse="csr", ensure_all_finite=False, dtype="numeric"
-    )
+    return validate_data(classifier, X, reset=reset, accept_sparse="csr", ensure_all_finite=False, dtype="numeric")
 
 
 def _default_estimator() -> Any:

@@ -16,12 +16,8 @@ from pine_boost.compression.attack import attack
 from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import (
-    goal_of,
-    read_for_compression,
-    read_tables,
-)
-from pine_boost.compression.result import CompressResult, conclude
+from pine_boost.compression.reading import goal_of, read_for_compression, read_tables
+from pine_boost.compression.result import CompressResult, build_compress_result
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.model.forest import Model
@@ -30,7 +26,7 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.simplification.simplify import simplify
 from pine_boost.tables.overlap import hashes_of
-from pine_boost.tables.spent import refuse_spent
+from pine_boost.tables.reused_rows import refuse_spent
 
 # Of a limited time: the path's part of what is left, then the test's; an attack gets the rest.
 _PATH_SHARE, _TEST_SHARE = 0.6, 0.85
@@ -136,9 +132,17 @@ def compress_booster(
     outer = unwrap(source, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     outer.require_own_probabilities(tolerance)
     options = CompressOptions(
-        fidelity, confidence, tolerance, unit, outer.threshold, time_limit, random_state, callback,
-        allow_overlap, outer.raw_column(segments, X_val),
-    )  # fmt: skip
+        fidelity,
+        confidence,
+        tolerance,
+        unit,
+        outer.threshold,
+        time_limit,
+        random_state,
+        callback,
+        allow_overlap,
+        outer.raw_column(segments, X_val),
+    )
     budget = Budget.of(time_limit)
     parsed = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
@@ -149,8 +153,8 @@ def compress_booster(
     goal = goal_of(start.forest, options)
     setting = set_up(goal, tables.fit, random_state, budget)
     # the path and the choice from it are fixed before a row of X_val is predicted
-    with shown(verbose, time_limit, callback) as tell:
-        part = replace(budget.until(_PATH_SHARE), callback=tell)
+    with shown(verbose, time_limit, callback) as report_progress:
+        part = replace(budget.until(_PATH_SHARE), callback=report_progress)
         found, stopped = find_path(goal, setting, share, unit == "tree", part, parsed.forest)
     chains = choose_chains(found, share)
     test_budget = budget.until(_TEST_SHARE)
@@ -161,7 +165,7 @@ def compress_booster(
         stopped = StopReason.REFUSED
     attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
     whole: CompressResult = outer.rewrap(
-        conclude(parsed, goal, validated, attacked, tables, options, stopped, budget)
+        build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
     )
     return whole
 
@@ -171,6 +175,4 @@ def _lossless_part(parsed: Model) -> Model:
     result = simplify(parsed)
     if result.simplified is parsed or not result.exact:
         return parsed
-    return read_model(
-        result.model, threshold=parsed.forest.decision.thresholds or None, decision="value"
-    )
+    return read_model(result.model, threshold=parsed.forest.decision.thresholds or None, decision="value")

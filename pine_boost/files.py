@@ -27,10 +27,7 @@ UNFINISHED = ".pine_boost"  # how the name of a folder ends that is being writte
 
 
 def read_limited(
-    path: str | os.PathLike[str],
-    limit: int,
-    what: str,
-    too_large: type[PineBoostError] = MalformedModelError,
+    path: str | os.PathLike[str], limit: int, what: str, too_large: type[PineBoostError] = MalformedModelError
 ) -> bytes:
     """Read a file.
 
@@ -56,8 +53,7 @@ def read_limited(
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InvalidInputError(
-                    f"{path} is a folder, pipe or device and cannot be read; pass the path of "
-                    f"a {what}."
+                    f"{path} is a folder, pipe or device and cannot be read; pass the path of a {what}."
                 )
             require_size(os.fstat(descriptor).st_size, limit, str(path), what, too_large)
             contents = _read_up_to(file, limit)
@@ -65,9 +61,7 @@ def read_limited(
         if isinstance(error, PineBoostError):
             raise
         reason = getattr(error, "strerror", None) or error
-        raise InvalidInputError(
-            f"{path} cannot be read ({reason}); pass the path of a {what}."
-        ) from error
+        raise InvalidInputError(f"{path} cannot be read ({reason}); pass the path of a {what}.") from error
     require_size(len(contents), limit, str(path), what, too_large)
     return contents
 
@@ -89,11 +83,7 @@ def _read_up_to(file: BinaryIO, limit: int) -> bytes:
 
 
 def require_size(
-    size: int,
-    limit: int,
-    subject: str,
-    what: str,
-    too_large: type[PineBoostError] = MalformedModelError,
+    size: int, limit: int, subject: str, what: str, too_large: type[PineBoostError] = MalformedModelError
 ) -> None:
     """Refuse more bytes than the limit."""
     if size > limit:
@@ -178,8 +168,7 @@ def require_free(
         for name in names:
             if _is_same(folder / name, Path(path)):
                 raise InvalidInputError(
-                    f"{path} is read here and would be replaced by the result; name another "
-                    "folder to write to."
+                    f"{path} is read here and would be replaced by the result; name another folder to write to."
                 )
     theirs = sorted(n for n in names if os.path.lexists(folder / n) and n not in set(owned))
     if theirs and not overwrite:
@@ -331,9 +320,7 @@ def _put_aside(folder: Path, new: Path) -> bool:
     return True
 
 
-def _replace_files(
-    source: Path, folder: Path, names: list[str], last: Collection[str], owned: Collection[str]
-) -> None:
+def _replace_files(source: Path, folder: Path, names: list[str], last: Collection[str], owned: Collection[str]) -> None:
     for name in (*last, *(name for name in owned if name not in names)):
         if name in owned or name in names:
             (folder / name).unlink(missing_ok=True)

@@ -28,9 +28,7 @@ class FieldError(Exception):
 
 
 @contextmanager
-def reading(
-    what: str, remedy: str, error_class: type[PineBoostError] = MalformedModelError
-) -> Iterator[None]:
+def reading(what: str, remedy: str, error_class: type[PineBoostError] = MalformedModelError) -> Iterator[None]:
     """Say of which kind of file the wrong field is, and what to do.
 
     Parameters
@@ -102,10 +100,7 @@ def record(data: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
     keys(data, " ".join(kinds))
     for name, kind in kinds.items():
         require(_fits(data[name], kind), f"the field {name!r} is not a {kind}")
-    return {
-        name: tuple(data[name]) if kind.startswith("tuple") else data[name]
-        for name, kind in kinds.items()
-    }
+    return {name: tuple(data[name]) if kind.startswith("tuple") else data[name] for name, kind in kinds.items()}
 
 
 def _fits(value: Any, kind: str) -> bool:

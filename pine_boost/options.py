@@ -94,8 +94,7 @@ class Options:
 
     def of_region(self) -> dict[str, Any]:
         """The options that `fit_with_states` takes."""
-        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state",
-                 "allow_overlap")  # fmt: skip
+        names = ("alpha", "score", "n_bins", "indifference", "domain", "random_state", "allow_overlap")
         taken = {name: getattr(self, name) for name in names}
         if self.indifference == AUTO:
             taken |= {"indifference": 0.0, "with_evidence": self.alpha > 0}
@@ -140,9 +139,7 @@ def require_indifference(value: Any) -> None:
     """Refuse what is neither a level nor the word for choosing one."""
     is_auto = isinstance(value, str) and value == AUTO
     if not is_auto and (not is_real(value) or not 0 <= value < 1):
-        raise InvalidInputError(
-            f"indifference={value!r}: a number in [0, 1) is accepted, or {AUTO!r}."
-        )
+        raise InvalidInputError(f"indifference={value!r}: a number in [0, 1) is accepted, or {AUTO!r}.")
 
 
 def require_share(value: Any, name: str) -> None:
@@ -201,9 +198,7 @@ def worker_count(n_jobs: Any) -> int:
     if is_whole(n_jobs) and n_jobs == -1:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cores()
     if not is_whole(n_jobs) or n_jobs < 1:
-        raise InvalidInputError(
-            f"n_jobs={n_jobs!r}: a whole number from 1 is accepted, or -1 for all cores."
-        )
+        raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted, or -1 for all cores.")
     return int(n_jobs)
 
 

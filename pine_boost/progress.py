@@ -36,10 +36,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        stream: TextIO | None = None,
-        time_limit: float | None = None,
-        option: str = "time_limit",
+        self, stream: TextIO | None = None, time_limit: float | None = None, option: str = "time_limit"
     ) -> None:
         self.stream = stream if stream is not None else sys.stderr
         self.is_terminal = self.stream.isatty()
@@ -96,10 +93,7 @@ class Progress:
                 f"({step.phase}; tested later), {step.rows} rows, {step.seconds:.1f} s"
             )
         bound = f", at least {step.lower_bound}" if step.lower_bound else ""
-        return (
-            f"{self._label}{self._best(step)}{bound}, "
-            f"{step.phase}, {step.rows} rows, {step.seconds:.1f} s"
-        )
+        return f"{self._label}{self._best(step)}{bound}, {step.phase}, {step.rows} rows, {step.seconds:.1f} s"
 
     def _best(self, step: Step) -> str:
         """The best model so far, and how often it is proved."""
@@ -167,7 +161,7 @@ def shown(
         return
     progress = Progress(time_limit=time_limit)
 
-    def tell(*told: Any) -> None:  # a Step, or an alpha and a Step
+    def report_progress(*told: Any) -> None:  # a Step, or an alpha and a Step
         if len(told) == 2:
             progress.of_alpha(*told)
         else:
@@ -176,6 +170,6 @@ def shown(
             callback(*told)
 
     try:
-        yield tell
+        yield report_progress
     finally:
         progress.close()

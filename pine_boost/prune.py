@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.issuing import (
-    conclude,
-    named,
+from pine_boost.build_result import (
+    build_prune_result,
     native_rows,
     replay,
+    with_metadata,
     with_serving_margin,
     without_search,
 )
@@ -31,10 +31,10 @@ from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
+from pine_boost.search.choose_indifference import settle_toss_ups
+from pine_boost.search.deduplicated_trees import search_lean
 from pine_boost.search.free_leaves import has_free_leaves, require_free_leaves
-from pine_boost.search.game import SearchOptions
-from pine_boost.search.lean_trees import search_lean
-from pine_boost.search.toss_ups import settle_toss_ups
+from pine_boost.search.search_state import SearchOptions
 from pine_boost.tables.splitting import split_tables
 
 _FOR_SEARCH = 0.95  # of the time, where a margin that serving can see is asked for after it
@@ -149,38 +149,46 @@ def prune_booster(
     True
     """
     options = Options(
-        alpha, score, n_bins, indifference, objective, unit, reweight, threshold, domain,
-        time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
-    )  # fmt: skip
+        alpha,
+        score,
+        n_bins,
+        indifference,
+        objective,
+        unit,
+        reweight,
+        threshold,
+        domain,
+        time_limit,
+        n_jobs,
+        random_state,
+        callback,
+        verbose,
+        allow_overlap,
+    )
     budget = Budget.of(time_limit, callback=callback)
     outer, parsed = open_model(model, options, trust_pickle)
     X_fit, X_cal = split_tables(
-        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state,
-        options.asks_for_everything,
-    )  # fmt: skip
+        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, options.asks_for_everything
+    )
     how = search_options(options, parsed)
     try:
-        fitted = fit_with_states(
-            parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
-        )
-        with shown(options.verbose, time_limit, callback) as tell:
+        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
+        with shown(options.verbose, time_limit, callback) as report_progress:
             chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
-            budget = replace(chosen.left_of(budget), callback=tell)
+            budget = replace(chosen.left_of(budget), callback=report_progress)
             part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
             found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
             found = chosen.ended(found)
     except (OutOfTime, KeyboardInterrupt) as end:  # before the search held anything
-        original = named(without_search(parsed, options, alpha, end), outer.inner, options)
+        original = with_metadata(without_search(parsed, options, alpha, end), outer.inner, options)
         return cast(PruneResult, outer.rewrap(original, X_fit))
     region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
-        result = conclude(parsed, region, problem, found, objective=objective, unit=unit)
+        result = build_prune_result(parsed, region, problem, found, objective=objective, unit=unit)
         if result.search.pruned is not None:
             replay(result, problem, native_rows(parsed, fitted, X_fit))
-            result = with_serving_margin(
-                result, problem, fitted.cal_rows, budget, options.n_workers
-            )
-    result = named(result, outer.inner, options, chosen.choice)
+            result = with_serving_margin(result, problem, fitted.cal_rows, budget, options.n_workers)
+    result = with_metadata(result, outer.inner, options, chosen.choice)
     return cast(PruneResult, outer.rewrap(result, X_fit))
 
 
@@ -202,6 +210,10 @@ def search_options(options: Options, model: Model) -> SearchOptions:
     """What the search takes of a user's options, and of what the model was trained to keep."""
     reweight = options.reweight_of(has_free_leaves(model))
     return SearchOptions(
-        options.objective, options.unit, options.n_workers, options.random_state, reweight,
+        options.objective,
+        options.unit,
+        options.n_workers,
+        options.random_state,
+        reweight,
         traits_of(model.forest.library).monotone(model) if reweight == "leaf" else (),
-    )  # fmt: skip
+    )

@@ -29,8 +29,8 @@ from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
-from pine_boost.search.found import Found
 from pine_boost.search.probabilities import has_probabilities
+from pine_boost.search.search_result import Found
 from pine_boost.tables.matrix import to_matrix
 
 
@@ -76,9 +76,7 @@ class PruneResult:
     points: npt.NDArray[np.int32]
 
     @classmethod
-    def load(
-        cls, folder: str | os.PathLike[str], original: Any = None, *, trust_pickle: bool = False
-    ) -> PruneResult:
+    def load(cls, folder: str | os.PathLike[str], original: Any = None, *, trust_pickle: bool = False) -> PruneResult:
         """Read a folder that `save` wrote.
 
         Parameters
@@ -100,10 +98,7 @@ class PruneResult:
         certificate = parts.certificate
         pruned, before = (
             None if given is None else saved.read_named(given, certificate, digest, trust_pickle)
-            for given, digest in (
-                (parts.model, certificate.pruned_digest),
-                (original, certificate.original_digest),
-            )
+            for given, digest in ((parts.model, certificate.pruned_digest), (original, certificate.original_digest))
         )
         assert pruned is not None
         weights = np.zeros(certificate.trees_before)
@@ -158,10 +153,7 @@ class PruneResult:
     def summary(self) -> str:
         """A short readable text: what was removed, what is promised, what it rests on."""
         c = self.certificate
-        sizes = [
-            f"{c.trees_before} -> {c.trees_after} trees",
-            f"{c.leaves_before} -> {c.leaves_after} leaves",
-        ]
+        sizes = [f"{c.trees_before} -> {c.trees_after} trees", f"{c.leaves_before} -> {c.leaves_after} leaves"]
         best, units = "provably the fewest", plural(c.unit)
         if c.reweight == "leaf":  # another problem than that of weights
             best += " with leaf values chosen anew"
@@ -171,8 +163,7 @@ class PruneResult:
             verb = "is" if c.lower_bound == 1 else "are"
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
         lines = [
-            f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, "
-            f"{best})",
+            f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})",
             c.claim or c.reason,
         ]
         if c.claim and c.reason:
@@ -200,10 +191,7 @@ class PruneResult:
 
     def __repr__(self) -> str:
         c = self.certificate
-        return (
-            f"<PruneResult {c.status}: {c.trees_before} -> {c.trees_after} trees, "
-            f"alpha={c.alpha:g}>"
-        )
+        return f"<PruneResult {c.status}: {c.trees_before} -> {c.trees_after} trees, alpha={c.alpha:g}>"
 
     def _repr_html_(self) -> str:
         c = self.certificate
@@ -296,13 +284,10 @@ class PruneResult:
                 files = {saved.REPORT: render_report(self, X, curve).encode(), **files}
             except PineBoostError as error:
                 failure = error
-        path = write_folder(
-            folder, files, last=[saved.CERTIFICATE], owned=owned, overwrite=overwrite
-        )
+        path = write_folder(folder, files, last=[saved.CERTIFICATE], owned=owned, overwrite=overwrite)
         if failure is not None:
             raise OutputError(
-                f"The report could not be made ({failure}); model, region and certificate are in "
-                f"{path}."
+                f"The report could not be made ({failure}); model, region and certificate are in {path}."
             ) from failure
         return path
 

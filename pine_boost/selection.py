@@ -22,9 +22,9 @@ from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import SweepResult, read_alphas, sweep
 from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
+from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.rows import MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
-from pine_boost.tables.spent import refuse_spent
 
 # The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
@@ -179,9 +179,7 @@ def select_alpha(
     original = swept.results[0].original
     before = asked_in_chunks(predict_classes, original, selected)
     level = delta / len(grid)
-    candidates = tuple(
-        _candidate(result, before, selected, target_fidelity, rule, level) for result in swept
-    )
+    candidates = tuple(_candidate(result, before, selected, target_fidelity, rule, level) for result in swept)
     chosen = max((c.alpha for c in candidates if c.accepted), default=None)
     result = None if chosen is None else swept[chosen]
     if result is not None:
@@ -191,9 +189,8 @@ def select_alpha(
     else:
         native = original.native if original.native is not None else original_bytes(original)
     return AlphaSelection(
-        chosen, native, result, candidates, float(target_fidelity), rule, float(delta),
-        len(before), swept,
-    )  # fmt: skip
+        chosen, native, result, candidates, float(target_fidelity), rule, float(delta), len(before), swept
+    )
 
 
 def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
@@ -205,9 +202,7 @@ def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
     return float(beta.ppf(1 - level, mismatches + 1, n_rows - mismatches))
 
 
-def _candidate(
-    result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float
-) -> Candidate:
+def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float) -> Candidate:
     after = asked_in_chunks(predict_classes, result.pruned, X_sel)
     mismatches = int(np.count_nonzero(after != before))
     n_rows = len(before)
@@ -226,9 +221,7 @@ def _candidate(
     )
 
 
-def _selection_rows(
-    outer: Wrapper, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]
-) -> Any:
+def _selection_rows(outer: Wrapper, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]) -> Any:
     """X_sel for the native ensembles, before any work: it fits, has rows, nobody has seen them.
 
     Of a table that is larger than memory its rows in chunks.

@@ -19,13 +19,18 @@ from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import row_hashes
+from pine_boost.tables.reused_rows import SURVEY_FORMAT, read_hashes, refuse_spent
 from pine_boost.tables.schema import schema_of
-from pine_boost.tables.spent import SURVEY_FORMAT, read_hashes, refuse_spent
 
 _KINDS = {
-    "promise": "str", "trees": "int", "leaves": "int", "bytes": "int", "speed": "float | None",
-    "note": "str", "call": "str",
-}  # fmt: skip
+    "promise": "str",
+    "trees": "int",
+    "leaves": "int",
+    "bytes": "int",
+    "speed": "float | None",
+    "note": "str",
+    "call": "str",
+}
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,7 @@ class Survey:
             speed = "" if offer.speed is None else f"{offer.speed:.1f}x"
             note = f" ({offer.note})" if offer.note else ""
             lines.append(
-                f"{offer.trees:>6} {offer.leaves:>7} {offer.bytes / 1000:>7.0f} {speed:>6}  "
-                f"{offer.promise}{note}"
+                f"{offer.trees:>6} {offer.leaves:>7} {offer.bytes / 1000:>7.0f} {speed:>6}  {offer.promise}{note}"
             )
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")

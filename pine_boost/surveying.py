@@ -18,13 +18,7 @@ from pine_boost.certificate.compression_claim import statistic_offer
 from pine_boost.compression.candidates import choose_chains
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import (
-    Tables,
-    goal_of,
-    read_for_compression,
-    read_tables,
-    require_tolerance,
-)
+from pine_boost.compression.reading import Tables, goal_of, read_for_compression, read_tables, require_tolerance
 from pine_boost.compression.search import find_path, set_up
 from pine_boost.compression.validation import validate
 from pine_boost.errors import PineBoostError
@@ -121,8 +115,8 @@ def survey(
     tables = read_tables(parsed, X_fit, X_look, options)
     offers = [_offer(parsed, parsed, tables, "the original", "", budget)]
     offers.append(_lossless(model, parsed, tables, budget))
-    with shown(verbose, time_limit, callback) as tell:
-        budget = replace(budget, callback=tell)
+    with shown(verbose, time_limit, callback) as report_progress:
+        budget = replace(budget, callback=report_progress)
         if has_classes:
             proofs = budget.share(_PROOFS)
             offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
@@ -131,9 +125,8 @@ def survey(
 
 
 def _offer(
-    parsed: Model, found: Model, tables: Tables, promise: str, call: str, budget: Budget,
-    note: str = "",
-) -> Offer:  # fmt: skip
+    parsed: Model, found: Model, tables: Tables, promise: str, call: str, budget: Budget, note: str = ""
+) -> Offer:
     speed = None
     if found is not parsed and not budget.is_over:
         some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
@@ -159,9 +152,8 @@ def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offe
 
 
 def _proved(
-    model: Any, parsed: Model, X_fit: Any, X_look: Any, tables: Tables, options: CompressOptions,
-    budget: Budget,
-) -> Iterator[Offer]:  # fmt: skip
+    model: Any, parsed: Model, X_fit: Any, X_look: Any, tables: Tables, options: CompressOptions, budget: Budget
+) -> Iterator[Offer]:
     """Proved at a few alphas, and once with the toss-ups given up; each gets its share of time."""
     from pine_boost.prune import prune_booster
 
@@ -176,10 +168,17 @@ def _proved(
         part = budget.share(1 / (len(asked) - position))
         try:
             result = prune_booster(
-                model, X_fit, X_look, alpha=alpha, indifference=indifference,
-                threshold=options.threshold, time_limit=max(part.remaining, 0.1),
-                random_state=options.random_state, callback=budget.callback, verbose=False,
-            )  # fmt: skip
+                model,
+                X_fit,
+                X_look,
+                alpha=alpha,
+                indifference=indifference,
+                threshold=options.threshold,
+                time_limit=max(part.remaining, 0.1),
+                random_state=options.random_state,
+                callback=budget.callback,
+                verbose=False,
+            )
         except PineBoostError as error:
             yield _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
             continue
@@ -189,16 +188,13 @@ def _proved(
         yield _offer(parsed, found, tables, promise, call, budget, note)
 
 
-def _compressed(
-    model: Any, parsed: Model, tables: Tables, options: CompressOptions, budget: Budget
-) -> Iterator[Offer]:
+def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOptions, budget: Budget) -> Iterator[Offer]:
     """One path, tested on the rows that are looked at for each target."""
     asked = "" if options.tolerance is None else f", tolerance={options.tolerance:g}"
     asked += "" if options.threshold is None else f", threshold={options.threshold!r}"
     kept = "value" if parsed.forest.n_outputs == 1 and not parsed.forest.decision.cuts else "class"
     calls = {
-        fidelity: "pine_boost.compress_booster(model, X_fit, X_val, "
-        f"fidelity={fidelity:g}{asked}, spent=survey)"
+        fidelity: f"pine_boost.compress_booster(model, X_fit, X_val, fidelity={fidelity:g}{asked}, spent=survey)"
         for fidelity in FIDELITIES
     }
     promises = {fidelity: statistic_offer(fidelity, _CONFIDENCE, kept) for fidelity in FIDELITIES}

@@ -21,11 +21,11 @@ from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.found import Found, WarmStart
-from pine_boost.search.game import SearchOptions
+from pine_boost.search.deduplicated_trees import LeanTrees, lean_trees
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.lean_trees import LeanTrees, lean_trees
+from pine_boost.search.search_result import Found, WarmStart
+from pine_boost.search.search_state import SearchOptions
 
 # Second proofs of CP-SAT in another configuration: boxes take two to seven times as long.
 _EFFORT = Effort(box_limit=0)
@@ -146,17 +146,13 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
         region = plan.largest.with_alpha(alpha)
         problem = plan.problem_in(region)
         budget = plan.budget_of(alpha, len(plan.grid) - number, Effort())
-        larger = search_inwards(
-            problem, plan.fit_states, budget, plan.options, Known(larger=larger)
-        )
+        larger = search_inwards(problem, plan.fit_states, budget, plan.options, Known(larger=larger))
         yield region, problem, larger
         if larger.stopped is StopReason.INTERRUPTED:
             break
 
 
-def _told(
-    callback: Callable[[float, Step], None] | None, alpha: float
-) -> Callable[[Step], None] | None:
+def _told(callback: Callable[[float, Step], None] | None, alpha: float) -> Callable[[Step], None] | None:
     if callback is None:
         return None
     return lambda step: callback(alpha, step)

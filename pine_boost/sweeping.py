@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pine_boost import issuing
+from pine_boost import build_result
 from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
@@ -25,8 +25,8 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.found import Found
-from pine_boost.search.toss_ups import settle_toss_ups
+from pine_boost.search.choose_indifference import settle_toss_ups
+from pine_boost.search.search_result import Found
 from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
@@ -74,9 +74,15 @@ class SweepResult:
         for result in self.results:
             c = result.certificate
             values = (
-                c.alpha, c.status, c.trees_after, c.leaves_after, result.pruning_rate,
-                c.lower_bound, c.optimal, result.search.seconds,
-            )  # fmt: skip
+                c.alpha,
+                c.status,
+                c.trees_after,
+                c.leaves_after,
+                result.pruning_rate,
+                c.lower_bound,
+                c.optimal,
+                result.search.seconds,
+            )
             rows.append(dict(zip(COLUMNS, values, strict=True)))
         return rows
 
@@ -104,8 +110,13 @@ class SweepResult:
         ax.plot([r["alpha"] for r in rows], [100 * r["removed"] for r in rows], marker="o")
         open_ = [r for r in rows if r["status"] != "CERTIFIED"]
         if open_:
-            ax.plot([r["alpha"] for r in open_], [100 * r["removed"] for r in open_], "x",
-                    color="C3", label="not certified in time")  # fmt: skip
+            ax.plot(
+                [r["alpha"] for r in open_],
+                [100 * r["removed"] for r in open_],
+                "x",
+                color="C3",
+                label="not certified in time",
+            )
             ax.legend()
         ax.set_xlabel("alpha (share of inputs that may lie outside the region)")
         ax.set_ylabel(f"{units} removed (%)")
@@ -210,36 +221,45 @@ allow_overlap, spent, trust_pickle
     """
     grid = read_alphas(ALPHAS if alphas is None else alphas)
     options = Options(
-        max(grid), score, n_bins, indifference, objective, unit, reweight, threshold, domain,
-        time_limit, n_jobs, random_state, callback, verbose, allow_overlap,
-    )  # fmt: skip
+        max(grid),
+        score,
+        n_bins,
+        indifference,
+        objective,
+        unit,
+        reweight,
+        threshold,
+        domain,
+        time_limit,
+        n_jobs,
+        random_state,
+        callback,
+        verbose,
+        allow_overlap,
+    )
     budget = Budget.of(time_limit)
     outer, parsed = open_model(model, options, trust_pickle)
     is_whole = options.asks_for_everything
-    X_fit, X_cal = split_tables(
-        parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole
-    )
+    X_fit, X_cal = split_tables(parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole)
     how = search_options(options, parsed)
     middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
     try:
-        fitted = fit_with_states(
-            parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region()
-        )
+        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
         chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     except (OutOfTime, KeyboardInterrupt) as end:
         late = [
-            issuing.named(issuing.without_search(parsed, options, a, end), outer.inner, options)
+            build_result.with_metadata(build_result.without_search(parsed, options, a, end), outer.inner, options)
             for a in grid
         ]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
     choice, left = chosen.choice, chosen.left_of(budget)
-    with shown(options.verbose, time_limit, callback) as tell:
-        plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, tell)
+    with shown(options.verbose, time_limit, callback) as report_progress:
+        plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
         answers = ((r, p, chosen.ended(found)) for r, p, found in search_alphas(plan))
         concluded = _concluded(parsed, plan, answers, fitted, X_fit)
-        results = [issuing.named(result, outer.inner, options, choice) for result in concluded]
+        results = [build_result.with_metadata(result, outer.inner, options, choice) for result in concluded]
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
@@ -250,23 +270,21 @@ def _concluded(
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: Found | None = None
     result: PruneResult | None = None
-    rows: issuing.NativeRows | None = None
+    rows: build_result.NativeRows | None = None
     how = plan.options
     for region, problem, found in answers:
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
-            result = issuing.conclude(
+            result = build_result.build_prune_result(
                 parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
             )
             if same is None and result.search.pruned is not None:
                 if rows is None:
-                    rows = issuing.native_rows(parsed, fitted, X_fit)
-                issuing.replay(result, problem, rows)
+                    rows = build_result.native_rows(parsed, fitted, X_fit)
+                build_result.replay(result, problem, rows)
             for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
-            served = issuing.with_serving_margin(
-                result, problem, fitted.cal_rows, for_margin, how.n_jobs
-            )
+            served = build_result.with_serving_margin(result, problem, fitted.cal_rows, for_margin, how.n_jobs)
         yield served
 
 

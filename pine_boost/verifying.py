@@ -86,9 +86,14 @@ def verify(
             X_fit, X_cal = given.wrapper.rows(X_fit), given.wrapper.rows(X_cal)
     X_fit, X_cal = (_in_memory(X, region) for X in (X_fit, X_cal))
     verdict = prove_anew(
-        (models[0], models[1]), region, certificate, budget, n_workers=n_workers,
-        tables=(X_fit, X_cal), replay=predict_in_child,
-    )  # fmt: skip
+        (models[0], models[1]),
+        region,
+        certificate,
+        budget,
+        n_workers=n_workers,
+        tables=(X_fit, X_cal),
+        replay=predict_in_child,
+    )
     return replace(verdict, remarks=(*verdict.remarks, remark)) if remark else verdict
 
 

@@ -29,9 +29,7 @@ def table() -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def boosting(table: Any) -> Any:
     X, y = table
-    return GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0).fit(
-        X[:250], y[:250]
-    )
+    return GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0).fit(X[:250], y[:250])
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +79,7 @@ def test_calibrating_on_the_rows_of_the_fit_is_refused(table: Any, boosting: Any
         prune_booster(boosting, X[:250], X[100:250], alpha=0.3)
 
 
-def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(
-    table: Any, boosting: Any
-) -> None:
+def test_alpha_0_needs_no_tables_splits_nothing_off_and_warns_of_nothing(table: Any, boosting: Any) -> None:
     bare = prune_booster(boosting, alpha=0, objective="l1")
     assert bare.region.tau is None
     assert (bare.region.n_fit, bare.region.n_cal) == (0, 0)
@@ -115,9 +111,7 @@ def test_a_saved_folder_is_complete_and_readable(result: Any, tmp_path: Path) ->
     folder = result.save(tmp_path / "deep" / "out")
     names = {path.name for path in folder.iterdir()}
     assert names == {"model.pkl", "certificate.json", "region.json", "report.html"}
-    assert Certificate.load(folder / "certificate.json") == Certificate.from_json(
-        result.certificate.to_json()
-    )
+    assert Certificate.load(folder / "certificate.json") == Certificate.from_json(result.certificate.to_json())
     assert pine_boost.Region.load(folder / "region.json") == result.region
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 

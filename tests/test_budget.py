@@ -45,9 +45,9 @@ def test_the_callback_hears_of_steps() -> None:
     heard: list[Step] = []
     budget = Budget.of(5.0, callback=heard.append)
     step = Step(1, "walks", 30, 12, 0.1, "round", 10, 9, 2)
-    budget.share(0.1).tell(step)
+    budget.share(0.1).report_progress(step)
     assert heard == [step]
-    Budget().tell(step)  # nobody listens
+    Budget().report_progress(step)  # nobody listens
 
 
 def test_a_reason_is_its_word() -> None:

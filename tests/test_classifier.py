@@ -34,8 +34,7 @@ def applicable_checks() -> list[Any]:
     return [
         pytest.param(candidate, check, id=check.func.__name__)
         for candidate, check in estimator_checks_generator(estimator)
-        if "array_api" not in check.func.__name__
-        and "sample_weight_equivalence" not in check.func.__name__
+        if "array_api" not in check.func.__name__ and "sample_weight_equivalence" not in check.func.__name__
     ]
 
 
@@ -91,10 +90,7 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
     pine = PineClassifier(small_boosting(), random_state=0)
     search = GridSearchCV(
         make_pipeline(StandardScaler(), pine),
-        {
-            "pineclassifier__alpha": [0.2, 0.6],
-            "pineclassifier__estimator__n_estimators": [2, 4],
-        },
+        {"pineclassifier__alpha": [0.2, 0.6], "pineclassifier__estimator__n_estimators": [2, 4]},
         cv=2,
     ).fit(X[:, :5], y)
     assert search.best_score_ > 0.8
@@ -104,9 +100,7 @@ def test_in_a_pipeline_and_a_grid_search() -> None:
 def test_a_class_of_one_row_is_trained_on() -> None:
     X, y = load_iris(return_X_y=True)
     rare = np.concatenate([np.flatnonzero(y < 2), np.flatnonzero(y == 2)[:1]])
-    classifier = PineClassifier(
-        RandomForestClassifier(n_estimators=3, max_depth=2, random_state=0), alpha=0.4
-    )
+    classifier = PineClassifier(RandomForestClassifier(n_estimators=3, max_depth=2, random_state=0), alpha=0.4)
     for seed in range(5):
         classifier.set_params(random_state=seed).fit(X[rare], y[rare])
         assert list(classifier.original_.classes_) == [0, 1, 2]

@@ -156,9 +156,7 @@ def test_overlap_is_refused_or_only_measured(binary: Any) -> None:
     model, X_fit, *_ = binary
     with pytest.raises(InvalidInputError, match="allow_overlap=True"):
         pine_boost.compress_booster(model, X_fit, X_fit, fidelity=0.9)
-    result = pine_boost.compress_booster(
-        model, X_fit, X_fit, fidelity=0.9, allow_overlap=True, time_limit=5
-    )
+    result = pine_boost.compress_booster(model, X_fit, X_fit, fidelity=0.9, allow_overlap=True, time_limit=5)
     assert result.status == "MEASURED"
     assert "confidence" not in result.summary()  # of rows that were seen no share is promised
     assert "promises nothing about future inputs" in result.record.claim
@@ -174,11 +172,18 @@ def test_too_few_rows_are_named_at_once(binary: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"fidelity": 1.0}, {"confidence": 0}, {"unit": "round"}, {"tolerance": -1},
-        {"tolerance": 1.5}, {"time_limit": 0}, {"random_state": -1}, {"callback": 3},
-        {"segments": [1, 2]}, {"allow_overlap": 1},
+        {"fidelity": 1.0},
+        {"confidence": 0},
+        {"unit": "round"},
+        {"tolerance": -1},
+        {"tolerance": 1.5},
+        {"time_limit": 0},
+        {"random_state": -1},
+        {"callback": 3},
+        {"segments": [1, 2]},
+        {"allow_overlap": 1},
     ],
-)  # fmt: skip
+)
 def test_options_that_mean_nothing(binary: Any, options: dict[str, Any]) -> None:
     model, X_fit, X_val, *_ = binary
     with pytest.raises(InvalidInputError):
@@ -201,9 +206,7 @@ def test_a_file_gives_a_file(binary: Any, tmp_path: Any) -> None:
     found = pine_boost.compress_booster(path, X_fit, X_val, fidelity=0.9)
     assert isinstance(found.model, bytes)
     booster = xgboost.Booster(model_file=bytearray(found.model))
-    assert np.array_equal(
-        booster.predict(xgboost.DMatrix(X_val)) > 0.5, result.model.predict(X_val) == 1
-    )
+    assert np.array_equal(booster.predict(xgboost.DMatrix(X_val)) > 0.5, result.model.predict(X_val) == 1)
 
 
 def test_classes_by_lightgbm_keep_names_and_categories() -> None:
@@ -237,9 +240,7 @@ def test_values_of_a_regressor_stay_within_the_tolerance() -> None:
     result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.2)
     assert result.status == "VALIDATED"
     assert "raw value within 0.2" in result.record.claim
-    moved = np.abs(
-        model.predict(X_val, output_margin=True) - result.model.predict(X_val, output_margin=True)
-    )
+    moved = np.abs(model.predict(X_val, output_margin=True) - result.model.predict(X_val, output_margin=True))
     assert (moved.astype(float) > 0.2).sum() == result.record.n_changed
     assert result.leaves_after < result.leaves_before
 

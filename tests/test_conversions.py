@@ -62,9 +62,7 @@ def of_tables(counts: Counter[tuple[str, int]]) -> dict[tuple[str, int], int]:
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.02, "auto"])
-def test_a_call_converts_every_table_once(
-    indifference: float | str, counted: Counter[tuple[str, int]]
-) -> None:
+def test_a_call_converts_every_table_once(indifference: float | str, counted: Counter[tuple[str, int]]) -> None:
     model, X_fit, X_cal = model_and_rows()
     result = prune_booster(model, X_fit, X_cal, alpha=0.2, indifference=indifference)
     assert result.search.pruned is not None
@@ -80,9 +78,7 @@ def test_a_sweep_converts_every_table_once(counted: Counter[tuple[str, int]]) ->
 
 
 @pytest.mark.parametrize("library", ["sklearn", "xgboost", "lightgbm"])
-def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_states(
-    library: str,
-) -> None:
+def test_rows_that_pass_the_serving_margin_are_those_of_the_pruned_models_own_states(library: str) -> None:
     """Counted in the states of the region; `contains` makes states of the pruned model alone."""
     model, X_fit, X_cal = model_and_rows()
     y = model.predict(X_fit)

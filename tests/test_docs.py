@@ -24,16 +24,8 @@ MODULES = sorted(
     "pine_boost." + ".".join(path.relative_to(ROOT / "pine_boost").with_suffix("").parts)
     for path in (ROOT / "pine_boost").rglob("*.py")
     if path.name != "__init__.py"
-) + sorted(
-    f"pine_boost.parsers.{path.stem}"
-    for path in (ROOT / "parsers").glob("*.py")
-    if path.name != "__init__.py"
-)
-WITH_EXAMPLES = [
-    name
-    for name in MODULES
-    if ">>> " in (inspect.getsource(importlib.import_module(name)))
-]  # fmt: skip
+) + sorted(f"pine_boost.parsers.{path.stem}" for path in (ROOT / "parsers").glob("*.py") if path.name != "__init__.py")
+WITH_EXAMPLES = [name for name in MODULES if ">>> " in (inspect.getsource(importlib.import_module(name)))]
 ENTRANCES = [
     "pine_boost.region.fitting.fit_region",
     "pine_boost.parsers.read_model",
@@ -43,9 +35,7 @@ ENTRANCES = [
     "pine_boost.exporters.treelite.to_treelite",
 ]
 FUNCTIONS = [
-    f"pine_boost.{name}"
-    for name in pine_boost.__all__
-    if inspect.isfunction(getattr(pine_boost, name))
+    f"pine_boost.{name}" for name in pine_boost.__all__ if inspect.isfunction(getattr(pine_boost, name))
 ] + ENTRANCES
 
 

@@ -30,10 +30,20 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
 
 def test_there_is_an_example_for_every_use():
     assert {path.stem for path in EXAMPLES} == {
-        "alpha_selection", "compress_default_size", "faithful", "fleet", "guarded_scorer",
-        "lightgbm_multiclass", "monitor_drift", "pipeline", "score_bands", "sklearn_forest",
-        "treelite_scorer", "two_moons", "xgboost_binary",
-    }  # fmt: skip
+        "alpha_selection",
+        "compress_default_size",
+        "faithful",
+        "fleet",
+        "guarded_scorer",
+        "lightgbm_multiclass",
+        "monitor_drift",
+        "pipeline",
+        "score_bands",
+        "sklearn_forest",
+        "treelite_scorer",
+        "two_moons",
+        "xgboost_binary",
+    }
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -50,9 +60,7 @@ def blocks_of(page: Path) -> list[tuple[str, str]]:
     return [(code, shown) for code, shown in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.stem)
 def test_python_blocks_of_a_page_run_and_print_what_is_shown(page, scripts, tmp_path):
     """The blocks of a page run in order in one process; ``text`` after a block is its output."""
     parts = []

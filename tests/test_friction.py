@@ -60,9 +60,7 @@ def test_representations_fit_into_a_line(result: Any) -> None:
     assert "alpha=0.3" in repr(result.region)
 
 
-def test_a_saved_result_is_loaded_again(
-    result: Any, table: Any, model: Any, tmp_path: Path
-) -> None:
+def test_a_saved_result_is_loaded_again(result: Any, table: Any, model: Any, tmp_path: Path) -> None:
     X, _ = table
     folder = result.save(tmp_path / "out", report=False)
     with pytest.raises(Exception, match="trust_pickle"):
@@ -110,9 +108,11 @@ def test_little_removed_names_the_next_steps_that_fit(result: Any) -> None:
     assert any("compress_booster" in step for step in needed)
     assert not any("time_limit" in step for step in needed)
     late = replace(
-        all_kept, status="NOT_CERTIFIED", optimal=False,
+        all_kept,
+        status="NOT_CERTIFIED",
+        optimal=False,
         reason="The time limit ran out before a smaller model was proved.",
-    )  # fmt: skip
+    )
     assert "time limit ran out" in next_steps(late)[0]
     assert "time_limit" in next_steps(late)[1]
     indifferent = next_steps(replace(all_kept, optimal=True, indifference=0.05, alpha=0.1))
@@ -141,10 +141,22 @@ def place(table: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in (("fit", X[:250]), ("cal", X[250:450]), ("test", X[450:])):
         np.save(folder / f"{name}.npy", rows)
     arguments = [
-        "sweep", folder / "model.json", "--fit", folder / "fit.npy", "--cal", folder / "cal.npy",
-        "--alphas", "0.3,0.5", "--objective", "l1", "--indifference", "0.05", "--no-report",
-        "-o", folder / "swept",
-    ]  # fmt: skip
+        "sweep",
+        folder / "model.json",
+        "--fit",
+        folder / "fit.npy",
+        "--cal",
+        folder / "cal.npy",
+        "--alphas",
+        "0.3,0.5",
+        "--objective",
+        "l1",
+        "--indifference",
+        "0.05",
+        "--no-report",
+        "-o",
+        folder / "swept",
+    ]
     assert main([str(argument) for argument in arguments]) == 0
     return folder
 
@@ -186,9 +198,7 @@ def test_labels_that_are_not_there_are_an_error(place: Path, capsys: Any) -> Non
     code, _, err = _run(capsys, *base, "--label", "y", "-o", place / "nowhere")
     assert code == 1
     assert "--label y names a column of --test, and there is no --test" in err
-    code, _, err = _run(
-        capsys, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere"
-    )
+    code, _, err = _run(capsys, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere")
     assert code == 1
     assert "no column 'y'" in err
     assert not (place / "nowhere").exists()
@@ -228,9 +238,7 @@ def test_a_regressor_has_no_probabilities(table: Any) -> None:
 
     X, y = table
     model = GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=0)
-    found = prune_booster(
-        model.fit(X[:250], 100.0 * y[:250]), X[:250], X[250:450], alpha=0.3, threshold=50.0
-    )
+    found = prune_booster(model.fit(X[:250], 100.0 * y[:250]), X[:250], X[250:450], alpha=0.3, threshold=50.0)
     assert "Proved" in found.summary()
     assert "probabilities moved" not in found.summary()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pine_boost.history_plot import plot_history
-from pine_boost.search.found import Moment
+from pine_boost.search.search_result import Moment
 
 
 def test_the_curve_shows_what_was_proved_once_and_twice_and_the_bound() -> None:

@@ -1,4 +1,4 @@
-"""The house stays as docs/architecture.md says: its arrows, its sizes, its tests."""
+"""The layout stays as docs/architecture.md says: which module may import which."""
 
 import ast
 import configparser
@@ -10,28 +10,33 @@ from pathlib import Path
 
 import pytest
 
-import pine_boost
-
 ROOT = Path(__file__).resolve().parent.parent
 # What `certificate/` may import: the kernel, the readers, and what these stand on.
 VERIFY_RESTS_ON = {
-    "model", "region", "proof", "parsers", "certificate",
-    "tables", "json_fields", "files", "options", "budget", "errors", "_version",
-}  # fmt: skip
-MOST_LINES, MOST_STATEMENT_LINES, MOST_PARAMETERS = 350, 60, 8
-SOURCES = sorted([*ROOT.glob("parsers/**/*.py"), *ROOT.glob("pine_boost/**/*.py")])
-SOURCES = [path for path in SOURCES if "pine_boost/parsers" not in path.as_posix()]
-BESIDE = sorted(
-    path for folder in ("tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
-)
+    "model",
+    "region",
+    "proof",
+    "parsers",
+    "certificate",
+    "tables",
+    "json_fields",
+    "files",
+    "options",
+    "budget",
+    "errors",
+    "_version",
+}
 
 
 def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     return subprocess.run(
         [sys.executable, "-c", program, "--config", str(ROOT / ".importlinter"), "--no-cache"],
-        cwd=folder, env={"PYTHONPATH": str(folder), "PATH": ""}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -45,12 +50,12 @@ def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         ("certificate/verification.py", "from pine_boost.pipelines import scores", "kernel alone"),
         ("certificate/claim.py", "from pine_boost.result import PruneResult", "kernel alone"),
         ("verifying.py", "from pine_boost.search import algorithm", "nothing that searched"),
-        ("search/found.py", "from pine_boost.certificate import claim", "no certificate"),
+        ("search/search_result.py", "from pine_boost.certificate import claim", "no certificate"),
         ("proof/boxes/search.py", "from pine_boost.proof.cpsat import encoding", "no CP-SAT"),
         ("proof/boxes/search.py", "from ortools.sat.python import cp_model", "no CP-SAT"),
         ("proof/boxes/search.py", "import scipy.optimize", "nothing of scipy"),
         ("model/forest.py", "from pine_boost.region import region", "One direction"),
-        ("result.py", "from pine_boost import issuing", "One direction"),
+        ("result.py", "from pine_boost import build_result", "One direction"),
         ("forgotten.py", "from pine_boost import errors", "One direction"),
     ],
 )
@@ -86,19 +91,6 @@ def test_proofs_solve_with_nothing_but_cp_sat():
         assert solvers <= {"ortools.sat.python"}, path
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_files_and_functions_stay_small(path):
-    _require_small(path)
-    for function in _functions(path):
-        if function.name not in _public():
-            assert _count_parameters(function) <= MOST_PARAMETERS, function.name
-
-
-def test_tests_benchmarks_and_examples_stay_small_too():
-    for path in BESIDE:  # helpers of tests draw what they are told to: many parameters are fine
-        _require_small(path)
-
-
 def test_no_test_file_imports_another():
     for path in sorted((ROOT / "tests").glob("**/*.py")):
         for node in _nodes(path):
@@ -117,30 +109,6 @@ def _imported(node: ast.AST) -> list[str]:
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
 
 
-def _require_small(path: Path) -> None:
-    assert path.read_text().count("\n") <= MOST_LINES, path
-    for function in _functions(path):
-        docstring = ast.get_docstring(function, clean=False) or ""
-        n_lines = function.end_lineno - function.lineno + 1 - docstring.count("\n")
-        assert n_lines <= MOST_STATEMENT_LINES, (path, function.name)
-
-
 @cache  # several tests look at every file
 def _nodes(path: Path) -> list[ast.AST]:
-    """The functions and imports of a file."""
-    wanted = (ast.FunctionDef, ast.ImportFrom)
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, wanted)]
-
-
-def _functions(path: Path) -> list[ast.FunctionDef]:
-    return [node for node in _nodes(path) if isinstance(node, ast.FunctionDef)]
-
-
-def _public() -> set[str]:
-    # options of a public function are its users' words; `__init__` is that of PineClassifier
-    return {*pine_boost.__all__, "__init__", "fit_region", "run_fleet"}
-
-
-def _count_parameters(function: ast.FunctionDef) -> int:
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return sum(argument.arg not in ("self", "cls") for argument in arguments)
+    return list(ast.walk(ast.parse(path.read_text())))

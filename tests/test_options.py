@@ -43,16 +43,33 @@ def test_the_classifier_passes_on_every_option():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"alpha": 1.0}, {"alpha": True}, {"alpha": float("nan")}, {"alpha": "0.1"},
-        {"indifference": -0.1}, {"n_bins": 0}, {"n_bins": 2.0}, {"n_bins": 10**9},
-        {"objective": "l2"}, {"objective": None}, {"unit": ["round"]}, {"time_limit": 0},
+        {"alpha": 1.0},
+        {"alpha": True},
+        {"alpha": float("nan")},
+        {"alpha": "0.1"},
+        {"indifference": -0.1},
+        {"n_bins": 0},
+        {"n_bins": 2.0},
+        {"n_bins": 10**9},
+        {"objective": "l2"},
+        {"objective": None},
+        {"unit": ["round"]},
+        {"time_limit": 0},
         {"reweight": "branch"},
-        {"time_limit": True}, {"n_jobs": 0}, {"n_jobs": -2}, {"n_jobs": 1.0},
-        {"random_state": -1}, {"random_state": 2**32}, {"random_state": None},
-        {"callback": "print"}, {"verbose": 1}, {"verbose": "yes"}, {"allow_overlap": None},
+        {"time_limit": True},
+        {"n_jobs": 0},
+        {"n_jobs": -2},
+        {"n_jobs": 1.0},
+        {"random_state": -1},
+        {"random_state": 2**32},
+        {"random_state": None},
+        {"callback": "print"},
+        {"verbose": 1},
+        {"verbose": "yes"},
+        {"allow_overlap": None},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_means_nothing_is_refused_by_name(wrong):
     ((name, _),) = wrong.items()
     with pytest.raises(InvalidInputError, match=f"{name}="):
@@ -84,10 +101,7 @@ def test_minus_one_is_every_core_this_process_may_use():
     ],
 )
 def test_json_of_strangers_is_refused_in_the_readers_own_words(text, words):
-    with (
-        pytest.raises(MalformedModelError, match=words) as caught,
-        reading("domain file", "Write another"),
-    ):
+    with pytest.raises(MalformedModelError, match=words) as caught, reading("domain file", "Write another"):
         parse_text(text)
     assert str(caught.value).startswith("This is no valid domain file: ")
     assert str(caught.value).endswith(" Write another.")
@@ -96,12 +110,19 @@ def test_json_of_strangers_is_refused_in_the_readers_own_words(text, words):
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (True, "int"), (1.5, "int"), (1e999, "float"), (True, "float"), ("1", "float | None"),
-        ([1, 2.5], "tuple[int, ...]"), ({"a": "b"}, "Mapping[str, float]"), (1, "Record"),
-        (["a", 1], "tuple[str, ...]"), (None, "str"),
+        (True, "int"),
+        (1.5, "int"),
+        (1e999, "float"),
+        (True, "float"),
+        ("1", "float | None"),
+        ([1, 2.5], "tuple[int, ...]"),
+        ({"a": "b"}, "Mapping[str, float]"),
+        (1, "Record"),
+        (["a", 1], "tuple[str, ...]"),
+        (None, "str"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_record_refuses_values_of_another_kind(value, kind):
     with pytest.raises(MalformedModelError, match="'field' is not a"), reading("file", "Look"):
         record({"field": value}, {"field": kind})

@@ -88,17 +88,25 @@ def test_the_classifier_predicts_with_the_original(parts: Any) -> None:
 
 
 @pytest.mark.parametrize("command", ["prune", "sweep"])
-def test_the_command_line_writes_the_original(
-    parts: Any, command: str, tmp_path: Path, capsys: Any
-) -> None:
+def test_the_command_line_writes_the_original(parts: Any, command: str, tmp_path: Path, capsys: Any) -> None:
     model, X_fit, X_cal = parts
     model.save_model(tmp_path / "model.json")
     np.save(tmp_path / "fit.npy", X_fit)
     np.save(tmp_path / "cal.npy", X_cal)
     code, out, _ = run(
-        capsys, command, tmp_path / "model.json", "--fit", tmp_path / "fit.npy", "--cal",
-        tmp_path / "cal.npy", "--time-limit", str(NO_TIME), "-o", tmp_path / "out", "--json",
-    )  # fmt: skip
+        capsys,
+        command,
+        tmp_path / "model.json",
+        "--fit",
+        tmp_path / "fit.npy",
+        "--cal",
+        tmp_path / "cal.npy",
+        "--time-limit",
+        str(NO_TIME),
+        "-o",
+        tmp_path / "out",
+        "--json",
+    )
     assert code == 2
     assert "NOT_CERTIFIED" in out
     written = sorted((tmp_path / "out").rglob("certificate.json"))

@@ -112,15 +112,10 @@ def test_verbose_shows_beside_a_callback_and_silence_is_silent(capsys: Any) -> N
     prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, **options)
     assert steps
     assert capsys.readouterr().err == ""
-    prune_booster(
-        model, X[:200], X[200:], alpha=0.3, callback=steps.append, verbose=True, **options
-    )
+    prune_booster(model, X[:200], X[200:], alpha=0.3, callback=steps.append, verbose=True, **options)
     assert "5 -> " in capsys.readouterr().err
     told: list[Any] = []
-    sweep(
-        model, X[:200], X[200:], alphas=[0.3], verbose=True,
-        callback=lambda *step: told.append(step), **options,
-    )  # fmt: skip
+    sweep(model, X[:200], X[200:], alphas=[0.3], verbose=True, callback=lambda *step: told.append(step), **options)
     assert "alpha 0.3: 5 -> " in capsys.readouterr().err
     assert all(len(step) == 2 for step in told)
 

@@ -102,9 +102,6 @@ def test_a_time_limit_that_is_not_reached_changes_nothing():
     X = np.random.default_rng(1).normal(size=(300, 4))
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
     model = GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(X, y)
-    free, limited = (
-        prune_booster(model, X[:200], X[200:], alpha=0.3, time_limit=limit)
-        for limit in (None, 3600.0)
-    )
+    free, limited = (prune_booster(model, X[:200], X[200:], alpha=0.3, time_limit=limit) for limit in (None, 3600.0))
     assert free.model_file() == limited.model_file()
     assert free.certificate.kept == limited.certificate.kept

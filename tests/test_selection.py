@@ -29,17 +29,13 @@ def parts() -> Any:
 
 @pytest.mark.parametrize(("mismatches", "n_rows"), [(0, 20), (1, 20), (3, 50), (20, 20)])
 @pytest.mark.parametrize("level", [0.05, 0.01])
-def test_the_bound_is_where_so_few_mismatches_become_unlikely(
-    mismatches: int, n_rows: int, level: float
-) -> None:
+def test_the_bound_is_where_so_few_mismatches_become_unlikely(mismatches: int, n_rows: int, level: float) -> None:
     bound = upper_risk_bound(mismatches, n_rows, level)
     if mismatches == n_rows:
         assert bound == 1.0
         return
     risk = Fraction(bound)
-    at_most = sum(
-        comb(n_rows, k) * risk**k * (1 - risk) ** (n_rows - k) for k in range(mismatches + 1)
-    )
+    at_most = sum(comb(n_rows, k) * risk**k * (1 - risk) ** (n_rows - k) for k in range(mismatches + 1))
     assert abs(float(at_most) - level) < 1e-9
 
 
@@ -47,9 +43,7 @@ def test_the_bound_is_where_so_few_mismatches_become_unlikely(
 @pytest.mark.parametrize("target", [0.5, 0.9, 0.97, 0.999])
 def test_the_largest_alpha_that_reaches_the_target(parts: Any, rule: str, target: float) -> None:
     model, X_fit, X_cal, X_sel = parts
-    chosen = select_alpha(
-        model, X_fit, X_cal, X_sel, target, rule=rule, alphas=GRID, objective="l1"
-    )
+    chosen = select_alpha(model, X_fit, X_cal, X_sel, target, rule=rule, alphas=GRID, objective="l1")
     before = model.predict(X_sel)
     reached = []
     for result in chosen.sweep:
@@ -84,14 +78,10 @@ def test_a_model_from_a_file_falls_back_to_its_bytes(parts: Any, tmp_path: Any) 
     _, X_fit, X_cal, X_sel = parts
     y = (X_fit[:, 0] > np.median(X_fit[:, 0])).astype(int)
     booster = xgboost.train(
-        {"objective": "binary:logistic", "max_depth": 1, "nthread": 1},
-        xgboost.DMatrix(X_fit, y),
-        num_boost_round=3,
+        {"objective": "binary:logistic", "max_depth": 1, "nthread": 1}, xgboost.DMatrix(X_fit, y), num_boost_round=3
     )
     booster.save_model(tmp_path / "model.json")
-    chosen = select_alpha(
-        tmp_path / "model.json", X_fit, X_cal, X_sel[:5], 0.999, alphas=[0.5], objective="l1"
-    )
+    chosen = select_alpha(tmp_path / "model.json", X_fit, X_cal, X_sel[:5], 0.999, alphas=[0.5], objective="l1")
     again = xgboost.Booster(model_file=bytearray(chosen.model))
     rows = xgboost.DMatrix(X_sel)
     np.testing.assert_array_equal(again.predict(rows), booster.predict(rows))
@@ -103,10 +93,7 @@ def test_selecting_on_seen_rows_is_refused(parts: Any) -> None:
         select_alpha(model, X_fit, X_cal, X_cal, 0.9, alphas=[0.6], objective="l1")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"target_fidelity": 1.0}, {"target_fidelity": 0}, {"delta": 0.0}, {"rule": "bayes"}],
-)
+@pytest.mark.parametrize("wrong", [{"target_fidelity": 1.0}, {"target_fidelity": 0}, {"delta": 0.0}, {"rule": "bayes"}])
 def test_refuses_what_means_nothing(parts: Any, wrong: dict[str, Any]) -> None:
     model, X_fit, X_cal, X_sel = parts
     keywords = {"target_fidelity": 0.9, **wrong}

@@ -99,19 +99,23 @@ def test_command_line(tmp_path: Any, capsys: Any) -> None:
     for name, rows in (("fit", X[:500]), ("look", X[500:])):
         np.save(tmp_path / f"{name}.npy", rows)
     arguments = [
-        "survey", f"{tmp_path}/model.json", "--fit", f"{tmp_path}/fit.npy", "--look",
-        f"{tmp_path}/look.npy", "--time-limit", "5", "-o", f"{tmp_path}/s.json",
-    ]  # fmt: skip
+        "survey",
+        f"{tmp_path}/model.json",
+        "--fit",
+        f"{tmp_path}/fit.npy",
+        "--look",
+        f"{tmp_path}/look.npy",
+        "--time-limit",
+        "5",
+        "-o",
+        f"{tmp_path}/s.json",
+    ]
     assert main([*arguments, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["offers"]) == 11
     assert main(arguments) == 1
     assert "--force" in capsys.readouterr().err
     tables = ["--fit", f"{tmp_path}/fit.npy", "--spent", f"{tmp_path}/s.json"]
-    for command in (
-        ["prune", "--cal"],
-        ["sweep", "--cal"],
-        ["compress", "--fidelity", "0.9", "--val"],
-    ):
+    for command in (["prune", "--cal"], ["sweep", "--cal"], ["compress", "--fidelity", "0.9", "--val"]):
         again = [command[0], f"{tmp_path}/model.json", *tables, "-o", f"{tmp_path}/{command[0]}"]
         assert main([*again, *command[1:], f"{tmp_path}/look.npy"]) == 1
         assert "looked at by a survey" in capsys.readouterr().err

@@ -69,15 +69,16 @@ def test_the_rows_of_one_alpha_serve_the_next(parts: Any) -> None:
     model, X_fit, X_cal, _ = parts
     rows: dict[float, list[int]] = {}
     sweep(
-        model, X_fit, X_cal, alphas=[0.3, 0.6],
+        model,
+        X_fit,
+        X_cal,
+        alphas=[0.3, 0.6],
         callback=lambda alpha, step: rows.setdefault(alpha, []).append(step.rows),
-    )  # fmt: skip
+    )
     assert rows[0.3][0] >= rows[0.6][-1]
 
 
-def test_each_alpha_ends_with_its_own_rows_cuts_and_time(
-    parts: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Second proofs come after all searches: none may see what a later search changed."""
     explored: list[tuple[Any, int, int, tuple[int, ...]]] = []
     finished: list[Any] = []
@@ -86,9 +87,7 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(
     def watch(*arguments: Any) -> Any:
         played = explore(*arguments)
         game = played.game
-        explored.append(
-            (played, len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape)
-        )
+        explored.append((played, len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape))
         return played
 
     def check(played: Any, budget: Any, larger: Any) -> Any:
@@ -176,9 +175,7 @@ def test_refuses_grids_that_are_none(parts: Any, alphas: Any) -> None:
         sweep(model, X_fit, X_cal, alphas=alphas)
 
 
-def test_which_alphas_have_room_for_x_cal_chooses_nothing(
-    monkeypatch: pytest.MonkeyPatch, parts: Any
-) -> None:
+def test_which_alphas_have_room_for_x_cal_chooses_nothing(monkeypatch: pytest.MonkeyPatch, parts: Any) -> None:
     """The share of toss-ups is chosen at the middle of the grid before X_cal shortens it."""
     model, X_fit, X_cal, _ = parts
     chosen: list[float] = []

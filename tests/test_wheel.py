@@ -36,8 +36,10 @@ def clone(tmp_path_factory):
     source = tmp_path_factory.mktemp("clone") / "source"
     tracked = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"],
-        capture_output=True, text=True, check=True,
-    ).stdout.split("\n")  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
     for name in filter(None, tracked):
         if (ROOT / name).is_symlink() or (ROOT / name).is_file():
             target = source / name
@@ -71,10 +73,7 @@ def test_the_wheel_holds_every_package_of_the_sources(wheel, clone):
         found = {name for name in archive.namelist() if name.endswith(".py")}
     own = {path.relative_to(clone).as_posix() for path in (clone / "pine_boost").glob("**/*.py")}
     own = {name for name in own if not name.startswith("pine_boost/parsers/")}
-    parsers = {
-        f"pine_boost/{path.relative_to(clone).as_posix()}"
-        for path in (clone / "parsers").glob("**/*.py")
-    }
+    parsers = {f"pine_boost/{path.relative_to(clone).as_posix()}" for path in (clone / "parsers").glob("**/*.py")}
     assert own | parsers == found
 
 
@@ -90,9 +89,8 @@ def test_the_clone_imports_whole_beside_an_installed_wheel(clone, wheel, tmp_pat
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     for folder, home in ((clone, clone), (tmp_path, installed)):
         done = subprocess.run(
-            [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         assert all(Path(path).is_relative_to(home) for path in done.stdout.split())
 
@@ -102,8 +100,7 @@ def test_the_wheel_parses_without_any_library(wheel, tmp_path):
     random = np.random.default_rng(0)
     rows = random.normal(size=(200, 3))
     labels = (rows[:, 0] > 0).astype(int)
-    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1},
-                            xgboost.DMatrix(rows, labels), 4)  # fmt: skip
+    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(rows, labels), 4)
     booster.save_model(tmp_path / "model.json")
     booster.save_model(tmp_path / "model.ubj")
     data = lightgbm.Dataset(rows, labels)
@@ -114,7 +111,6 @@ def test_the_wheel_parses_without_any_library(wheel, tmp_path):
     python = environment / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
     files = [tmp_path / name for name in ("model.json", "model.ubj", "model.txt")]
-    done = subprocess.run([python, "-c", PARSE, *files], capture_output=True, text=True,
-                          check=False, cwd=tmp_path)  # fmt: skip
+    done = subprocess.run([python, "-c", PARSE, *files], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["4", "4", "5"]

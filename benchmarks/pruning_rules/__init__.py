@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.pruning_rules import library
-from benchmarks.pruning_rules.clusters import (
-    cluster_accuracy,
-    cluster_centroids,
-    largest_mean_distance,
-)
-from benchmarks.pruning_rules.greedy import (
-    complementariness,
-    drep,
-    margin_distance,
-    reduced_error,
-)
+from benchmarks.pruning_rules.clusters import cluster_accuracy, cluster_centroids, largest_mean_distance
+from benchmarks.pruning_rules.greedy import complementariness, drep, margin_distance, reduced_error
 from benchmarks.pruning_rules.members import IntArray, Members
 from benchmarks.pruning_rules.pairs import combined, combined_error
 from benchmarks.pruning_rules.ranking import (

@@ -145,9 +145,7 @@ def _polished(layers: Layers, cuts: IntArray, answers: FloatArray, y: IntArray) 
     return CutForest(layers, cuts, weights, float(fitted.intercept_[0]))
 
 
-def _descend(
-    layers: Layers, answers: FloatArray, sign: FloatArray, penalty: float, start: IntArray
-) -> IntArray:
+def _descend(layers: Layers, answers: FloatArray, sign: FloatArray, penalty: float, start: IntArray) -> IntArray:
     """Best depth of one tree after another, the others fixed, until a whole round changes none."""
     cuts = start.copy()
     trees = np.arange(len(cuts))

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.pruning_rules.clusters import (
-    coordinates,
-    farthest_of_groups,
-    groups_by_means,
-    groups_of,
-)
+from benchmarks.pruning_rules.clusters import coordinates, farthest_of_groups, groups_by_means, groups_of
 from benchmarks.pruning_rules.greedy import grow, joint_errors
 from benchmarks.pruning_rules.members import FloatArray, IntArray, Members, lowest
 from benchmarks.pruning_rules.pairs import least_sum, likeness, shared_errors
@@ -54,9 +49,7 @@ def error_ambiguity(members: Members, n_kept: int) -> IntArray:
     scores, n_classes = members.scores, members.scores.shape[2]
     is_label = np.arange(n_classes) == members.y[:, None]
     weight = np.where(
-        is_label,
-        np.exp(-scores / n_classes),
-        np.exp(scores / (n_classes * (n_classes - 1))) / (n_classes - 1) ** 2,
+        is_label, np.exp(-scores / n_classes), np.exp(scores / (n_classes * (n_classes - 1))) / (n_classes - 1) ** 2
     )
     distance = (scores - scores.mean(axis=0)) ** 2
     return lowest((weight / n_classes**2 + distance).sum(axis=(1, 2)), n_kept)

@@ -74,12 +74,7 @@ def create_app(scorer: Any, *, max_rows: int = MAX_ROWS, max_bytes: int = MAX_BY
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        return {
-            "status": "ok",
-            "model": repr(scorer),
-            "claim": scorer.claim,
-            "n_features": scorer.n_features_in_,
-        }
+        return {"status": "ok", "model": repr(scorer), "claim": scorer.claim, "n_features": scorer.n_features_in_}
 
     @app.get("/metrics")
     async def metrics() -> PlainTextResponse:
@@ -128,14 +123,10 @@ def read_rows(body: bytes, n_features: int, max_rows: int) -> np.ndarray:
     for number, row in enumerate(rows):
         if not isinstance(row, list) or len(row) != n_features:
             found = len(row) if isinstance(row, list) else type(row).__name__
-            raise HTTPException(
-                422, f"Row {number} is {found}; a list of {n_features} numbers is accepted."
-            )
+            raise HTTPException(422, f"Row {number} is {found}; a list of {n_features} numbers is accepted.")
         for column, value in enumerate(row):
             if type(value) not in (float, int) and value is not None:
-                raise HTTPException(
-                    422, f"Row {number}, column {column} is {value!r:.60}; a number or null."
-                )
+                raise HTTPException(422, f"Row {number}, column {column} is {value!r:.60}; a number or null.")
     try:
         return np.array(rows, dtype=np.float64)
     except (ValueError, OverflowError) as error:

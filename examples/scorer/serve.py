@@ -47,9 +47,7 @@ def train(folder: Path) -> None:
     from sklearn.datasets import make_classification
     from xgboost import XGBClassifier
 
-    X, y = make_classification(
-        6000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0
-    )
+    X, y = make_classification(6000, 10, n_informative=5, n_redundant=0, class_sep=1.5, random_state=0)
     X = np.round(X, 1).astype(np.float32)
     model = XGBClassifier(n_estimators=30, max_depth=2, learning_rate=0.1, n_jobs=1)
     model.fit(X[:2000], y[:2000])
@@ -77,9 +75,14 @@ def main() -> int:
 
     app = create_app(make_scorer(options.folder, options.backend, options.original))
     uvicorn.run(
-        app, host="127.0.0.1", port=options.port, log_level="warning", limit_concurrency=64,
-        timeout_keep_alive=5, h11_max_incomplete_event_size=64_000,
-    )  # fmt: skip
+        app,
+        host="127.0.0.1",
+        port=options.port,
+        log_level="warning",
+        limit_concurrency=64,
+        timeout_keep_alive=5,
+        h11_max_incomplete_event_size=64_000,
+    )
     return 0
 
 

@@ -32,9 +32,7 @@ _UNIT = UNIT_ROUNDOFF[np.float64]
 _OPTIONS = {
     "binary": re.compile(rf"binary sigmoid:(?P<sigmoid>{NUMBER})"),
     "multiclass": re.compile(r"multiclass num_class:(?P<classes>[0-9]{1,7})"),
-    "multiclassova": re.compile(
-        rf"multiclassova num_class:(?P<classes>[0-9]{{1,7}}) sigmoid:(?P<sigmoid>{NUMBER})"
-    ),
+    "multiclassova": re.compile(rf"multiclassova num_class:(?P<classes>[0-9]{{1,7}}) sigmoid:(?P<sigmoid>{NUMBER})"),
     "cross_entropy": re.compile(r"cross_entropy"),
 }
 PROBABILITY_OBJECTIVES = ("binary", "cross_entropy")
@@ -63,9 +61,7 @@ def read_objective(line: str | None, num_class: int) -> Objective:
     found = match.groupdict()
     classes = int(found.get("classes") or 1)
     if classes != num_class or (name in _SEVERAL and classes < 2):
-        raise MalformedModelError(
-            f"The objective {line[:80]!r} does not fit num_class={num_class} of the header."
-        )
+        raise MalformedModelError(f"The objective {line[:80]!r} does not fit num_class={num_class} of the header.")
     sigmoid = float(found.get("sigmoid") or 1.0)
     if not (sigmoid > 0 and math.isfinite(sigmoid)):
         raise MalformedModelError(f"The objective {line[:80]!r} needs a sigmoid above 0.")

@@ -15,20 +15,22 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
-from pine_boost.parsers.lightgbm.tree import (
-    TreeBlock,
-    read_integer,
-    read_integers,
-    read_pairs,
-    read_tree,
-)
+from pine_boost.parsers.lightgbm.tree import TreeBlock, read_integer, read_integers, read_pairs, read_tree
 
 MAX_BYTES = 2**31 - 1  # the native loader counts in int32
 _HEADER_KEYS = (
-    "version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx",
-    "objective", "average_output", "feature_names", "monotone_constraints", "feature_infos",
+    "version",
+    "num_class",
+    "num_tree_per_iteration",
+    "label_index",
+    "max_feature_idx",
+    "objective",
+    "average_output",
+    "feature_names",
+    "monotone_constraints",
+    "feature_infos",
     "tree_sizes",
-)  # fmt: skip
+)
 _FEATURE_INFO = re.compile(r"none|\[[^\s:\[\]]+:[^\s:\[\]]+\]|-?[0-9]+(?::-?[0-9]+)*")
 _CATEGORY_LIST = re.compile(r"-?[0-9]+(?::-?[0-9]+)*")
 # anything else on such a line (facts: a line cut in the middle) makes LightGBM 4.7 crash
@@ -118,10 +120,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
     n_features = read_integer(header, "max_feature_idx", "the header", 0, 2**31 - 2) + 1
     num_class = read_integer(header, "num_class", "the header", 1, 1_000_000)
     if read_integer(header, "num_tree_per_iteration", "the header", 1, 1_000_000) != num_class:
-        _malformed(
-            f"num_tree_per_iteration={header['num_tree_per_iteration']} does not match "
-            f"num_class={num_class}"
-        )
+        _malformed(f"num_tree_per_iteration={header['num_tree_per_iteration']} does not match num_class={num_class}")
     names = _split_per_feature(header, "feature_names", n_features)
     if len(set(names)) != n_features:
         _malformed("a feature name appears twice")
@@ -157,9 +156,7 @@ def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedModelError(
-            f"The LightGBM text is not UTF-8 ({error.reason} at byte {error.start})."
-        ) from error
+        raise MalformedModelError(f"The LightGBM text is not UTF-8 ({error.reason} at byte {error.start}).") from error
 
 
 def _check_bytes(contents: bytes) -> None:
@@ -168,9 +165,7 @@ def _check_bytes(contents: bytes) -> None:
     if len(contents) > MAX_BYTES:
         _malformed(f"it has {len(contents)} bytes, at most {MAX_BYTES} are accepted")
     if b"\r" in contents:
-        _malformed(
-            "it has CR line ends, on which LightGBM itself aborts; write it with LF (dos2unix)"
-        )
+        _malformed("it has CR line ends, on which LightGBM itself aborts; write it with LF (dos2unix)")
     if b"\x00" in contents:
         _malformed("it contains a zero byte")
 

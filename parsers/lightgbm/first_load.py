@@ -32,16 +32,23 @@ def main() -> None:
         # not every name that a newer version writes.
         room = ctypes.create_string_buffer(len(contents) + 2**20)
         size = ctypes.c_int64(len(room))
-        call(
-            "LGBM_BoosterGetLoadedParam", model, size, ctypes.byref(length), room,
-            forgiven=b"unordered_map::at",
-        )  # fmt: skip
+        call("LGBM_BoosterGetLoadedParam", model, size, ctypes.byref(length), room, forgiven=b"unordered_map::at")
     zeros, result = (ctypes.c_double * n_features)(), (ctypes.c_double * n_classes.value)()
     call(
-        "LGBM_BoosterPredictForMat", model, zeros, _FLOAT64, ctypes.c_int32(1),
-        ctypes.c_int32(n_features), 1, _RAW_SCORE, 0, -1, b"num_threads=1", ctypes.byref(length),
+        "LGBM_BoosterPredictForMat",
+        model,
+        zeros,
+        _FLOAT64,
+        ctypes.c_int32(1),
+        ctypes.c_int32(n_features),
+        1,
+        _RAW_SCORE,
+        0,
+        -1,
+        b"num_threads=1",
+        ctypes.byref(length),
         result,
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

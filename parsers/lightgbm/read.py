@@ -23,14 +23,10 @@ from pine_boost.parsers.lightgbm.tree import DEFAULT_LEFT_BIT, TreeBlock
 FILE_KIND = "lightgbm file"
 _WRAPPERS = ("LGBMClassifier", "LGBMRegressor", "LGBMRanker", "LGBMModel")
 # decision_type >> 2: None (NaN counts as 0.0), Zero, NaN
-_MISSING_RULES = np.array(
-    [MissingRule.NAN_IS_ZERO, MissingRule.ZERO_IS_MISSING, MissingRule.DEFAULT], dtype=np.uint8
-)
+_MISSING_RULES = np.array([MissingRule.NAN_IS_ZERO, MissingRule.ZERO_IS_MISSING, MissingRule.DEFAULT], dtype=np.uint8)
 
 
-def read_lightgbm(
-    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
-) -> Model:
+def read_lightgbm(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
     """Read a LightGBM model exactly.
 
     Parameters
@@ -81,9 +77,7 @@ def read_lightgbm(
 
 
 def _read_live(model: Any, threshold: Any, values: bool) -> Model:
-    names = [
-        base.__name__ for base in type(model).__mro__ if base.__module__.startswith("lightgbm")
-    ]
+    names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("lightgbm")]
     if any(name.startswith("Dask") for name in names):
         raise UnsupportedModelError(f"{type(model).__name__}: pass model.to_local() instead.")
     kind = next((name for name in names if name in (*_WRAPPERS, "Booster")), None)
@@ -124,9 +118,7 @@ def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
         )
 
 
-def _build_forest(
-    document: LightgbmDocument, threshold: Any, values: bool, labels: tuple[Any, ...] | None
-) -> Forest:
+def _build_forest(document: LightgbmDocument, threshold: Any, values: bool, labels: tuple[Any, ...] | None) -> Forest:
     n_outputs, rounds = document.num_class, document.n_used_rounds
     trees = document.trees[: rounds * n_outputs]
     tree_output = np.tile(np.arange(n_outputs, dtype=np.int32), rounds)
@@ -153,17 +145,13 @@ def _build_forest(
         right=_stack_children(trees, offset, "right_child"),
         default_left=_stack(trees, _default_left, False),
         kind=_stack(
-            trees,
-            lambda t: np.where(t.is_categorical, SplitKind.CATEGORICAL, SplitKind.NUMERIC),
-            SplitKind.LEAF,
+            trees, lambda t: np.where(t.is_categorical, SplitKind.CATEGORICAL, SplitKind.NUMERIC), SplitKind.LEAF
         ).astype(np.uint8),
         missing=_stack(trees, lambda t: _MISSING_RULES[t.decision_type >> 2], 0).astype(np.uint8),
         set_left=_stack(trees, lambda t: t.is_categorical, False),
         category_offset=category_offset,
         category=category,
-        value=np.concatenate(
-            [np.concatenate([np.zeros(t.n_leaves - 1), t.leaf_value]) for t in trees]
-        )[:, None],
+        value=np.concatenate([np.concatenate([np.zeros(t.n_leaves - 1), t.leaf_value]) for t in trees])[:, None],
         tree_output=tree_output,
         tree_round=np.repeat(np.arange(rounds, dtype=np.int32), n_outputs),
         tree_bias=_tree_bias(document, trees),
@@ -185,9 +173,7 @@ def _build_forest(
     )
 
 
-def _extremes(
-    trees: Sequence[TreeBlock], rounds: int, n_outputs: int
-) -> tuple[FloatArray, FloatArray]:
+def _extremes(trees: Sequence[TreeBlock], rounds: int, n_outputs: int) -> tuple[FloatArray, FloatArray]:
     """Bounds on the margins of each output over all inputs."""
     with np.errstate(over="ignore"):
         lowest, highest = (
@@ -257,9 +243,7 @@ def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatA
     return bias
 
 
-def _classes(
-    objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...] | None
-) -> tuple[Any, ...]:
+def _classes(objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...] | None) -> tuple[Any, ...]:
     if n_outputs == 1 and not n_cuts:
         return ()
     n_classes = n_outputs if n_outputs > 1 else n_cuts + 1

@@ -77,9 +77,7 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
     return margins.reshape(-1, model.forest.n_outputs), 0.0
 
 
-def _prepared(
-    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
-) -> Callable[[], Any]:
+def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
     booster = _booster_of(native)
     return lambda: booster.predict(matrix, num_threads=1)
 
@@ -96,9 +94,11 @@ def _facts(model: Model) -> dict[str, Any]:
     return {
         "objective": line,
         "average": document.average_output,
-        "types": ["categorical" if j in set(document.category_features()) else "numeric"
-                  for j in range(len(document.feature_names))],
-    }  # fmt: skip
+        "types": [
+            "categorical" if j in set(document.category_features()) else "numeric"
+            for j in range(len(document.feature_names))
+        ],
+    }
 
 
 def _column_name(name: str) -> str:

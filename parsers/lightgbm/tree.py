@@ -85,16 +85,12 @@ class TreeBlock:
     def categories_of(self, node: int) -> npt.NDArray[np.int32]:
         """Sorted codes in the bitset of a categorical inner node."""
         position = int(self.threshold[node])
-        words = self.cat_threshold[
-            self.cat_boundaries[position] : self.cat_boundaries[position + 1]
-        ]
+        words = self.cat_threshold[self.cat_boundaries[position] : self.cat_boundaries[position + 1]]
         bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
         return np.flatnonzero(bits).astype(np.int32)
 
 
-def read_pairs(
-    lines: Iterable[str], where: str, bare: frozenset[str] = frozenset()
-) -> dict[str, str]:
+def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozenset()) -> dict[str, str]:
     """Split ``key=value`` lines; a repeated key or a line of another form is refused."""
     pairs: dict[str, str] = {}
     for line in lines:
@@ -133,8 +129,7 @@ def read_integer(pairs: dict[str, str], key: str, where: str, lowest: int, highe
     numbers = read_integers(pairs[key], f"{key} of {where}")
     if len(numbers) != 1 or not lowest <= numbers[0] <= highest:
         raise MalformedModelError(
-            f"{key} of {where} is {pairs[key][:60]!r}, expected one integer from {lowest} to "
-            f"{highest}."
+            f"{key} of {where} is {pairs[key][:60]!r}, expected one integer from {lowest} to {highest}."
         )
     return int(numbers[0])
 
@@ -190,9 +185,7 @@ def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
     return tree
 
 
-def _read_array(
-    pairs: dict[str, str], key: str, n_leaves: int, where: str
-) -> IntArray | FloatArray:
+def _read_array(pairs: dict[str, str], key: str, n_leaves: int, where: str) -> IntArray | FloatArray:
     kind, size, required = _ARRAYS[key]
     length = n_leaves if size == "n" else n_leaves - 1
     if key not in pairs:
@@ -211,9 +204,7 @@ def _read_array(
     return array
 
 
-def _read_category_sets(
-    pairs: dict[str, str], n_sets: int, where: str
-) -> tuple[IntArray, IntArray]:
+def _read_category_sets(pairs: dict[str, str], n_sets: int, where: str) -> tuple[IntArray, IntArray]:
     if n_sets == 0:
         for key in ("cat_boundaries", "cat_threshold"):
             if pairs.pop(key, ""):
@@ -230,9 +221,7 @@ def _read_category_sets(
         or boundaries[-1] != len(words)
         or np.any(np.diff(boundaries) < 1)
     ):
-        raise MalformedModelError(
-            f"cat_boundaries of {where} do not cut its {len(words)} words into {n_sets} sets."
-        )
+        raise MalformedModelError(f"cat_boundaries of {where} do not cut its {len(words)} words into {n_sets} sets.")
     if np.any((words < 0) | (words >= 2**32)):
         raise MalformedModelError(f"cat_threshold of {where} has a word that is not 32 bits wide.")
     return boundaries, words

@@ -36,8 +36,7 @@ def supported_name(model: Any, accepted: Collection[str]) -> str:
     if "IsolationForest" in bases:
         hint = " An IsolationForest is a plausibility score, read by read_isolation_forest."
     raise UnsupportedModelError(
-        f"{type(model).__name__} is not supported; accepted from scikit-learn: "
-        f"{', '.join(sorted(accepted))}.{hint}"
+        f"{type(model).__name__} is not supported; accepted from scikit-learn: {', '.join(sorted(accepted))}.{hint}"
     )
 
 
@@ -45,17 +44,13 @@ def refuse_other_than(model: Any, name: str, inside: str | None = None) -> None:
     """Accept only one scikit-learn class (or a subclass)."""
     if name not in _sklearn_bases(model):
         where = f" inside {inside}" if inside else ""
-        raise UnsupportedModelError(
-            f"{type(model).__name__} was found{where}; only {name} is accepted here."
-        )
+        raise UnsupportedModelError(f"{type(model).__name__} was found{where}; only {name} is accepted here.")
 
 
 def require_fitted(model: Any, attribute: str) -> None:
     """Refuse an estimator without the attribute that ``fit`` sets."""
     if not hasattr(model, attribute) or np.size(getattr(model, attribute)) == 0:
-        raise InvalidInputError(
-            f"{type(model).__name__} is not fitted (no {attribute}); call fit first."
-        )
+        raise InvalidInputError(f"{type(model).__name__} is not fitted (no {attribute}); call fit first.")
 
 
 def refuse_multi_output(model: Any, name: str) -> None:

@@ -16,18 +16,8 @@ from pine_boost.errors import InvalidInputError, MalformedModelError, Unsupporte
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.model.rules import CategoryRule, Comparison, Tie
-from pine_boost.parsers.sklearn.checks import (
-    class_labels,
-    feature_names,
-    refuse_multi_output,
-    refuse_other_than,
-)
-from pine_boost.parsers.sklearn.rounding import (
-    Rounding,
-    average_rounding,
-    probability_cut,
-    vote_rounding,
-)
+from pine_boost.parsers.sklearn.checks import class_labels, feature_names, refuse_multi_output, refuse_other_than
+from pine_boost.parsers.sklearn.rounding import Rounding, average_rounding, probability_cut, vote_rounding
 from pine_boost.parsers.sklearn.trees import LEAF, stack_classic, stack_histogram
 
 
@@ -47,9 +37,7 @@ class SklearnDocument:
     offset: float = 0.0
 
 
-def read_average(
-    model: Any, name: str, thresholds: tuple[float, ...]
-) -> tuple[Forest, SklearnDocument]:
+def read_average(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
     """Forests and single trees: the mean of the leaves; the Forest holds their sum."""
     estimators = [model] if "Tree" in name and "Trees" not in name else list(model.estimators_)
     refuse_multi_output(model, name)
@@ -70,9 +58,7 @@ def read_average(
     forest = build_forest(
         model,
         stack_classic(trees, values),
-        decision=Decision(
-            () if threshold is None else (0.0,), Tie.LOWEST, rounding.guard, thresholds
-        ),
+        decision=Decision(() if threshold is None else (0.0,), Tie.LOWEST, rounding.guard, thresholds),
         classes=class_labels(model, thresholds),
         objective=str(getattr(model, "criterion", "")),
         rounding=rounding,
@@ -81,9 +67,7 @@ def read_average(
     return forest, SklearnDocument("average", threshold or 0.0)
 
 
-def read_gradient(
-    model: Any, name: str, thresholds: tuple[float, ...]
-) -> tuple[Forest, SklearnDocument]:
+def read_gradient(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
     """GradientBoosting: init + sum(learning_rate * value), float64, in file order."""
     trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
     rate = np.float64(model.learning_rate)
@@ -117,9 +101,7 @@ def _gradient_intercept(model: Any, name: str) -> FloatArray:
     return intercept
 
 
-def read_histogram(
-    model: Any, name: str, thresholds: tuple[float, ...]
-) -> tuple[Forest, SklearnDocument]:
+def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
     """HistGradientBoosting: baseline + sum(value), float64, columns in the user's order."""
     n_features = int(model.n_features_in_)
     columns = np.arange(n_features)
@@ -168,9 +150,7 @@ def _categorical_columns(model: Any) -> tuple[IntArray, list[tuple[Any, ...] | N
     return columns, categories
 
 
-def read_votes(
-    model: Any, name: str, thresholds: tuple[float, ...]
-) -> tuple[Forest, SklearnDocument]:
+def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
     """AdaBoost (SAMME): every tree votes with its weight for the largest class of the leaf."""
     if thresholds:
         raise InvalidInputError(
@@ -185,9 +165,7 @@ def read_votes(
     classes = class_labels(model)
     weights = np.asarray(model.estimator_weights_, dtype=np.float64)[: len(model.estimators_)]
     if len(weights) != len(model.estimators_) or not 0 < weights.sum() < np.inf:
-        raise MalformedModelError(
-            "AdaBoostClassifier needs one weight per tree with a positive sum; refit the model."
-        )
+        raise MalformedModelError("AdaBoostClassifier needs one weight per tree with a positive sum; refit the model.")
     trees, values = [], []
     for estimator, weight in zip(model.estimators_, weights, strict=True):
         refuse_other_than(estimator, "DecisionTreeClassifier", inside=name)
@@ -233,9 +211,7 @@ def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[Floa
     return leaves
 
 
-def _boosted_decision(
-    model: Any, thresholds: tuple[float, ...], slope: float, tie: Tie
-) -> Decision:
+def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, tie: Tie) -> Decision:
     """Decision of an additive margin; ``slope`` is that of the sigmoid behind predict_proba."""
     if not hasattr(model, "classes_"):
         return Decision(thresholds, Tie.LOWEST, 0.0, thresholds)

@@ -12,12 +12,7 @@ from typing import Any
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import Tie
-from pine_boost.parsers.sklearn.checks import (
-    class_labels,
-    refuse_other_than,
-    require_fitted,
-    supported_name,
-)
+from pine_boost.parsers.sklearn.checks import class_labels, refuse_other_than, require_fitted, supported_name
 from pine_boost.parsers.sklearn.kinds import (
     SklearnDocument,
     build_forest,
@@ -27,20 +22,14 @@ from pine_boost.parsers.sklearn.kinds import (
     read_histogram,
     read_votes,
 )
-from pine_boost.parsers.sklearn.rounding import (
-    Rounding,
-    average_rounding,
-    isolation_cut,
-)
+from pine_boost.parsers.sklearn.rounding import Rounding, average_rounding, isolation_cut
 from pine_boost.parsers.sklearn.trees import stack_classic
 from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
 
 __all__ = ["SklearnDocument", "read_isolation_forest", "read_sklearn"]
 
 
-def read_sklearn(
-    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
-) -> Model:
+def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
     """Read a fitted scikit-learn tree ensemble exactly.
 
     Parameters

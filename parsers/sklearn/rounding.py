@@ -13,12 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.model.exact import (
-    AVERAGED_BITS,
-    UNIT_ROUNDOFF,
-    dyadic_exponent,
-    probability_guard,
-)
+from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF, dyadic_exponent, probability_guard
 from pine_boost.model.forest import FloatArray
 
 UNIT = UNIT_ROUNDOFF[np.float64]
@@ -38,9 +33,7 @@ def largest_leaves(values: Sequence[FloatArray]) -> FloatArray:
     return np.array([np.abs(value).max(axis=0) for value in values])
 
 
-def average_rounding(
-    values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None
-) -> Rounding:
+def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None) -> Rounding:
     """Rounding of ``mean over trees`` against the sum of ``values``.
 
     ``native`` are the leaves that scikit-learn adds; ``values`` are those of the Forest, the same

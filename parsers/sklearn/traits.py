@@ -29,9 +29,7 @@ def _recognises(contents: bytes) -> bool:
 
 
 def _no_file(document: Any) -> NoReturn:
-    raise UnsupportedModelError(
-        "A scikit-learn estimator has no file format of its own; pass the live estimator."
-    )
+    raise UnsupportedModelError("A scikit-learn estimator has no file format of its own; pass the live estimator.")
 
 
 def _no_library() -> NoReturn:
@@ -93,9 +91,7 @@ def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
     return (decision * total * (n_classes - 1) + total) / n_classes, blur
 
 
-def _prepared(
-    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
-) -> Callable[[], Any]:
+def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
     predict, rows = getattr(native, "predict_proba", native.predict), table()
     return lambda: predict(rows)
 

@@ -20,9 +20,7 @@ LEAF = -1  # children_left of a leaf in tree_
 
 
 def stack_classic(
-    trees: Sequence[Any],
-    values: Sequence[FloatArray],
-    columns: Sequence[IntArray | None] | None = None,
+    trees: Sequence[Any], values: Sequence[FloatArray], columns: Sequence[IntArray | None] | None = None
 ) -> dict[str, Any]:
     """Stack ``tree_`` objects; ``values[t]`` is (n_nodes, width), read at the leaves only.
 
@@ -53,8 +51,7 @@ def stack_classic(
         "threshold": np.where(is_leaf, 0.0, np.concatenate([tree.threshold for tree in trees])),
         "left": np.where(is_leaf, -1, left + base),
         "right": np.where(is_leaf, -1, right + base),
-        "default_left": np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool)
-        & ~is_leaf,
+        "default_left": np.concatenate([tree.missing_go_to_left for tree in trees]).astype(bool) & ~is_leaf,
         "kind": np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC).astype(np.uint8),
         "missing": np.full(n_nodes, MissingRule.DEFAULT, dtype=np.uint8),
         "set_left": np.zeros(n_nodes, dtype=bool),
@@ -101,9 +98,7 @@ def stack_histogram(predictors: Sequence[Any], columns: IntArray) -> dict[str, A
     }
 
 
-def _category_sets(
-    predictors: Sequence[Any], is_category: npt.NDArray[np.bool_]
-) -> list[npt.NDArray[np.int32]]:
+def _category_sets(predictors: Sequence[Any], is_category: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int32]]:
     """The category codes that go left, per node; empty where the split is numeric."""
     sets = [np.zeros(0, dtype=np.int32)] * len(is_category)
     start = 0

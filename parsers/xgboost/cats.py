@@ -47,18 +47,11 @@ def read_cats(value: Any, n_features: int) -> Cats:
         counts = np.array([len(v) for v in values])
         _check_order(counts, segments, order)
     return Cats(
-        values,
-        {
-            "enc": written,
-            "feature_segments": segments.astype(np.int32),
-            "sorted_idx": order.astype(np.int32),
-        },
+        values, {"enc": written, "feature_segments": segments.astype(np.int32), "sorted_idx": order.astype(np.int32)}
     )
 
 
-def _check_order(
-    counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
-) -> None:
+def _check_order(counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> None:
     expected = np.concatenate([[0], np.cumsum(counts)])
     if not np.array_equal(segments, expected) or len(order) != expected[-1]:
         raise fault("cats", "has segments that do not match its category values")

@@ -11,19 +11,12 @@ import math
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.exact import (
-    SOFTMAX_GUARD_FLOAT32,
-    UNIT_ROUNDOFF,
-    XGBOOST_LOGISTIC_CUT,
-    probability_guard,
-)
+from pine_boost.model.exact import SOFTMAX_GUARD_FLOAT32, UNIT_ROUNDOFF, XGBOOST_LOGISTIC_CUT, probability_guard
 from pine_boost.model.forest import Decision
 from pine_boost.parsers.thresholds import Thresholds, no_class_decision, read_thresholds
 
 
-def find_decision(
-    objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False
-) -> Decision:
+def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False) -> Decision:
     """The true boundary of the native class, or the caller's thresholds as margins.
 
     Parameters
@@ -43,16 +36,12 @@ def find_decision(
     thresholds = read_thresholds(threshold, probabilities=is_probability)
     if objective.startswith("multi:"):
         if thresholds:
-            raise InvalidInputError(
-                "Per-class thresholds are not supported: a multiclass model takes threshold=None."
-            )
+            raise InvalidInputError("Per-class thresholds are not supported: a multiclass model takes threshold=None.")
         # softmax compares margins, softprob probabilities that are rounded before argmax
         return Decision((), guard=0.0 if objective == "multi:softmax" else SOFTMAX_GUARD_FLOAT32)
     if objective == "binary:hinge":
         if thresholds:
-            raise InvalidInputError(
-                "binary:hinge gives no probability, so it takes no threshold; leave it None."
-            )
+            raise InvalidInputError("binary:hinge gives no probability, so it takes no threshold; leave it None.")
         return Decision((0.0,))
     if is_probability:
         if thresholds:
@@ -72,9 +61,6 @@ def find_decision(
 def _probability_decision(probabilities: tuple[float, ...]) -> Decision:
     cuts = tuple(math.log(p) - math.log1p(-p) for p in probabilities)
     # two logarithms within 1 ulp each and one subtraction: below 4u(|log p| + |log(1 - p)|)
-    mapping = max(
-        4 * UNIT_ROUNDOFF[np.float64] * (abs(math.log(p)) + abs(math.log1p(-p)))
-        for p in probabilities
-    )
+    mapping = max(4 * UNIT_ROUNDOFF[np.float64] * (abs(math.log(p)) + abs(math.log1p(-p))) for p in probabilities)
     guard = mapping + max(probability_guard(p, np.float32) for p in probabilities)
     return Decision(cuts, guard=guard, thresholds=probabilities)

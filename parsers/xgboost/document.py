@@ -90,8 +90,7 @@ def _read_json(contents: bytes) -> Any:
         raise
     except ValueError as error:  # bad JSON, bad UTF-8, and integers of thousands of digits
         raise MalformedModelError(
-            f"The XGBoost file is no valid JSON ({str(error)[:120]}); it is truncated or damaged. "
-            "Save the model again."
+            f"The XGBoost file is no valid JSON ({str(error)[:120]}); it is truncated or damaged. Save the model again."
         ) from error
 
 
@@ -108,23 +107,21 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     version = _read_version(root["version"])
     learner = fields.as_section(root["learner"], "learner")
     fields.check_names(
-        learner, "learner",
+        learner,
+        "learner",
         ("gradient_booster", "learner_model_param", "objective"),
         ("attributes", "feature_names", "feature_types"),
-    )  # fmt: skip
+    )
     booster = fields.as_section(learner["gradient_booster"], "gradient_booster")
     model, weights = _find_model(booster)
     param = fields.as_section(learner["learner_model_param"], "learner_model_param")
     fields.check_names(
-        param, "learner_model_param",
-        ("base_score", "num_class", "num_feature"), ("num_target", "boost_from_average"),
-    )  # fmt: skip
+        param, "learner_model_param", ("base_score", "num_class", "num_feature"), ("num_target", "boost_from_average")
+    )
     n_classes = fields.as_integer(param["num_class"], "num_class", 0, MAX_CLASSES)
     n_features = fields.as_integer(param["num_feature"], "num_feature", 1, MAX_FEATURES)
     if fields.as_integer(param.get("num_target", "1"), "num_target", 0, MAX_CLASSES) > 1:
-        raise UnsupportedModelError(
-            "Models with several targets are not supported; train one model per target."
-        )
+        raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
     objective = _check_objective(learner["objective"], n_classes)
     grown = _read_grown(model, n_features, max(n_classes, 1))
     names, types = _read_features(learner, n_features)
@@ -144,9 +141,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
             for key, value in attributes.items()
         },
         cats=read_cats(model["cats"], n_features) if "cats" in model else None,
-        boost_from_average=str(
-            fields.as_integer(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)
-        ),
+        boost_from_average=str(fields.as_integer(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)),
         **grown,
     )
 
@@ -171,19 +166,14 @@ def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int) -> dict[
 def _read_tree_param(model: dict[str, Any]) -> tuple[list[Any], int, int]:
     """The trees as they are in the file, the trees per class and round, the size of a leaf."""
     tree_param = fields.as_section(model["gbtree_model_param"], "gbtree_model_param")
-    fields.check_names(
-        tree_param, "gbtree_model_param",
-        ("num_trees", "num_parallel_tree"), ("size_leaf_vector",),
-    )  # fmt: skip
+    fields.check_names(tree_param, "gbtree_model_param", ("num_trees", "num_parallel_tree"), ("size_leaf_vector",))
     items = fields.as_list(model["trees"], "trees")
     n_trees = fields.as_integer(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
     if n_trees != len(items):
         raise fault("num_trees", f"is {n_trees}, but there are {len(items)} trees")
     if n_trees == 0:
         raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
-    n_parallel = fields.as_integer(
-        tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER
-    )
+    n_parallel = fields.as_integer(tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER)
     # 1.7 writes 0 for scalar leaves, 2.x and 3.x do not write it here
     leaf_size = fields.as_integer(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
     return items, n_parallel, leaf_size
@@ -203,9 +193,7 @@ def _find_model(booster: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The section with the trees, and the weights of dart (None for gbtree)."""
     name = fields.as_text(booster.get("name"), "the name of the booster")
     if name == "gblinear":
-        raise UnsupportedModelError(
-            "gblinear models have no trees; retrain with booster='gbtree' or 'dart'."
-        )
+        raise UnsupportedModelError("gblinear models have no trees; retrain with booster='gbtree' or 'dart'.")
     if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"Booster {name[:60]!r} is unknown; accepted: gbtree, dart.")
     if name == "dart":
@@ -219,9 +207,7 @@ def _find_model(booster: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         fields.check_names(booster, "gradient_booster", ("name", "model"))
         inner, weights = booster, None
     model = fields.as_section(inner["model"], "model")
-    fields.check_names(
-        model, "model", ("gbtree_model_param", "tree_info", "trees"), ("iteration_indptr", "cats")
-    )
+    fields.check_names(model, "model", ("gbtree_model_param", "tree_info", "trees"), ("iteration_indptr", "cats"))
     return model, weights
 
 
@@ -232,9 +218,7 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
     for key, item in section.items():
         where = f"objective {fields.as_text(key, 'an objective parameter')!r}"
         if isinstance(item, dict):
-            checked[key] = {
-                fields.as_text(k, where): fields.as_text(v, where) for k, v in item.items()
-            }
+            checked[key] = {fields.as_text(k, where): fields.as_text(v, where) for k, v in item.items()}
         else:
             checked[key] = fields.as_text(item, where)
     softmax = checked.get("softmax_multiclass_param")
@@ -250,10 +234,7 @@ def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> IntArray:
     if value is None:  # 1.7: rounds all have the same number of trees
         # 1.7.6 silently ignores trees beyond the last whole round, 2.1.4 and 3.2 refuse the file
         if n_trees % trees_per_round:
-            raise fault(
-                "trees",
-                f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr",
-            )
+            raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
     rounds = fields.as_integers(value, "iteration_indptr")
     if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
@@ -270,9 +251,7 @@ def _read_weights(value: Any, n_trees: int) -> Float32Array | None:
     return weights
 
 
-def _read_features(
-    learner: dict[str, Any], n_features: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _read_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     names = fields.as_texts(learner.get("feature_names", []), "feature_names")
     types = fields.as_texts(learner.get("feature_types", []), "feature_types")
     for where, texts in (("feature_names", names), ("feature_types", types)):
@@ -292,9 +271,7 @@ def _read_base_score(value: Any, n_outputs: int) -> tuple[float, ...]:
     text = fields.as_text(value, "base_score")
     is_vector = text.startswith("[") and text.endswith("]")
     parts = text[1:-1].split(",") if is_vector else [text]
-    if len(parts) not in (1, n_outputs) or not all(
-        len(part) < 100 and _NUMBER.match(part) for part in parts
-    ):
+    if len(parts) not in (1, n_outputs) or not all(len(part) < 100 and _NUMBER.match(part) for part in parts):
         raise fault("base_score", f"is {text[:60]!r}, not 1 or {n_outputs} numbers")
     wide = [float(part) for part in parts]
     scores = fields.as_floats(wide, "base_score").tolist()

@@ -22,14 +22,10 @@ _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
 
 def fault(where: str, found: str) -> MalformedModelError:
     """The error for a damaged field, in the words of every other one."""
-    return MalformedModelError(
-        f"XGBoost file: {where} {found}. Save the model again with XGBoost (1.7 to 3.x)."
-    )
+    return MalformedModelError(f"XGBoost file: {where} {found}. Save the model again with XGBoost (1.7 to 3.x).")
 
 
-def check_names(
-    section: Mapping[str, Any], where: str, required: Iterable[str], optional: Iterable[str] = ()
-) -> None:
+def check_names(section: Mapping[str, Any], where: str, required: Iterable[str], optional: Iterable[str] = ()) -> None:
     """Require exactly the declared fields: an unknown one may change what the model means."""
     required = set(required)
     missing = sorted(required - section.keys())
@@ -118,9 +114,7 @@ def as_floats(value: Any, where: str, length: int | None = None) -> npt.NDArray[
     return _checked_length(narrow, where, length)
 
 
-def _refuse_midpoints(
-    wide: npt.NDArray[np.float64], narrow: npt.NDArray[np.float32], where: str
-) -> None:
+def _refuse_midpoints(wide: npt.NDArray[np.float64], narrow: npt.NDArray[np.float32], where: str) -> None:
     # XGBoost's own parser rounds exact float32 midpoints up or down as it likes (facts,
     # xgb_roundtrip); files that XGBoost wrote contain float32 numbers only
     inexact = np.flatnonzero(np.isfinite(narrow) & (narrow != wide))

@@ -28,18 +28,25 @@ def main() -> None:
     call("XGBoosterLoadModelFromBuffer", model, contents, ctypes.c_uint64(len(contents)))
     zeros = (ctypes.c_float * n_features)()
     call(
-        "XGDMatrixCreateFromMat", zeros, ctypes.c_uint64(1), ctypes.c_uint64(n_features),
-        ctypes.c_float(float("nan")), ctypes.byref(rows),
-    )  # fmt: skip
+        "XGDMatrixCreateFromMat",
+        zeros,
+        ctypes.c_uint64(1),
+        ctypes.c_uint64(n_features),
+        ctypes.c_float(float("nan")),
+        ctypes.byref(rows),
+    )
     shape, dimension = ctypes.POINTER(ctypes.c_uint64)(), ctypes.c_uint64()
     result = ctypes.POINTER(ctypes.c_float)()
-    config = (
-        b'{"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"strict_shape":true}'
-    )
+    config = b'{"type":0,"training":false,"iteration_begin":0,"iteration_end":0,"strict_shape":true}'
     call(
-        "XGBoosterPredictFromDMatrix", model, rows, config, ctypes.byref(shape),
-        ctypes.byref(dimension), ctypes.byref(result),
-    )  # fmt: skip
+        "XGBoosterPredictFromDMatrix",
+        model,
+        rows,
+        config,
+        ctypes.byref(shape),
+        ctypes.byref(dimension),
+        ctypes.byref(result),
+    )
 
 
 if __name__ == "__main__":

@@ -26,14 +26,26 @@ from pine_boost.parsers.xgboost.write import write_document
 # Objective -> how base_score becomes a margin, checked against the library in tests. Only the
 # binary and multi ones decide a class; the others need the caller's threshold on the margin.
 LINKS = {
-    "binary:logistic": "logit", "binary:logitraw": "identity", "binary:hinge": "identity",
-    "multi:softmax": "identity", "multi:softprob": "identity",
-    "reg:squarederror": "identity", "reg:squaredlogerror": "identity", "reg:logistic": "logit",
-    "reg:pseudohubererror": "identity", "reg:absoluteerror": "identity",
-    "reg:quantileerror": "identity", "reg:gamma": "log", "reg:tweedie": "log",
-    "count:poisson": "log", "survival:cox": "log", "survival:aft": "log",
-    "rank:pairwise": "identity", "rank:ndcg": "identity", "rank:map": "identity",
-}  # fmt: skip
+    "binary:logistic": "logit",
+    "binary:logitraw": "identity",
+    "binary:hinge": "identity",
+    "multi:softmax": "identity",
+    "multi:softprob": "identity",
+    "reg:squarederror": "identity",
+    "reg:squaredlogerror": "identity",
+    "reg:logistic": "logit",
+    "reg:pseudohubererror": "identity",
+    "reg:absoluteerror": "identity",
+    "reg:quantileerror": "identity",
+    "reg:gamma": "log",
+    "reg:tweedie": "log",
+    "count:poisson": "log",
+    "survival:cox": "log",
+    "survival:aft": "log",
+    "rank:pairwise": "identity",
+    "rank:ndcg": "identity",
+    "rank:map": "identity",
+}
 # The base_score whose margin is 0, exactly: -logf(1 / 0.5 - 1) = 0, logf(1) = 0
 NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
 
@@ -62,9 +74,7 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
     document = constant_document(json.loads(objective), score)
     row = xgboost.DMatrix(np.zeros((1, 1), dtype=np.float32), nthread=1)
     try:
-        booster = xgboost.Booster(
-            {"nthread": 1}, model_file=bytearray(write_document(document, "json"))
-        )
+        booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(write_document(document, "json")))
         return float(booster.predict(row, output_margin=True)[0]), 0.0
     except ValueError as error:  # XGBoostError: its parameters are XGBoost's own business
         reason = str(error).strip().partition("\n")[0][:200]

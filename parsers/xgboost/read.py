@@ -25,14 +25,10 @@ from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_inter
 from pine_boost.parsers.xgboost.trees import take_trees
 
 FILE_KIND = "xgboost file"
-_WRAPPERS = (
-    "XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker",
-)  # fmt: skip
+_WRAPPERS = ("XGBClassifier", "XGBRFClassifier", "XGBRegressor", "XGBRFRegressor", "XGBRanker")
 
 
-def read_xgboost(
-    model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class"
-) -> Model:
+def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
     """Read an XGBoost model exactly.
 
     Parameters
@@ -90,10 +86,7 @@ class _Origin(NamedTuple):
 def _class_name(model: Any) -> str:
     """The XGBoost class of an object, also of a user's subclass."""
     for base in type(model).__mro__:
-        if base.__module__.partition(".")[0] == "xgboost" and base.__name__ in (
-            "Booster",
-            *_WRAPPERS,
-        ):
+        if base.__module__.partition(".")[0] == "xgboost" and base.__name__ in ("Booster", *_WRAPPERS):
             return base.__name__
     raise UnsupportedModelError(
         f"{type(model).__module__}.{type(model).__name__} is not an XGBoost model that can be "
@@ -116,12 +109,9 @@ def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: b
     kind, native, by_wrapper = origin
     if document.objective_name not in LINKS:
         raise UnsupportedModelError(
-            f"The objective {document.objective_name[:60]!r} is not supported; accepted: "
-            f"{', '.join(LINKS)}."
+            f"The objective {document.objective_name[:60]!r} is not supported; accepted: {', '.join(LINKS)}."
         )
-    decision = find_decision(
-        document.objective_name, by_wrapper=by_wrapper, threshold=threshold, values=values
-    )
+    decision = find_decision(document.objective_name, by_wrapper=by_wrapper, threshold=threshold, values=values)
     if by_wrapper:
         document = _truncate(document)
     intercept, error = read_intercept(document)
@@ -273,9 +263,7 @@ def _build_forest(
     kind = np.where(trees.is_categorical, SplitKind.CATEGORICAL, kind)
     condition = trees.condition.astype(np.float64)
     n_nodes, n_trees = len(is_leaf), trees.n_trees
-    tree_round = np.repeat(
-        np.arange(len(document.round_offset) - 1), np.diff(document.round_offset)
-    )
+    tree_round = np.repeat(np.arange(len(document.round_offset) - 1), np.diff(document.round_offset))
     values = document.cats.values if document.cats is not None else ()
     return Forest(
         tree_offset=trees.offset,

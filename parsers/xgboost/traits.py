@@ -138,9 +138,7 @@ def _accepted(X: Any) -> Any:
     return X if int(xgboost.__version__.partition(".")[0]) >= 3 else arrow_by_pandas(X)
 
 
-def _prepared(
-    model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]
-) -> Callable[[], Any]:
+def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:
     booster = _booster_of(native).copy()
     booster.set_param({"nthread": 1})
     values = matrix.astype(np.float32)

@@ -22,9 +22,7 @@ Float32Array = npt.NDArray[np.float32]
 
 ROOT_PARENT = 2147483647
 DELETED = 2147483647  # split index of a node that the pruning updater cut off
-_INTEGER_FIELDS = (
-    "left_children", "right_children", "parents", "split_indices", "default_left", "split_type",
-)  # fmt: skip
+_INTEGER_FIELDS = ("left_children", "right_children", "parents", "split_indices", "default_left", "split_type")
 _FLOAT_FIELDS = ("split_conditions", "base_weights", "loss_changes", "sum_hessian")
 _CATEGORY_FIELDS = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 
@@ -67,10 +65,7 @@ def read_trees(items: list[Any], n_features: int) -> Trees:
     tables = [_read_tree(item, i, n_features) for i, item in enumerate(items)]
     sizes = np.array([len(table["left_children"]) for table in tables])
     offset = np.concatenate([[0], np.cumsum(sizes)])
-    node = {
-        name: np.concatenate([table[name] for table in tables])
-        for name in (*_INTEGER_FIELDS, *_FLOAT_FIELDS)
-    }
+    node = {name: np.concatenate([table[name] for table in tables]) for name in (*_INTEGER_FIELDS, *_FLOAT_FIELDS)}
     deleted = np.array([table["num_deleted"] for table in tables])
     start = np.repeat(offset[:-1], sizes)
     _check_children(node, start, np.repeat(sizes, sizes), offset)
@@ -137,13 +132,11 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
         fields.check_names(tree, where, names, optional)
     param = fields.as_section(tree["tree_param"], f"{where}, tree_param")
     fields.check_names(
-        param, f"{where}, tree_param",
-        ("num_nodes", "num_feature", "size_leaf_vector"), ("num_deleted",),
-    )  # fmt: skip
+        param, f"{where}, tree_param", ("num_nodes", "num_feature", "size_leaf_vector"), ("num_deleted",)
+    )
     if fields.as_integer(param["size_leaf_vector"], where, 0, fields.MAX_INTEGER) > 1:
         raise UnsupportedModelError(
-            "Trees with vector leaves are not supported; retrain with "
-            "multi_strategy='one_output_per_tree'."
+            "Trees with vector leaves are not supported; retrain with multi_strategy='one_output_per_tree'."
         )
     fields.check_names(tree, where, names, optional)
     if "leaf_weights" in tree:
@@ -153,22 +146,17 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
     fields.as_integer(param["num_feature"], f"{where}, num_feature", n_features, n_features)
     n_nodes = fields.as_integer(param["num_nodes"], f"{where}, num_nodes", 1, fields.MAX_INTEGER)
     table: dict[str, Any] = {
-        name: fields.as_integers(tree[name], f"{where}, {name}", n_nodes)
-        for name in _INTEGER_FIELDS
+        name: fields.as_integers(tree[name], f"{where}, {name}", n_nodes) for name in _INTEGER_FIELDS
     }
     for name in _FLOAT_FIELDS:
         table[name] = fields.as_floats(tree[name], f"{where}, {name}", n_nodes)
     for name in _CATEGORY_FIELDS:
         table[name] = fields.as_integers(tree[name], f"{where}, {name}")
-    table["num_deleted"] = fields.as_integer(
-        param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1
-    )
+    table["num_deleted"] = fields.as_integer(param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1)
     return table
 
 
-def _check_children(
-    node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray
-) -> None:
+def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray) -> None:
     left, right = node["left_children"], node["right_children"]
     is_leaf = left == -1
     bad = (right == -1) != is_leaf
@@ -200,26 +188,19 @@ def _reach(left: IntArray, offset: IntArray) -> BoolArray:
     return reached
 
 
-def _check_deleted(
-    node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray
-) -> None:
+def _check_deleted(node: dict[str, Any], reached: BoolArray, deleted: IntArray, offset: IntArray) -> None:
     cut = ~reached
     found = np.add.reduceat(cut.astype(np.int64), offset[:-1])
     for tree in np.flatnonzero(found != deleted):
         raise fault(
-            f"tree {tree}",
-            f"has {found[tree]} nodes that its root does not reach, num_deleted {deleted[tree]}",
+            f"tree {tree}", f"has {found[tree]} nodes that its root does not reach, num_deleted {deleted[tree]}"
         )
     marked = (node["split_indices"] == DELETED) & (node["left_children"] == -1)
     _refuse(cut & ~marked, offset, "has an unreachable node that is not marked as deleted")
 
 
 def _check_numbers(
-    node: dict[str, Any],
-    reached: BoolArray,
-    is_leaf: BoolArray,
-    n_features: int,
-    offset: IntArray,
+    node: dict[str, Any], reached: BoolArray, is_leaf: BoolArray, n_features: int, offset: IntArray
 ) -> None:
     split = node["split_indices"]
     bad = reached & ~is_leaf & ((split < 0) | (split >= n_features))

@@ -16,9 +16,7 @@ from pine_boost.errors import InvalidInputError, MalformedModelError
 _INTEGERS = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q"}
 _SCALARS = {**_INTEGERS, "d": "f", "D": "d"}
 _NUMBERS = {marker: struct.Struct(">" + code) for marker, code in _SCALARS.items()}
-_ARRAY_TYPES = {
-    "i": "i1", "U": "u1", "I": "i2", "l": "i4", "L": "i8", "d": "f4", "D": "f8",
-}  # fmt: skip
+_ARRAY_TYPES = {"i": "i1", "U": "u1", "I": "i2", "l": "i4", "L": "i8", "d": "f4", "D": "f8"}
 _BIG_ENDIAN = {marker: np.dtype(code).newbyteorder(">") for marker, code in _ARRAY_TYPES.items()}
 _NATIVE = {marker: np.dtype(code) for marker, code in _ARRAY_TYPES.items()}
 _CONSTANTS: dict[str, Any] = {"T": True, "F": False, "Z": None}
@@ -78,9 +76,7 @@ class _Reader:
             raise self.fault(f"a text that is not UTF-8 ({error})") from error
 
     def fault(self, found: str) -> MalformedModelError:
-        return MalformedModelError(
-            f"The UBJSON is damaged before byte {self.position}: found {found}. Save it again."
-        )
+        return MalformedModelError(f"The UBJSON is damaged before byte {self.position}: found {found}. Save it again.")
 
 
 def read_ubjson(contents: bytes) -> Any:
@@ -167,8 +163,7 @@ def _write_value(value: Any, pieces: list[bytes]) -> None:
         pieces.append(marker.encode() + struct.pack(">" + _INTEGERS[marker], value))
     else:
         raise InvalidInputError(
-            f"A {type(value).__name__} is not written as UBJSON; dicts, lists, texts, integers and "
-            "numpy arrays are."
+            f"A {type(value).__name__} is not written as UBJSON; dicts, lists, texts, integers and numpy arrays are."
         )
 
 

@@ -32,8 +32,7 @@ def _to_list(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _shortest(value) if value.dtype == np.float32 else value.tolist()
     raise InvalidInputError(
-        f"A {type(value).__name__} is not written as JSON; dicts, lists, texts, numbers and numpy "
-        "arrays are."
+        f"A {type(value).__name__} is not written as JSON; dicts, lists, texts, numbers and numpy arrays are."
     )
 
 
@@ -68,10 +67,7 @@ def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
     if document.weight_drop is not None:
         raise InvalidInputError("Only documents with folded dart weights are written.")
     model: dict[str, Any] = {
-        "gbtree_model_param": {
-            "num_parallel_tree": str(document.n_parallel),
-            "num_trees": str(document.trees.n_trees),
-        },
+        "gbtree_model_param": {"num_parallel_tree": str(document.n_parallel), "num_trees": str(document.trees.n_trees)},
         "iteration_indptr": document.round_offset.tolist(),
         "tree_info": document.tree_output.tolist(),
         "trees": _tree_sections(document.trees, document.n_features, document.leaf_vector_size),

@@ -23,10 +23,7 @@ def write_bound(problem: Problem, bound: Bound | None) -> BoundRecord | None:
     if numbers > MOST_NUMBERS:
         return None
     outside = ~problem.region.contains(bound.states)
-    cuts = (
-        CutRecord(tuple(sorted(cut.units)), cut.rows, tuple(str(p) for p in cut.multipliers))
-        for cut in bound.cuts
-    )
+    cuts = (CutRecord(tuple(sorted(cut.units)), cut.rows, tuple(str(p) for p in cut.multipliers)) for cut in bound.cuts)
     return BoundRecord(
         states=tuple(tuple(int(state) for state in row) for row in bound.states),
         questions=tuple(int(question) for question in bound.questions),
@@ -48,8 +45,7 @@ def read_bound(problem: Problem, units: int, written: BoundRecord) -> Bound | No
     if not fits or written.outside != int((~problem.region.contains(states)).sum()):
         return None
     cuts = tuple(
-        Cut(frozenset(cut.units), cut.rows, tuple(int(text) for text in cut.multipliers))
-        for cut in written.cuts
+        Cut(frozenset(cut.units), cut.rows, tuple(int(text) for text in cut.multipliers)) for cut in written.cuts
     )
     questions = np.array(written.questions, dtype=np.int64)
     return Bound(units, states.astype(np.int32), questions, cuts)

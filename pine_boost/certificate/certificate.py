@@ -31,9 +31,17 @@ FORMAT_VERSION = 5
 # 1 had no digest of its own; 2 neither date nor names of files; 3 knew weights of whole trees
 # only, 4 a fixed share of toss-ups only. Files of all can still be read.
 _SINCE_3: dict[str, Any] = {
-    "date": "", "model_name": "", "files": {}, "narrowed": False, "native_band": 0.0,
-    "overlap": 0.0, "overlap_evident": False, "rests_on": [], "fitted_with": {}, "bound": None,
-}  # fmt: skip
+    "date": "",
+    "model_name": "",
+    "files": {},
+    "narrowed": False,
+    "native_band": 0.0,
+    "overlap": 0.0,
+    "overlap_evident": False,
+    "rests_on": [],
+    "fitted_with": {},
+    "bound": None,
+}
 _SINCE_4: dict[str, Any] = {"reweight": "tree"}
 _SINCE_5: dict[str, Any] = {"sureness": 0.0, "toss_ups": 0.0, "choice": "", "serving": None}
 _REWEIGHTS = ("tree", "leaf")
@@ -184,10 +192,7 @@ class Certificate:
         return self.version > 1
 
     def __repr__(self) -> str:
-        return (
-            f"<Certificate {self.status}: {self.trees_before} -> {self.trees_after} trees, "
-            f"alpha={self.alpha:g}>"
-        )
+        return f"<Certificate {self.status}: {self.trees_before} -> {self.trees_after} trees, alpha={self.alpha:g}>"
 
     def to_json(self) -> str:
         """The certificate as indented JSON text with its format, version and digest."""
@@ -204,9 +209,7 @@ class Certificate:
         whoever writes a new digest is caught by `verify` where a field follows from the models.
         """
         if not isinstance(text, (str, bytes, bytearray)):
-            raise CertificateMismatch(
-                f"A certificate is read from text or bytes, not from {type(text).__name__}."
-            )
+            raise CertificateMismatch(f"A certificate is read from text or bytes, not from {type(text).__name__}.")
         with reading("certificate", _REMEDY, CertificateMismatch):
             document = dict(parse(text))
             name = document.pop("format", None)
@@ -237,9 +240,7 @@ class Certificate:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Certificate:
         """Read a certificate file."""
-        return cls.from_json(
-            read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch)
-        )
+        return cls.from_json(read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch))
 
 
 def _digest(document: dict[str, Any]) -> str:

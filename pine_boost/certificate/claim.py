@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING
 from pine_boost.budget import StopReason
 from pine_boost.certificate.compression_claim import by_thresholds
 from pine_boost.certificate.sureness import words_of
-from pine_boost.model.digits import (
-    exactly,
-    percent_down,
-    percent_up,
-    rest_of,
-    rounded_down,
-    rounded_up,
-)
+from pine_boost.model.digits import exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
 from pine_boost.region.conformal import coverage_floor
 from pine_boost.region.coverage import Coverage
 
@@ -36,9 +29,7 @@ def claim_of(certificate: Certificate) -> str:
     probability over the draw of the calibration rows and of the input together; for the region
     at hand it is known with some confidence only.
     """
-    where = "every possible input" if speaks_of_everything(certificate) else (
-        "every input of the calibrated region"
-    )  # fmt: skip
+    where = "every possible input" if speaks_of_everything(certificate) else ("every input of the calibrated region")
     if certificate.narrowed:
         where += " that the given domain permits"
     if certificate.delta is not None and certificate.sureness > 0:
@@ -126,9 +117,9 @@ def headline_of(certificate: Certificate) -> str:
         lost = 1 - c.leaves_after / c.leaves_before
     text = f"The model lost {lost:.0%} of its {'leaves' if c.unit == 'leaf' else 'trees'} and "
     text += "still makes "
-    everywhere = "every possible input" if speaks_of_everything(c) else (
-        "every input of the region it is certified for"
-    )  # fmt: skip
+    everywhere = (
+        "every possible input" if speaks_of_everything(c) else ("every input of the region it is certified for")
+    )
     permitted = " that your domain permits" if c.narrowed else ""
     text += f"the same decision on {everywhere}{permitted}"
     if exception_of(c):
@@ -258,18 +249,14 @@ def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ..
             ]
         listed.append("that neither the model nor anything else was fitted on X_cal")
         if certificate.choice:
-            listed.append(
-                f"that the share of alpha for toss-ups ({certificate.toss_ups:g}) was chosen "
-                "without X_cal"
-            )
+            listed.append(f"that the share of alpha for toss-ups ({certificate.toss_ups:g}) was chosen without X_cal")
         listed.append("that future inputs are exchangeable with X_cal")
     if certificate.narrowed:
         listed.append("that every input is one that the domain permits")
     outside = 0 if certificate.bound is None else certificate.bound.outside
     if outside and not tables:
         listed.append(
-            f"that {outside} of the points that the lower bound rests on, those outside the "
-            "region, are rows of X_fit"
+            f"that {outside} of the points that the lower bound rests on, those outside the region, are rows of X_fit"
         )
     if certificate.serving is not None and not tables:
         s = certificate.serving
@@ -320,9 +307,7 @@ def serving_guard_claim(certificate: Certificate) -> str:
     )
 
 
-def margin_guard_claim(
-    fidelity: float, confidence: float, n_val: int, thresholds: Sequence[float] = ()
-) -> str:
+def margin_guard_claim(fidelity: float, confidence: float, n_val: int, thresholds: Sequence[float] = ()) -> str:
     """What a test on X_val says when inputs near the pruned model's decision go to the original."""
     return (
         f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation "

@@ -8,21 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pine_boost.model.digits import (
-    decimals_down,
-    exactly,
-    percent_down,
-    percent_up,
-    rounded_down,
-    rounded_up,
-)
+from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rounded_down, rounded_up
 
 VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
 
 
-def kept_answer(
-    keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()
-) -> str:
+def kept_answer(keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()) -> str:
     """What a future input keeps, in words; the thresholds are the user's own."""
     if not keeps_class:
         assert tolerance is not None
@@ -41,9 +32,8 @@ def by_thresholds(thresholds: Sequence[float]) -> str:
 
 
 def compression_claim(
-    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float,
-    overlap: float = 0.0,
-) -> str:  # fmt: skip
+    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float, overlap: float = 0.0
+) -> str:
     """The sentence of a record.
 
     Parameters

@@ -33,14 +33,10 @@ from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
 
 
-def require_one_result(
-    original: Forest, pruned: Forest, region: Region, certificate: Certificate
-) -> None:
+def require_one_result(original: Forest, pruned: Forest, region: Region, certificate: Certificate) -> None:
     """Check that models, region and certificate speak of one another, down to the last bit."""
     if certificate.status != Status.CERTIFIED.value:
-        raise CertificateMismatch(
-            f"The certificate's status is {certificate.status}: it makes no claim to verify."
-        )
+        raise CertificateMismatch(f"The certificate's status is {certificate.status}: it makes no claim to verify.")
     found = {
         "original_digest": forest_digest(original),
         "pruned_digest": forest_digest(pruned),
@@ -108,9 +104,7 @@ def _require_region_of(original: Forest, region: Region) -> None:
     stored, expected = region.to_json(), rebuilt.to_json()
     for part, words in (("space", "states"), ("schema", "columns")):
         if stored[part] != expected[part]:
-            raise CertificateMismatch(
-                f"The {words} of the region are not those of the original model."
-            )
+            raise CertificateMismatch(f"The {words} of the region are not those of the original model.")
     anew = region.with_alpha(region.alpha)
     if (anew.tau, anew.delta) != (region.tau, region.delta):
         raise CertificateMismatch(
@@ -140,9 +134,7 @@ def _space_of(original: Forest, region: Region) -> StateSpace:
 def _require_model_trees(stored: TreeCost, trees: StateTrees) -> None:
     for name in StateTrees.__dataclass_fields__:
         if not np.array_equal(getattr(stored.trees, name), getattr(trees, name)):
-            raise CertificateMismatch(
-                "The region's leaf costs refer to other trees than the original model's."
-            )
+            raise CertificateMismatch("The region's leaf costs refer to other trees than the original model's.")
 
 
 def require_consistent(
@@ -158,41 +150,27 @@ def require_consistent(
     leaves_after = smaller.n_leaves if matched is None else leaf_count(matched.pruned)
     found = {
         "units_before": count_units(forest, unit),
-        "units_kept": leaves_after
-        if unit == "leaf"
-        else len(np.unique(tree_units(forest, unit)[kept])),
+        "units_kept": leaves_after if unit == "leaf" else len(np.unique(tree_units(forest, unit)[kept])),
         "leaves_after": leaves_after,
     }
     for name, value in found.items():
         stated = getattr(certificate, name)
         if stated != value:
-            raise CertificateMismatch(
-                f"{name} is {stated} in the certificate; the models say {value}."
-            )
+            raise CertificateMismatch(f"{name} is {stated} in the certificate; the models say {value}.")
     is_met = certificate.lower_bound == certificate.units_kept
-    if not 0 <= certificate.lower_bound <= certificate.units_kept or (
-        certificate.optimal and not is_met
-    ):
+    if not 0 <= certificate.lower_bound <= certificate.units_kept or (certificate.optimal and not is_met):
         raise CertificateMismatch(
             f"The certificate's lower bound {certificate.lower_bound} (optimal: "
             f"{certificate.optimal}) does not fit {certificate.units_kept} kept units."
         )
     if len(certificate.weights) != len(kept):
-        raise CertificateMismatch(
-            f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees."
-        )
+        raise CertificateMismatch(f"The certificate has {len(certificate.weights)} weights for {len(kept)} kept trees.")
     if matched is not None:
         _require_whole_trees(forest, matched, certificate)
         _require_weights(problem.forest, matched, certificate)
         _require_proofs(problem, certificate)
-    elif (
-        any(weight != 1 for weight in certificate.weights)
-        or certificate.proofs
-        or certificate.reweight != "tree"
-    ):
-        raise CertificateMismatch(
-            "The original was kept, but the certificate names other weights or proofs."
-        )
+    elif any(weight != 1 for weight in certificate.weights) or certificate.proofs or certificate.reweight != "tree":
+        raise CertificateMismatch("The original was kept, but the certificate names other weights or proofs.")
 
 
 def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
@@ -224,9 +202,7 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
     """
     if certificate.reweight == "leaf":
         if any(weight != 1 for weight in certificate.weights):
-            raise CertificateMismatch(
-                "The certificate names weights of trees whose leaf values were chosen anew."
-            )
+            raise CertificateMismatch("The certificate names weights of trees whose leaf values were chosen anew.")
         return
     pruned = matched.pruned
     slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
@@ -238,8 +214,7 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
         after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
         if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):
             raise CertificateMismatch(
-                f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two "
-                "models' leaves."
+                f"The certificate's weight {weight!r} of tree {tree} is not the ratio of the two models' leaves."
             )
 
 
@@ -254,9 +229,7 @@ def _require_proofs(problem: Problem, certificate: Certificate) -> None:
         methods[proof.question].add(proof.method)
     for name, used in methods.items():
         if len(used) < 2:
-            raise CertificateMismatch(
-                f"The certificate records {len(used)} proofs of {name!r}; a claim needs two."
-            )
+            raise CertificateMismatch(f"The certificate records {len(used)} proofs of {name!r}; a claim needs two.")
 
 
 def require_bound(
@@ -266,14 +239,11 @@ def require_bound(
     written = certificate.bound
     if certificate.unit == "leaf" and (written is not None or certificate.lower_bound > 1):
         raise CertificateMismatch(
-            f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which "
-            "there is no proof."
+            f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which there is no proof."
         )
     if written is None:
         if certificate.lower_bound > 1 and certificate.version >= 3:
-            raise CertificateMismatch(
-                f"The certificate's lower bound {certificate.lower_bound} comes without a proof."
-            )
+            raise CertificateMismatch(f"The certificate's lower bound {certificate.lower_bound} comes without a proof.")
         return ()
     bound = read_bound(problem, certificate.lower_bound, written)
     units = tree_units(problem.forest, certificate.unit)
@@ -285,16 +255,13 @@ def require_bound(
         verdict = check_bound(problem, units, bound, budget, by_leaf=by_leaf)
     if verdict is False or bound is None:
         raise CertificateMismatch(
-            f"The rows and multipliers of the certificate do not prove its lower bound "
-            f"{certificate.lower_bound}."
+            f"The rows and multipliers of the certificate do not prove its lower bound {certificate.lower_bound}."
         )
     if written.outside and X_fit is not None:
         known = {row.tobytes() for row in region.states(X_fit)}
         outside = bound.states[~problem.region.contains(bound.states)]
         if not all(row.tobytes() in known for row in outside):
-            raise CertificateMismatch(
-                "The lower bound rests on a point that is neither in the region nor in X_fit."
-            )
+            raise CertificateMismatch("The lower bound rests on a point that is neither in the region nor in X_fit.")
     if verdict is None:
         return ("The lower bound could not be proved anew within the budget.",)
     return (f"At least {bound.units} {certificate.unit}s are needed: that was proved anew.",)

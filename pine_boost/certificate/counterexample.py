@@ -32,9 +32,7 @@ class Case:
     after: Model
     replay: Replay | None
 
-    def conclude(
-        self, proofs: list[Proof], remarks: tuple[str, ...], budget: Budget
-    ) -> Verification:
+    def conclude(self, proofs: list[Proof], remarks: tuple[str, ...], budget: Budget) -> Verification:
         """What the proofs say together."""
         problem = self.problem
         answers: dict[int, list[Answer]] = {question.index: [] for question in problem.questions}
@@ -59,9 +57,7 @@ class Case:
         twice = proved and all(own.count(Answer.PROVED) > 1 for own in answers.values())
         shares = [proof.covered for proof in proofs if proof.covered is not None]
         covered = 1.0 if proved else min(shares, default=0.0)
-        return Verification(
-            agrees, twice, counterexample, tuple(proofs), covered, remarks, budget.elapsed
-        )
+        return Verification(agrees, twice, counterexample, tuple(proofs), covered, remarks, budget.elapsed)
 
     def look_at(self, proof: Proof) -> tuple[Counterexample | None, tuple[str, ...]]:
         """The input that a proof names, if the two models really differ on it; else a remark."""

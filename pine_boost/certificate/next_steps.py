@@ -38,9 +38,7 @@ def next_steps(certificate: Certificate) -> tuple[str, ...]:
     if c.optimal and c.unit == "round" and c.trees_before > c.units_before:
         steps.append("unit='tree': single trees of a round may go")
     if c.indifference == 0 and not c.choice:
-        steps.append(
-            "indifference='auto': toss-ups of the original may be given up under the same alpha"
-        )
+        steps.append("indifference='auto': toss-ups of the original may be given up under the same alpha")
     elif c.alpha < 0.2:
         steps.append("a larger alpha: a smaller region asks for fewer trees")
     steps.append(_COMPRESS)

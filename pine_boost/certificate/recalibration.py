@@ -23,8 +23,8 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.region.conformal import calibrate, indifference_delta
 from pine_boost.region.evidence import cal_evidence, fit_evidence
 from pine_boost.region.margins import float_margins
-from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
+from pine_boost.region.region_ladder import nest
 from pine_boost.region.scores.fitting import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
@@ -39,9 +39,7 @@ class Recalibration:
     remarks: tuple[str, ...]
 
 
-def recalibrate(
-    original: Forest, region: Region, certificate: Certificate, X_fit: Any, X_cal: Any
-) -> Recalibration:
+def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fit: Any, X_cal: Any) -> Recalibration:
     """Check that region and certificate are what these tables give.
 
     Parameters
@@ -81,28 +79,22 @@ def recalibrate(
     return Recalibration(refitted, (*remarks, _measured(region, len(cal))))
 
 
-def _require_score(
-    original: Forest, region: Region, certificate: Certificate, fit: FloatArray
-) -> None:
+def _require_score(original: Forest, region: Region, certificate: Certificate, fit: FloatArray) -> None:
     how = certificate.fitted_with
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = fit_score(
-            region.score_name, original, fit, n_bins=how.get("n_bins", 4),
-            random_state=how.get("random_state", 0),
-        )  # fmt: skip
+            region.score_name, original, fit, n_bins=how.get("n_bins", 4), random_state=how.get("random_state", 0)
+        )
     stated = region.to_json()
     found = replace(region, space=fitted.space, score_tables=fitted.tables).to_json()
     if found["space"] != stated["space"] or found["score"] != stated["score"]:
         raise CertificateMismatch(
-            "The score of the region is not the one that X_fit gives: the region was fitted on "
-            "other rows, or changed."
+            "The score of the region is not the one that X_fit gives: the region was fitted on other rows, or changed."
         )
 
 
-def _require_calibration(
-    original: Forest, region: Region, fit: FloatArray, cal: FloatArray
-) -> None:
+def _require_calibration(original: Forest, region: Region, fit: FloatArray, cal: FloatArray) -> None:
     """The scores of X_cal, with those that lie outside whatever tau is; tau follows from them."""
     states = region.space.states(cal)
     inside = region.tables.permits(states)
@@ -137,13 +129,10 @@ def _require_nesting(
     stated = region.to_json()["nesting"]
     if replace(region, nesting=ladder).to_json()["nesting"] != stated:
         raise CertificateMismatch(
-            "The ladder of regions, from which tau and delta were taken, is not the one that "
-            "X_fit gives."
+            "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives."
         )
     found = cal_evidence(*parts, region.tables, MemoryRows(cal))
-    if not np.array_equal(
-        np.sort(ladder.levels(found.scores, found.distances)), region.calibration
-    ):
+    if not np.array_equal(np.sort(ladder.levels(found.scores, found.distances)), region.calibration):
         raise CertificateMismatch(
             f"The calibration steps of the region are not those of X_cal: tau={region.tau} and "
             f"delta={region.delta} for alpha={region.alpha:g} do not follow from these rows."
@@ -171,6 +160,4 @@ def _measured(region: Region, n_rows: int) -> str:
 
 def _require_equal(name: str, stated: Any, found: Any) -> None:
     if stated != found:
-        raise CertificateMismatch(
-            f"{name} is {stated!r} in the region; the tables given say {found!r}."
-        )
+        raise CertificateMismatch(f"{name} is {stated!r} in the region; the tables given say {found!r}.")

@@ -17,9 +17,7 @@ def covered_claim(needed: int, certified: int, n_rows: int, alpha: float) -> str
     )
 
 
-def beyond_claim(
-    needed: int | None, certified: int, n_rows: int, alpha: float, supported: float
-) -> str:
+def beyond_claim(needed: int | None, certified: int, n_rows: int, alpha: float, supported: float) -> str:
     """Where it is beyond, or infinite (None); ``supported`` is the alpha of the certified tau."""
     words = "infinite" if needed is None else str(needed)
     return (

@@ -90,9 +90,7 @@ def model_path(folder: Path) -> Path:
         found = [path for path in found if path.name in named] or found
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
-        raise InvalidInputError(
-            f"{folder} must hold one model file (model.json, .ubj, .txt or .pkl); found {names}."
-        )
+        raise InvalidInputError(f"{folder} must hold one model file (model.json, .ubj, .txt or .pkl); found {names}.")
     return found[0]
 
 
@@ -131,8 +129,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
             raise FieldError("a list of rows was expected")
         for row in rows:
             if not isinstance(row, dict) or not all(
-                isinstance(row.get(name), (kind, int) if kind is float else kind)
-                for name, kind in needed.items()
+                isinstance(row.get(name), (kind, int) if kind is float else kind) for name, kind in needed.items()
             ):
                 raise FieldError("a row lacks alpha, removed, trees or status")
     return rows
@@ -189,6 +186,4 @@ def _existing(folder: Path, name: str) -> Path:
             f"a {COMPRESSION}, no {name}); name a folder that pine-boost prune wrote. pine-boost "
             "verify and guard take a compression too."
         )
-    raise InvalidInputError(
-        f"{path} does not exist; name a folder that pine-boost prune or PruneResult.save wrote."
-    )
+    raise InvalidInputError(f"{path} does not exist; name a folder that pine-boost prune or PruneResult.save wrote.")

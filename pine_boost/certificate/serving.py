@@ -23,7 +23,7 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import Setting
 from pine_boost.proof.enumeration import prove_listed
 from pine_boost.proof.problem import Problem, required_int
-from pine_boost.proof.serving import Margin, serving_problem
+from pine_boost.proof.standalone_margin import Margin, serving_problem
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
@@ -56,9 +56,7 @@ def serving_margin(
     return replace(record, n_cal=n_cal, n_inside=n_inside)
 
 
-def count_sure(
-    record: ServingMargin, region: Region, pruned: Forest, cal: KnownStates
-) -> tuple[int, int]:
+def count_sure(record: ServingMargin, region: Region, pruned: Forest, cal: KnownStates) -> tuple[int, int]:
     """Calibration rows, and those that are plausible and pass the margin."""
 
     def inside(states: States) -> int:
@@ -107,9 +105,8 @@ def _require_near_grid(matched: MatchedTrees) -> None:
 
 
 def prove_serving(
-    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...],
-    budget: Budget,
-) -> bool:  # fmt: skip
+    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...], budget: Budget
+) -> bool:
     """Prove a serving margin anew; False where the budget ran out.
 
     Raises
@@ -120,17 +117,13 @@ def prove_serving(
     asked = serving_problem(problem, units)
     for proof in _answers(asked, pruned, settings, budget):
         if proof.answer is Answer.FOUND:
-            raise CertificateMismatch(
-                f"The serving margin does not hold: an input breaks it ({proof.question.name})."
-            )
+            raise CertificateMismatch(f"The serving margin does not hold: an input breaks it ({proof.question.name}).")
         if proof.answer is Answer.UNKNOWN:
             return False
     return True
 
 
-def _answers(
-    asked: Problem, pruned: PrunedForest, settings: tuple[Setting, ...], budget: Budget
-) -> Iterator[Proof]:
+def _answers(asked: Problem, pruned: PrunedForest, settings: tuple[Setting, ...], budget: Budget) -> Iterator[Proof]:
     """Every input where they are few, else boxes, else CP-SAT."""
     prover = Prover(asked)
     listing = prover.listing(budget)
@@ -138,9 +131,7 @@ def _answers(
         yield from prove_listed(asked, pruned, listing)
         return
     for question in asked.questions:
-        proof = prove_boxes(
-            asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(0.5)
-        )
+        proof = prove_boxes(asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(0.5))
         if proof.answer is Answer.UNKNOWN:
             proof = prover.prove(pruned, [question], settings, budget)[0]
         yield proof

@@ -18,14 +18,18 @@ def parse_serving(data: Mapping[str, Any] | None) -> ServingMargin | None:
     if data is None:
         return None
     kinds = {
-        "pruned_digest": "str", "region_digest": "str", "tau": "int | None", "distance": "float",
+        "pruned_digest": "str",
+        "region_digest": "str",
+        "tau": "int | None",
+        "distance": "float",
         "units": "int",
-        "proofs": "tuple[tuple[str, ...], ...]", "n_cal": "int", "n_inside": "int",
-    }  # fmt: skip
+        "proofs": "tuple[tuple[str, ...], ...]",
+        "n_cal": "int",
+        "n_inside": "int",
+    }
     require(
         {"region_digest", "tau"} <= set(data),
-        "the serving margin does not say in which region it was proved (an unreleased version "
-        "wrote it; prune again)",
+        "the serving margin does not say in which region it was proved (an unreleased version wrote it; prune again)",
     )
     read = record(data, kinds)
     require(read["distance"] >= 0 and read["units"] >= 0, "a serving margin below 0")

@@ -63,12 +63,8 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
             "possible for this kind of model."
         )
     kept_trees = np.array(kept, dtype=np.int64)
-    if np.any(np.diff(kept_trees) <= 0) or np.any(
-        (kept_trees < 0) | (kept_trees >= original.n_trees)
-    ):
-        raise CertificateMismatch(
-            f"The certificate's kept trees are not ascending numbers below {original.n_trees}."
-        )
+    if np.any(np.diff(kept_trees) <= 0) or np.any((kept_trees < 0) | (kept_trees >= original.n_trees)):
+        raise CertificateMismatch(f"The certificate's kept trees are not ascending numbers below {original.n_trees}.")
     value_int = _to_grid(smaller.value, grid)
     intercept_int = _to_grid(smaller.intercept, grid)
     placed = np.zeros(original.value.shape, dtype=np.int64)
@@ -76,8 +72,7 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
     present = np.flatnonzero(np.diff(smaller.tree_offset) > 1)
     if len(expected) != len(present):
         raise CertificateMismatch(
-            f"The pruned model has {len(present)} trees with a split, the certificate keeps "
-            f"{len(expected)}."
+            f"The pruned model has {len(present)} trees with a split, the certificate keeps {len(expected)}."
         )
     alive = find_live(original)
     trees = _Originals.of(original, alive)
@@ -91,9 +86,15 @@ def match_trees(original: Forest, smaller: Forest, kept: Sequence[int], grid: in
     constants = smaller.tree_offset[:-1][np.diff(smaller.tree_offset) == 1]
     intercept_int = intercept_int + spread(smaller, value_int)[constants].sum(axis=0)
     pruned = PrunedForest(
-        original, kept_trees, placed, grid, intercept_int, np.ones(original.n_trees),
-        is_leaf if len(collapsed) else None, None if alive.all() else trees.passed,
-    )  # fmt: skip
+        original,
+        kept_trees,
+        placed,
+        grid,
+        intercept_int,
+        np.ones(original.n_trees),
+        is_leaf if len(collapsed) else None,
+        None if alive.all() else trees.passed,
+    )
     leaf_value = spread(original, placed)[original.kind == SplitKind.LEAF]
     if int(np.abs(leaf_value).sum(axis=0).max()) > exact.ROW_LIMIT // 4:
         raise CertificateMismatch(
@@ -162,21 +163,23 @@ def require_decisive(problem: Problem, smaller: Forest, matched: MatchedTrees) -
 def require_same_reading(original: Forest, smaller: Forest) -> None:
     """Refuse two models that may send one input different ways at the same split."""
     for name in (
-        "library", "n_features", "n_outputs", "comparison", "category_rule", "arithmetic",
-        "accepts_missing", "feature_categories",
-    ):  # fmt: skip
+        "library",
+        "n_features",
+        "n_outputs",
+        "comparison",
+        "category_rule",
+        "arithmetic",
+        "accepts_missing",
+        "feature_categories",
+    ):
         ours, theirs = getattr(original, name), getattr(smaller, name)
         if ours != theirs:
-            raise CertificateMismatch(
-                f"Original and pruned model differ in {name}: {ours!r} and {theirs!r}."
-            )
+            raise CertificateMismatch(f"Original and pruned model differ in {name}: {ours!r} and {theirs!r}.")
     if original.value.shape[1] != smaller.value.shape[1]:
         raise CertificateMismatch("Original and pruned model have leaves of different width.")
     both = np.array([original.missing_value, smaller.missing_value])
     if both[0] != both[1] and not np.isnan(both).all():
-        raise CertificateMismatch(
-            f"The models read different values as missing: {both[0]:g} and {both[1]:g}."
-        )
+        raise CertificateMismatch(f"The models read different values as missing: {both[0]:g} and {both[1]:g}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,15 +242,11 @@ def _same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) ->
 def _to_grid(numbers: np.ndarray, grid: int) -> IntArray:
     scaled = np.ldexp(numbers, grid)
     if np.any(np.abs(scaled) > exact.ROW_LIMIT):
-        raise CertificateMismatch(
-            f"A leaf of the pruned model is too large for the certificate's grid 2**-{grid}."
-        )
+        raise CertificateMismatch(f"A leaf of the pruned model is too large for the certificate's grid 2**-{grid}.")
     return np.asarray(np.rint(scaled), dtype=np.int64)
 
 
-def _deviation(
-    smaller: Forest, value_int: IntArray, intercept_int: IntArray, grid: int
-) -> Fraction:
+def _deviation(smaller: Forest, value_int: IntArray, intercept_int: IntArray, grid: int) -> Fraction:
     """Rounding of the leaves to the grid, added over trees, and of the native sum itself."""
     off = np.abs(np.ldexp(smaller.value, grid) - value_int)  # exact: both are near each other
     per_tree = np.maximum.reduceat(off.max(axis=1), smaller.tree_offset[:-1])

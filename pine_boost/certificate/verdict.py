@@ -88,15 +88,13 @@ class Verification:
         for proof in self.proofs:
             share = "" if proof.covered in (None, 1.0) else f", {proof.covered:.1%} covered"
             lines.append(
-                f"  {proof.question.name} by {proof.method}: {proof.answer.value} "
-                f"({proof.seconds:.2f} s{share})"
+                f"  {proof.question.name} by {proof.method}: {proof.answer.value} ({proof.seconds:.2f} s{share})"
             )
         if self.counterexample is not None:
             found = self.counterexample
             by = "natively" if found.native else "by exact sums"
             lines.append(
-                f"  input {found.row.tolist()}: class {found.original_class} before, "
-                f"{found.pruned_class} after ({by})"
+                f"  input {found.row.tolist()}: class {found.original_class} before, {found.pruned_class} after ({by})"
             )
         if self.serving_proved:
             lines.append("  The serving margin was proved anew.")

@@ -13,21 +13,13 @@ from typing import Any
 from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import exception_of, rests_on
-from pine_boost.certificate.consistency import (
-    require_bound,
-    require_consistent,
-    require_one_result,
-)
+from pine_boost.certificate.consistency import require_bound, require_consistent, require_one_result
 from pine_boost.certificate.counterexample import Case, Replay
-from pine_boost.certificate.interchange import as_region_reads, require_interchangeable
 from pine_boost.certificate.lossless_claim import nothing_to_prove
 from pine_boost.certificate.recalibration import recalibrate
+from pine_boost.certificate.same_interface import as_region_reads, require_interchangeable
 from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
-from pine_boost.certificate.tree_matching import (
-    match_trees,
-    require_decisive,
-    require_same_margins,
-)
+from pine_boost.certificate.tree_matching import match_trees, require_decisive, require_same_margins
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Forest, Model, PrunedForest
@@ -129,11 +121,7 @@ def _problem_of(original: Model, region: Region, certificate: Certificate) -> Pr
 
 
 def _identical(
-    problem: Problem,
-    smaller: Forest,
-    certificate: Certificate,
-    remarks: tuple[str, ...],
-    seconds: float,
+    problem: Problem, smaller: Forest, certificate: Certificate, remarks: tuple[str, ...], seconds: float
 ) -> Verification:
     is_trimmed = certificate.original_digest != certificate.pruned_digest
     if is_trimmed:
@@ -141,13 +129,10 @@ def _identical(
             require_same_margins(problem.forest, smaller)
         except CertificateMismatch as error:
             raise CertificateMismatch(
-                f"The certificate says that the original was kept, but the two models differ: "
-                f"{error}"
+                f"The certificate says that the original was kept, but the two models differ: {error}"
             ) from error
     if certificate.kept != tuple(range(certificate.trees_before)) or certificate.grid != -1:
-        raise CertificateMismatch(
-            "The certificate says that the original was kept, but not all of its trees."
-        )
+        raise CertificateMismatch("The certificate says that the original was kept, but not all of its trees.")
     if certificate.serving is not None:
         raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
     require_consistent(problem, smaller, None, certificate)
@@ -170,8 +155,7 @@ def _check_undecided(
     exists = False if nowhere else find_undecided(problem, None, budget)
     if certificate.undecided_exists is False and exists is True:
         raise CertificateMismatch(
-            "The certificate says that no input of the region lies within the rounding band, but "
-            "there is one."
+            "The certificate says that no input of the region lies within the rounding band, but there is one."
         )
     if certificate.undecided_exists is False and exists is None:
         return ("Whether the rounding band of the original is empty could not be settled anew.",)
@@ -200,9 +184,7 @@ def _check_serving(
     return prove_serving(problem, pruned, serving.units, THIRD, budget)
 
 
-def _prove(
-    problem: Problem, outer: list[Enclosure], pruned: PrunedForest, budget: Budget, n_jobs: int
-) -> list[Proof]:
+def _prove(problem: Problem, outer: list[Enclosure], pruned: PrunedForest, budget: Budget, n_jobs: int) -> list[Proof]:
     """On larger regions first, where they are easier; what holds there holds on this one."""
     for stage in outer:
         share = budget.share(0.25).within(_STAGE_SECONDS)

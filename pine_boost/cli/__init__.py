@@ -58,9 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         module = _module(name)
         command = commands.add_parser(
-            name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=module.EXAMPLES,
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=module.EXAMPLES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         module.format_parser(command)
         command.add_argument("--debug", action="store_true", help="show tracebacks")
     return parser

@@ -23,13 +23,14 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION",
-                        help="region.json, or the folder that prune wrote")  # fmt: skip
+    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote")
     parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
-    parser.add_argument("--model", help="the original; needed where indifference was used, and "
-                        "for a Pipeline, whose first steps prepare the table")  # fmt: skip
-    parser.add_argument("--limit", type=int, default=10, metavar="N",
-                        help="rows outside to explain (10)")  # fmt: skip
+    parser.add_argument(
+        "--model",
+        help="the original; needed where indifference was used, and "
+        "for a Pipeline, whose first steps prepare the table",
+    )
+    parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows outside to explain (10)")
     options.add_reading_options(parser)
     options.add_json(parser)
 
@@ -46,16 +47,13 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.model is None:
         X = options.read_data(arguments.data, region.schema).X
     else:
-        given = read_named_model(
-            arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle
-        )
+        given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
         model = given.parsed.forest
         _require_original(path, region, model)
         X = given.wrapper.rows(options.read_data(arguments.data, given).X)
     if region.delta is not None and model is None:
         raise InvalidInputError(
-            f"{arguments.region} leaves out inputs on which the original is undecided; name the "
-            "original with --model."
+            f"{arguments.region} leaves out inputs on which the original is undecided; name the original with --model."
         )
     coverage = region.coverage(X, model=model)
     inside = region.contains(X, model=model)
@@ -65,16 +63,18 @@ def main(arguments: argparse.Namespace) -> int:
         for row in outside[: max(arguments.limit, 0)]
     ]
     if arguments.json:
-        options.print_json({
-            **asdict(coverage),
-            "share": coverage.share,
-            "alpha": region.alpha,
-            "rows_outside": [int(row) for row in outside],
-            "explained": [
-                {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]}
-                for row, e in explained
-            ],
-        })  # fmt: skip
+        options.print_json(
+            {
+                **asdict(coverage),
+                "share": coverage.share,
+                "alpha": region.alpha,
+                "rows_outside": [int(row) for row in outside],
+                "explained": [
+                    {"row": row, "score": e.score, "tau": e.tau, "reasons": [r.text for r in e.reasons]}
+                    for row, e in explained
+                ],
+            }
+        )
         return 0
     print(
         f"{coverage.n_inside} of {coverage.n_rows} rows ({coverage.share:.2%}) lie in the region "
@@ -124,6 +124,4 @@ def _require_original(path: Path, region: Any, forest: Any) -> None:
     if certificate.region_fingerprint != region.fingerprint():
         return
     if forest_digest(forest) != certificate.original_digest:
-        raise CertificateMismatch(
-            f"--model is not the original that {beside} names; name the model that was pruned."
-        )
+        raise CertificateMismatch(f"--model is not the original that {beside} names; name the model that was pruned.")

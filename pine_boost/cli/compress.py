@@ -29,23 +29,40 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--segments", metavar="COLUMN", help="count changed rows per value of it")
     output.add_output(parser, "compressed")
     promise = parser.add_argument_group("promise")
-    promise.add_argument("--fidelity", type=float, default=0.99, metavar="SHARE",
-                         help="share of future inputs that keep their answer (0.99)")  # fmt: skip
-    promise.add_argument("--confidence", type=float, default=0.95, metavar="SHARE",
-                         help="of that statement, over the draw of --val (0.95)")  # fmt: skip
-    promise.add_argument("--tolerance", type=float, metavar="T",
-                         help="classifiers: no probability moves by more either; regressors and "
-                         "rankers: no raw value does (required there)")  # fmt: skip
+    promise.add_argument(
+        "--fidelity",
+        type=float,
+        default=0.99,
+        metavar="SHARE",
+        help="share of future inputs that keep their answer (0.99)",
+    )
+    promise.add_argument(
+        "--confidence",
+        type=float,
+        default=0.95,
+        metavar="SHARE",
+        help="of that statement, over the draw of --val (0.95)",
+    )
+    promise.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="T",
+        help="classifiers: no probability moves by more either; regressors and "
+        "rankers: no raw value does (required there)",
+    )
     options.add_flag(promise, "--allow-overlap", "go on if --val repeats --fit: only MEASURED then")
     options.add_spent(promise)
     options.add_threshold(parser)
     search = parser.add_argument_group("search")
-    search.add_argument("--unit", default="leaf", choices=("leaf", "tree"),
-                        help="collapse subtrees, or drop whole trees only (leaf)")  # fmt: skip
-    search.add_argument("--time-limit", type=float, metavar="SECONDS",
-                        help="test then what the path has come to (no limit)")  # fmt: skip
-    search.add_argument("--seed", type=int, default=0, metavar="N",
-                        help="of everything random: same seed, same result (0)")  # fmt: skip
+    search.add_argument(
+        "--unit", default="leaf", choices=("leaf", "tree"), help="collapse subtrees, or drop whole trees only (leaf)"
+    )
+    search.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="test then what the path has come to (no limit)"
+    )
+    search.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of everything random: same seed, same result (0)"
+    )
     options.add_json(parser)
 
 
@@ -70,14 +87,21 @@ def main(arguments: argparse.Namespace) -> int:
     progress = Progress(time_limit=limit, option="--time-limit")
     try:
         result = compress_booster(
-            given.source, X_fit, X_val,
-            fidelity=arguments.fidelity, confidence=arguments.confidence,
-            tolerance=arguments.tolerance, unit=arguments.unit,
-            threshold=options.thresholds(arguments), time_limit=limit,
-            random_state=arguments.seed, callback=progress,
-            allow_overlap=arguments.allow_overlap, segments=arguments.segments,
+            given.source,
+            X_fit,
+            X_val,
+            fidelity=arguments.fidelity,
+            confidence=arguments.confidence,
+            tolerance=arguments.tolerance,
+            unit=arguments.unit,
+            threshold=options.thresholds(arguments),
+            time_limit=limit,
+            random_state=arguments.seed,
+            callback=progress,
+            allow_overlap=arguments.allow_overlap,
+            segments=arguments.segments,
             spent=arguments.spent,
-        )  # fmt: skip
+        )
     finally:
         progress.close()
     files = result.files(None if arguments.no_report else X_val)
@@ -107,10 +131,25 @@ def describe(result: Any, folder: Any, measured: float | None = None) -> dict[st
 
     r = result.record
     names = (
-        "status", "claim", "fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound",
-        "trees_before", "trees_after", "leaves_before", "leaves_after", "seconds", "stopped",
-        "attack_distance", "proved_distance", "proved_largest", "proved_rows",
-    )  # fmt: skip
+        "status",
+        "claim",
+        "fidelity",
+        "confidence",
+        "tolerance",
+        "n_val",
+        "n_changed",
+        "bound",
+        "trees_before",
+        "trees_after",
+        "leaves_before",
+        "leaves_after",
+        "seconds",
+        "stopped",
+        "attack_distance",
+        "proved_distance",
+        "proved_largest",
+        "proved_rows",
+    )
     document = {name: getattr(r, name) for name in names}
     document["path"] = result.path_table()
     document["segments"] = [asdict(segment) for segment in r.segments]

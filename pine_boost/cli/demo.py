@@ -36,9 +36,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Train on half of the rows, calibrate on a third, test on the rest."""
     if find_spec("sklearn") is None:
-        raise MissingDependencyError(
-            "The demo needs scikit-learn for its data; install pine-boost[all]."
-        )
+        raise MissingDependencyError("The demo needs scikit-learn for its data; install pine-boost[all].")
     from sklearn.datasets import load_breast_cancer
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
@@ -61,18 +59,24 @@ def main(arguments: argparse.Namespace) -> int:
     progress = Progress(time_limit=arguments.time_limit)
     try:
         result = prune_booster(
-            model, X_fit, X_cal, alpha=arguments.alpha, indifference=arguments.indifference,
-            time_limit=arguments.time_limit, callback=progress,
-        )  # fmt: skip
+            model,
+            X_fit,
+            X_cal,
+            alpha=arguments.alpha,
+            indifference=arguments.indifference,
+            time_limit=arguments.time_limit,
+            callback=progress,
+        )
     finally:
         progress.close()
     files = result.files({original: contents})
     folder = output.write_results(arguments, files, [CERTIFICATE])
     if not arguments.no_report:
         output.write_report(
-            folder / REPORT, lambda budget: render_report(result, X_test, (), budget),
+            folder / REPORT,
+            lambda budget: render_report(result, X_test, (), budget),
             output.seconds_for_report(arguments),
-        )  # fmt: skip
+        )
     evaluation = result.evaluate(X_test, y_test)
     if arguments.json:
         options.print_json(describe(result, folder, evaluation))

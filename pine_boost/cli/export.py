@@ -26,9 +26,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     options.add_model_options(parser)
     parser.add_argument("--to", required=True, choices=("treelite", "c", "onnx"), dest="target")
     output.add_target(parser, "PATH", "a file; for C code a folder")
-    parser.add_argument(
-        "--data", metavar="FILE", help="further rows on which onnxruntime must agree"
-    )
+    parser.add_argument("--data", metavar="FILE", help="further rows on which onnxruntime must agree")
     parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
     options.add_flag(
         parser,

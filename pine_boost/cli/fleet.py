@@ -28,8 +28,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOBS", help="CSV file, or folder of folders")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
     options.add_reading_options(parser)
-    parser.add_argument("--workers", type=int, default=-1, metavar="N",
-                        help="processes (-1: one per core)")  # fmt: skip
+    parser.add_argument("--workers", type=int, default=-1, metavar="N", help="processes (-1: one per core)")
     parser.add_argument("--dask", metavar="ADDRESS", help="run on this Dask scheduler instead")
     options.add_flag(parser, "--reports", "a report.html for every job")
     policy = parser.add_argument_group("policy")
@@ -52,16 +51,24 @@ def main(arguments: argparse.Namespace) -> int:
 
     try:
         found = run_fleet(
-            arguments.jobs, arguments.output,
+            arguments.jobs,
+            arguments.output,
             method="compress" if arguments.compress else "prune",
-            options=_policy(arguments), n_jobs=arguments.workers, dask=arguments.dask,
-            trust_pickle=arguments.trust_pickle, reports=arguments.reports, callback=_show,
-        )  # fmt: skip
+            options=_policy(arguments),
+            n_jobs=arguments.workers,
+            dask=arguments.dask,
+            trust_pickle=arguments.trust_pickle,
+            reports=arguments.reports,
+            callback=_show,
+        )
     except KeyboardInterrupt as end:
         if not end.args:  # before there was a summary
             raise
-        print(f"pine-boost: interrupted; {end}. Written to {arguments.output}: summary.html, "
-              "summary.csv; the same command does the rest.", file=sys.stderr)  # fmt: skip
+        print(
+            f"pine-boost: interrupted; {end}. Written to {arguments.output}: summary.html, "
+            "summary.csv; the same command does the rest.",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     if arguments.json:
         rows = [asdict(row) for row in found.rows]
@@ -87,10 +94,6 @@ def _policy(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(row: Any, done: int, total: int) -> None:
-    what = (
-        f"{row.leaves_before} -> {row.leaves_after} leaves"
-        if row.leaves_after
-        else in_flags(row.error)
-    )
+    what = f"{row.leaves_before} -> {row.leaves_after} leaves" if row.leaves_after else in_flags(row.error)
     again = " (done before)" if row.done_before else ""
     print(f"{done}/{total} {row.name}: {row.status}{again} {what[:300]}", file=sys.stderr)

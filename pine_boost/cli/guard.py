@@ -39,9 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     given, result = _read_result(arguments)
     rows = None if arguments.val is None else options.read_data(arguments.val, given).X
-    guarded = GuardedModel(
-        result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence
-    )
+    guarded = GuardedModel(result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence)
     names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
     folder = guarded.save(arguments.output, overwrite=arguments.force)
@@ -73,9 +71,7 @@ def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
 
     result = CompressResult.load(folder, trust_pickle=trust)
     record = result.record
-    given = read_named_model(
-        arguments.original, record.thresholds, decision="value", trust_pickle=trust
-    )
+    given = read_named_model(arguments.original, record.thresholds, decision="value", trust_pickle=trust)
     if forest_digest(given.parsed.forest) != record.original_digest:
         raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
     return given, given.wrapper.rewrap(replace(result, original=given.parsed))

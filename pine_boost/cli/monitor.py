@@ -22,15 +22,15 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION",
-                        help="region.json, or the folder that prune wrote")  # fmt: skip
-    parser.add_argument("data", metavar="DATA", nargs="+",
-                        help="CSV, Parquet, Feather/Arrow or .npy, one batch each")  # fmt: skip
+    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote")
+    parser.add_argument("data", metavar="DATA", nargs="+", help="CSV, Parquet, Feather/Arrow or .npy, one batch each")
     parser.add_argument("--state", required=True, metavar="FILE", help="what was counted so far")
-    parser.add_argument("--level", type=float, default=0.05,
-                        help="probability of ever a false alarm, of a new state")  # fmt: skip
-    parser.add_argument("--model", help="the original; needed where indifference was used, and "
-                        "for a Pipeline, whose first steps prepare the tables")  # fmt: skip
+    parser.add_argument("--level", type=float, default=0.05, help="probability of ever a false alarm, of a new state")
+    parser.add_argument(
+        "--model",
+        help="the original; needed where indifference was used, and "
+        "for a Pipeline, whose first steps prepare the tables",
+    )
     parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
     options.add_flag(parser, "--force", "replace the file of the page, whatever it is")
     options.add_reading_options(parser)
@@ -48,18 +48,14 @@ def main(arguments: argparse.Namespace) -> int:
 
     if arguments.page is not None:
         inputs = [arguments.state, arguments.region, *arguments.data]
-        require_free_file(
-            arguments.page, inputs=inputs, beginning=BEGINNING.encode(), overwrite=arguments.force
-        )
+        require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING.encode(), overwrite=arguments.force)
     path = Path(arguments.region)
     path = read_saved(path).folder / REGION if path.is_dir() else path
     region = Region.load(path)
     options.require_layers(path, arguments.model)
     given = None
     if arguments.model is not None:
-        given = read_named_model(
-            arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle
-        )
+        given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
     for data in arguments.data:
         table = options.read_data(data, given or region.schema).X
         digest = _digest(Path(data))
@@ -67,10 +63,14 @@ def main(arguments: argparse.Namespace) -> int:
         if state.exists() and load_state(state, region).has_counted(digest):
             print(f"pine-boost: {data} was counted before, not again", file=sys.stderr)
         status = watch(
-            region, table if given is None else given.wrapper.rows(table), arguments.state,
-            model=None if given is None else given.parsed, name=Path(data).name,
-            digest=digest, level=arguments.level,
-        )  # fmt: skip
+            region,
+            table if given is None else given.wrapper.rows(table),
+            arguments.state,
+            model=None if given is None else given.parsed,
+            name=Path(data).name,
+            digest=digest,
+            level=arguments.level,
+        )
     if arguments.page is not None:
         page = write_page(load_state(Path(arguments.state), region))
         with clear_errors(Path(arguments.page)):

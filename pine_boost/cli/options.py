@@ -28,35 +28,36 @@ def add_flag(parser: Any, name: str, meaning: str) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """The model file and how to read it."""
-    parser.add_argument("model", metavar="MODEL", help="XGBoost .json/.ubj, LightGBM .txt, or a "
-                        "pickle (a scikit-learn ensemble, or a Pipeline, threshold or calibration "
-                        "around a model)")  # fmt: skip
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="XGBoost .json/.ubj, LightGBM .txt, or a "
+        "pickle (a scikit-learn ensemble, or a Pipeline, threshold or calibration "
+        "around a model)",
+    )
     add_reading_options(parser)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
     """How model files may be read."""
-    add_flag(
-        parser,
-        "--trust-pickle",
-        "load pickle and joblib files (this runs code from the file: only for your own)",
-    )
+    add_flag(parser, "--trust-pickle", "load pickle and joblib files (this runs code from the file: only for your own)")
 
 
 def add_threshold(parser: argparse.ArgumentParser) -> None:
     """The user's own decision threshold(s)."""
     parser.add_argument(
-        "--threshold", type=float, action="append", metavar="P",
+        "--threshold",
+        type=float,
+        action="append",
+        metavar="P",
         help="decision threshold on the probability of class 1 (regressors and rankers: on the raw "
         "margin, before any link); repeat it, ascending, for score bands",
-    )  # fmt: skip
+    )
 
 
 def add_spent(parser: Any) -> None:
     """A survey whose rows are refused."""
-    parser.add_argument(
-        "--spent", metavar="FILE", help="what pine-boost survey wrote: its rows are refused"
-    )
+    parser.add_argument("--spent", metavar="FILE", help="what pine-boost survey wrote: its rows are refused")
 
 
 def data_group(parser: argparse.ArgumentParser) -> Any:
@@ -68,57 +69,76 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     """The tables of `prune_booster` and `sweep`."""
     data = data_group(parser)
     data.add_argument("--fit", required=True, metavar="FILE", help="rows to fit the score on")
-    data.add_argument(
-        "--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)"
-    )
+    data.add_argument("--cal", metavar="FILE", help="unseen rows to calibrate on (else: 20%% of --fit)")
     add_flag(
-        data,
-        "--allow-overlap",
-        "go on although rows of --cal are among those of --fit; no probability is promised",
+        data, "--allow-overlap", "go on although rows of --cal are among those of --fit; no probability is promised"
     )
     data.add_argument("--test", metavar="FILE", help="further rows for coverage and fidelity")
-    data.add_argument(
-        "--label", metavar="COLUMN", help="column of the labels in --test, for accuracy"
-    )
+    data.add_argument("--label", metavar="COLUMN", help="column of the labels in --test, for accuracy")
     add_spent(data)
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """What `prune_booster` and `sweep` take."""
     search = parser.add_argument_group("search")
-    search.add_argument("--score", default="chow-liu",
-                        choices=SCORE_NAMES,
-                        help="what makes an input plausible: pairs of features that occur together "
-                        "(chow-liu), leaves that rows reach, or few cuts around it")  # fmt: skip
+    search.add_argument(
+        "--score",
+        default="chow-liu",
+        choices=SCORE_NAMES,
+        help="what makes an input plausible: pairs of features that occur together "
+        "(chow-liu), leaves that rows reach, or few cuts around it",
+    )
     search.add_argument("--bins", type=int, default=4, metavar="N", help="bins per number (4)")
-    search.add_argument("--indifference", type=indifference, default=0.0, metavar="SHARE",
-                        help="share of inputs nearest to the decision to give up (0), or auto: "
-                        "the split of alpha that is best by the fit rows")  # fmt: skip
-    search.add_argument("--objective", default="l0", choices=("l0", "l1"),
-                        help="fewest trees, or smallest weights (faster)")  # fmt: skip
-    search.add_argument("--unit", default="round", choices=("round", "tree", "leaf"),
-                        help="what is counted, kept or dropped: with several classes a whole round "
-                        "with its tree per class, or single trees; or leaves, where subtrees "
-                        "become leaves too (round)")  # fmt: skip
-    search.add_argument("--reweight", choices=("tree", "leaf"),
-                        help="what is chosen anew in kept trees: one weight each, or every leaf "
-                        "value, which needs fewer trees (leaf; tree for forests of votes and with "
-                        "--objective l1)")  # fmt: skip
+    search.add_argument(
+        "--indifference",
+        type=indifference,
+        default=0.0,
+        metavar="SHARE",
+        help="share of inputs nearest to the decision to give up (0), or auto: "
+        "the split of alpha that is best by the fit rows",
+    )
+    search.add_argument(
+        "--objective", default="l0", choices=("l0", "l1"), help="fewest trees, or smallest weights (faster)"
+    )
+    search.add_argument(
+        "--unit",
+        default="round",
+        choices=("round", "tree", "leaf"),
+        help="what is counted, kept or dropped: with several classes a whole round "
+        "with its tree per class, or single trees; or leaves, where subtrees "
+        "become leaves too (round)",
+    )
+    search.add_argument(
+        "--reweight",
+        choices=("tree", "leaf"),
+        help="what is chosen anew in kept trees: one weight each, or every leaf "
+        "value, which needs fewer trees (leaf; tree for forests of votes and with "
+        "--objective l1)",
+    )
     search.add_argument("--domain", metavar="FILE.json", help="what is known of every input")
-    search.add_argument("--time-limit", type=float, metavar="SECONDS",
-                        help="stop then with the best model certified so far (no limit: until all "
-                        "was tried, which may take many minutes; so does Ctrl-C)")  # fmt: skip
+    search.add_argument(
+        "--time-limit",
+        type=float,
+        metavar="SECONDS",
+        help="stop then with the best model certified so far (no limit: until all "
+        "was tried, which may take many minutes; so does Ctrl-C)",
+    )
     add_jobs(search)
-    search.add_argument("--seed", type=int, default=0, metavar="N",
-                        help="of everything random: same seed, same result (0)")  # fmt: skip
+    search.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of everything random: same seed, same result (0)"
+    )
     add_threshold(parser)
 
 
 def add_jobs(parser: Any) -> None:
     """How many threads."""
-    parser.add_argument("--jobs", type=int, default=1, metavar="N",
-                        help="threads for the proofs, -1 for all cores (1); the result does not "
-                        "depend on it")  # fmt: skip
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="threads for the proofs, -1 for all cores (1); the result does not depend on it",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -165,9 +185,8 @@ def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> 
     from pine_boost.pipelines.given import read_given
 
     return read_given(
-        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle,
-        decision=decision,
-    )  # fmt: skip
+        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle, decision=decision
+    )
 
 
 def read_rows(path: str | None, given: Any) -> Any:
@@ -190,14 +209,9 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
 
     if path is None:
         if label is not None:
-            raise InvalidInputError(
-                f"--label {label} names a column of --test, and there is no --test."
-            )
+            raise InvalidInputError(f"--label {label} names a column of --test, and there is no --test.")
         return None
-    if isinstance(columns, InputSchema):
-        table = read_table(path, columns, label)
-    else:
-        table = columns.read_table(path, label)
+    table = read_table(path, columns, label) if isinstance(columns, InputSchema) else columns.read_table(path, label)
     if table.left_out:
         listed = ", ".join(table.left_out[:8]) + (", ..." if len(table.left_out) > 8 else "")
         print(f"pine-boost: note: {path}: columns left out: {listed}", file=sys.stderr)
@@ -250,13 +264,11 @@ def read_domain(path: str) -> Any:
         require(not odd, f"{path} says {odd!r}")
     try:
         document["forbidden"] = [
-            tuple(Condition(**condition) for condition in pair)
-            for pair in document.get("forbidden", ())
+            tuple(Condition(**condition) for condition in pair) for pair in document.get("forbidden", ())
         ]
     except TypeError as error:
         raise InvalidInputError(
-            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or "
-            f"categories ({error})."
+            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or categories ({error})."
         ) from error
     return Domain(**document)
 

@@ -22,14 +22,8 @@ Owned = Callable[[str], Collection[str]]
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     """The folder and what may happen in it."""
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", default=default, help=f"folder to write ({default})"
-    )
-    add_flag(
-        parser,
-        "--force",
-        "replace files of the same names in DIR that are no earlier result (never an input)",
-    )
+    parser.add_argument("-o", "--output", metavar="DIR", default=default, help=f"folder to write ({default})")
+    add_flag(parser, "--force", "replace files of the same names in DIR that are no earlier result (never an input)")
     add_flag(parser, "--no-report", "write no report.html")
 
 
@@ -39,9 +33,7 @@ def add_target(parser: argparse.ArgumentParser, metavar: str, what: str) -> None
     add_flag(parser, "--force", f"replace {metavar} if it exists")
 
 
-def require_place(
-    arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None
-) -> None:
+def require_place(arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None) -> None:
     """Refuse a folder that cannot be written, before anything is searched for it.
 
     ``owned`` says which files of a folder are an earlier result; by default those of ``prune``.
@@ -51,9 +43,12 @@ def require_place(
     inputs = ("model", "fit", "cal", "val", "test", "domain")
     given = (getattr(arguments, name, None) for name in inputs)
     require_free(
-        arguments.output, names, owned=_owned(arguments, owned), overwrite=arguments.force,
+        arguments.output,
+        names,
+        owned=_owned(arguments, owned),
+        overwrite=arguments.force,
         inputs=[path for path in given if path is not None],
-    )  # fmt: skip
+    )
     require_writable(arguments.output)
 
 
@@ -78,19 +73,15 @@ def model_names(given: Any, *, report: bool) -> list[str]:
 
 
 def write_results(
-    arguments: argparse.Namespace,
-    files: Mapping[str, bytes],
-    last: Sequence[str],
-    owned: Owned | None = None,
+    arguments: argparse.Namespace, files: Mapping[str, bytes], last: Sequence[str], owned: Owned | None = None
 ) -> Path:
     """Write the files; where that fails all the same, keep them under another name."""
     from pine_boost.files import keep_elsewhere, write_folder
 
     try:
         folder = write_folder(
-            arguments.output, files, last=last, owned=_owned(arguments, owned),
-            overwrite=arguments.force,
-        )  # fmt: skip
+            arguments.output, files, last=last, owned=_owned(arguments, owned), overwrite=arguments.force
+        )
         arguments.written = folder  # whoever interrupts from now on has lost nothing but the report
         return folder
     except PineBoostError as error:
@@ -154,14 +145,14 @@ def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bo
 
     stream = sys.stderr
 
-    def tell(text: str) -> None:
+    def report_progress(text: str) -> None:
         if stream.isatty():
             print(f"\r{text:<60}", end="", file=stream, flush=True)
 
     try:
-        budget = Budget.of(seconds, callback=lambda step: tell(step.phase))
+        budget = Budget.of(seconds, callback=lambda step: report_progress(step.phase))
         page = render(budget).encode()
-        tell("")
+        report_progress("")
         with clear_errors(path):
             write_file(path, page)
     except PineBoostError as error:

@@ -28,9 +28,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     options.add_data_options(parser)
     output.add_output(parser, "pruned")
     parser.add_argument(
-        "--alpha", type=float, default=0.1,
-        help="share of inputs that may lie outside the region (0.1; 0: none)",
-    )  # fmt: skip
+        "--alpha", type=float, default=0.1, help="share of inputs that may lie outside the region (0.1; 0: none)"
+    )
     options.add_search_options(parser)
     options.add_json(parser)
 
@@ -52,13 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         result = prune_booster(
-            given.source,
-            X_fit,
-            X_cal,
-            alpha=arguments.alpha,
-            callback=progress,
-            spent=arguments.spent,
-            **keywords,
+            given.source, X_fit, X_cal, alpha=arguments.alpha, callback=progress, spent=arguments.spent, **keywords
         )
     finally:
         progress.close()
@@ -87,9 +80,11 @@ def main(arguments: argparse.Namespace) -> int:
 def exit_code(result: Any) -> int:
     """0 certified, 2 not certified within the budget, 130 interrupted (what is written holds)."""
     if str(result.search.stopped) == "interrupted":
-        certified = "the best model certified so far" if result.status == "CERTIFIED" else (
-            "the original, as nothing smaller was certified"
-        )  # fmt: skip
+        certified = (
+            "the best model certified so far"
+            if result.status == "CERTIFIED"
+            else ("the original, as nothing smaller was certified")
+        )
         print(f"pine-boost: interrupted; written is {certified}", file=sys.stderr)
         return INTERRUPTED
     return 0 if result.status == "CERTIFIED" else 2

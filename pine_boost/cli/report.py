@@ -40,21 +40,14 @@ def main(arguments: argparse.Namespace) -> int:
         original = X = given = None
         if arguments.original is not None:
             given = read_named_model(
-                arguments.original, saved.certificate.thresholds,
-                trust_pickle=arguments.trust_pickle,
-            )  # fmt: skip
+                arguments.original, saved.certificate.thresholds, trust_pickle=arguments.trust_pickle
+            )
             original = given.wrapper.inner
         if arguments.data is not None:
             columns = given or saved.region.schema
             X = options.read_data(arguments.data, columns, arguments.label).X
             X = X if given is None else given.wrapper.rows(X)
-        page = render_folder_report(
-            folder,
-            original,
-            X,
-            _curve_beside(folder),
-            trust_pickle=arguments.trust_pickle,
-        )
+        page = render_folder_report(folder, original, X, _curve_beside(folder), trust_pickle=arguments.trust_pickle)
         path = folder / REPORT
         with clear_errors(path):
             write_file(path, page.encode())

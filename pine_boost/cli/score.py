@@ -39,12 +39,9 @@ def main(arguments: argparse.Namespace) -> int:
 
     if arguments.output is not None:
         require_free_file(
-            arguments.output, inputs=[arguments.data], beginning=_table([], []),
-            overwrite=arguments.force,
-        )  # fmt: skip
-    guarded = load_guarded(
-        arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle
-    )
+            arguments.output, inputs=[arguments.data], beginning=_table([], []), overwrite=arguments.force
+        )
+    guarded = load_guarded(arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle)
     prepare = guarded.parts.prepare
     if prepare is None:
         rows = options.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
@@ -57,15 +54,17 @@ def main(arguments: argparse.Namespace) -> int:
             write_file(target, _table(classes.tolist(), inside.tolist()))
     counts = guarded.counts
     if arguments.json:
-        options.print_json({
-            "rows": counts.n_rows, "guarded": counts.n_guarded, "fallbacks": counts.n_fallbacks,
-            "claim": guarded.claim, "classes": classes.tolist(),
-        })  # fmt: skip
+        options.print_json(
+            {
+                "rows": counts.n_rows,
+                "guarded": counts.n_guarded,
+                "fallbacks": counts.n_fallbacks,
+                "claim": guarded.claim,
+                "classes": classes.tolist(),
+            }
+        )
         return 0
-    print(
-        f"{counts.n_rows} rows: the smaller model answered {counts.n_guarded}, the original "
-        f"{counts.n_fallbacks}."
-    )
+    print(f"{counts.n_rows} rows: the smaller model answered {counts.n_guarded}, the original {counts.n_fallbacks}.")
     print(guarded.claim)
     return 0
 

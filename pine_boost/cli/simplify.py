@@ -24,9 +24,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     options.add_model_options(parser)
     output.add_target(parser, "FILE", "where to write the model")
     options.add_flag(
-        parser,
-        "--fold-constants",
-        "fold constant trees too: the same margins within the rounding band only",
+        parser, "--fold-constants", "fold constant trees too: the same margins within the rounding band only"
     )
     options.add_json(parser)
 
@@ -67,9 +65,19 @@ def _require_same_format(source: Path, target: Path) -> None:
 
 def _facts(result: Any, source: Path, target: Path) -> dict[str, Any]:
     names = (
-        "exact", "bound", "trees_before", "trees_after", "nodes_before", "nodes_after",
-        "leaves_before", "leaves_after", "dead_splits", "twin_splits", "unused_codes", "note",
-    )  # fmt: skip
+        "exact",
+        "bound",
+        "trees_before",
+        "trees_after",
+        "nodes_before",
+        "nodes_after",
+        "leaves_before",
+        "leaves_after",
+        "dead_splits",
+        "twin_splits",
+        "unused_codes",
+        "note",
+    )
     return {
         **{name: getattr(result, name) for name in names},
         "bytes_before": source.stat().st_size,

@@ -25,10 +25,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--look", required=True, metavar="FILE", help="unseen rows, spent by this")
     parser.add_argument("-o", "--output", metavar="FILE.json", help="write the survey (nowhere)")
     options.add_flag(parser, "--force", "replace FILE.json")
-    parser.add_argument("--tolerance", type=float, metavar="T",
-                        help="for compressed models; regressors need it")  # fmt: skip
-    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS",
-                        help="half of it for proofs (60)")  # fmt: skip
+    parser.add_argument("--tolerance", type=float, metavar="T", help="for compressed models; regressors need it")
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="half of it for proofs (60)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(0)")
     options.add_threshold(parser)
     options.add_json(parser)
@@ -48,18 +46,21 @@ def main(arguments: argparse.Namespace) -> int:
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         found = survey(
-            given.source, fit.X, look.X, tolerance=arguments.tolerance,
-            threshold=options.thresholds(arguments), time_limit=arguments.time_limit,
-            random_state=arguments.seed, callback=progress,
-        )  # fmt: skip
+            given.source,
+            fit.X,
+            look.X,
+            tolerance=arguments.tolerance,
+            threshold=options.thresholds(arguments),
+            time_limit=arguments.time_limit,
+            random_state=arguments.seed,
+            callback=progress,
+        )
     finally:
         progress.close()
     if arguments.output is not None:
         found.save(arguments.output)
     if arguments.json:
-        options.print_json({
-            "offers": _offers(arguments, found), "n_look": found.n_look, "seconds": found.seconds,
-        })  # fmt: skip
+        options.print_json({"offers": _offers(arguments, found), "n_look": found.n_look, "seconds": found.seconds})
     else:
         print(in_flags(found.summary(), files_of(arguments)))
     return 0

@@ -45,18 +45,15 @@ def main(arguments: argparse.Namespace) -> int:
     alphas = _read_grid(arguments.alphas)
     names = output.result_names(given, report=not arguments.no_report)
     output.require_place(
-        arguments,
-        [SWEEP_CSV, SWEEP_JSON]
-        + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names],
+        arguments, [SWEEP_CSV, SWEEP_JSON] + [f"alpha-{alpha:g}/{name}" for alpha in alphas or ALPHAS for name in names]
     )
     X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
     test = options.read_test(arguments, given)
     progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
     try:
         swept = sweep(
-            given.source, X_fit, X_cal, alphas=alphas, callback=progress.of_alpha,
-            spent=arguments.spent, **keywords,
-        )  # fmt: skip
+            given.source, X_fit, X_cal, alphas=alphas, callback=progress.of_alpha, spent=arguments.spent, **keywords
+        )
     finally:
         progress.close()
     rows = swept.table()
@@ -66,9 +63,10 @@ def main(arguments: argparse.Namespace) -> int:
         for result in swept:
             inner = getattr(result, "inner", result)  # the page is about the ensemble
             output.write_report(
-                folder / _place(result) / REPORT, partial(render_report, inner, X_test, rows),
+                folder / _place(result) / REPORT,
+                partial(render_report, inner, X_test, rows),
                 report_seconds / len(swept),
-            )  # fmt: skip
+            )
     if arguments.json:
         options.print_json({"seconds": swept.seconds, "folder": str(folder), "table": rows})
     else:
@@ -77,15 +75,15 @@ def main(arguments: argparse.Namespace) -> int:
     code = max(exit_code(result) for result in swept)
     missing = [alpha for alpha in alphas or () if alpha not in swept.alphas]
     if missing:
-        print(f"pine-boost: no result for alpha {', '.join(map(exactly, missing))}; the same "
-              "command does them all", file=sys.stderr)  # fmt: skip
+        print(
+            f"pine-boost: no result for alpha {', '.join(map(exactly, missing))}; the same command does them all",
+            file=sys.stderr,
+        )
     measured.require(folder)
     return code
 
 
-def _measure(
-    swept: Any, given: Any, test: Any, rows: list[dict[str, Any]]
-) -> tuple[Any, output.Measured]:
+def _measure(swept: Any, given: Any, test: Any, rows: list[dict[str, Any]]) -> tuple[Any, output.Measured]:
     """Add fidelity and coverage to the rows, all or none; what a report shows, and what failed."""
     measured = output.Measured()
     columns = []
@@ -112,19 +110,9 @@ def _read_grid(text: str | None) -> list[float] | None:
 
 def _write(arguments: argparse.Namespace, swept: Any, rows: list[dict[str, Any]]) -> Any:
     """All files of all alphas at once, the certificates and the table last."""
-    from pine_boost.certificate.saved import (
-        CERTIFICATE,
-        SWEEP_CSV,
-        SWEEP_JSON,
-        table_csv,
-        table_json,
-    )
+    from pine_boost.certificate.saved import CERTIFICATE, SWEEP_CSV, SWEEP_JSON, table_csv, table_json
 
-    files = {
-        f"{_place(result)}/{name}": contents
-        for result in swept
-        for name, contents in result.files().items()
-    }
+    files = {f"{_place(result)}/{name}": contents for result in swept for name, contents in result.files().items()}
     files |= {SWEEP_CSV: table_csv(rows), SWEEP_JSON: table_json(rows)}
     last = [name for name in files if name.endswith(CERTIFICATE)]
     return output.write_results(arguments, files, [*last, SWEEP_JSON])

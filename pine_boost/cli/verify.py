@@ -33,17 +33,18 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--certificate", metavar="FILE", help="(certificate.json beside PRUNED)")
     parser.add_argument("--region", metavar="FILE", help="(region.json beside PRUNED)")
     parser.add_argument("--fit", metavar="FILE", help="the rows the score was fitted on: with them")
-    parser.add_argument("--cal", metavar="FILE", help="and the rows of the calibration, region and "
-                        "tau are computed anew and rest on nobody's word")  # fmt: skip
-    parser.add_argument("--val", metavar="FILE",
-                        help="the validation rows of a compression, to count again")  # fmt: skip
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS",
-                        help="stop then, and say what is open (exit code 2)")  # fmt: skip
+    parser.add_argument(
+        "--cal",
+        metavar="FILE",
+        help="and the rows of the calibration, region and tau are computed anew and rest on nobody's word",
+    )
+    parser.add_argument("--val", metavar="FILE", help="the validation rows of a compression, to count again")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="stop then, and say what is open (exit code 2)"
+    )
     options.add_jobs(parser)
     options.add_flag(
-        parser,
-        "--record",
-        "write the new proofs into the certificate when every question was proved twice",
+        parser, "--record", "write the new proofs into the certificate when every question was proved twice"
     )
     options.add_reading_options(parser)
     options.add_json(parser)
@@ -94,22 +95,19 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
 
     if arguments.val is None:
         raise InvalidInputError(
-            f"{given} holds a compression, whose promise is about the rows it was validated on; "
-            "name them with --val."
+            f"{given} holds a compression, whose promise is about the rows it was validated on; name them with --val."
         )
     compressed = model_path(given) if given.is_dir() else given
     record = read_record(compressed.parent / RECORD)
     original = read_named_model(
-        arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle,
-        decision="value",
-    )  # fmt: skip
+        arguments.original, record.thresholds, trust_pickle=arguments.trust_pickle, decision="value"
+    )
     original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
     X_val = options.read_rows(arguments.val, original)
     verdict = verify_compression(
-        original.wrapper.inner, compressed, record, original.wrapper.rows(X_val),
-        trust_pickle=arguments.trust_pickle,
-    )  # fmt: skip
+        original.wrapper.inner, compressed, record, original.wrapper.rows(X_val), trust_pickle=arguments.trust_pickle
+    )
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
     if arguments.json:
@@ -133,9 +131,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
         if not path.is_file():
             raise InvalidInputError(f"{path} does not exist; name it with --{path.stem}.")
     stated = Certificate.load(certificate)
-    given = read_named_model(
-        arguments.original, stated.thresholds, trust_pickle=arguments.trust_pickle
-    )
+    given = read_named_model(arguments.original, stated.thresholds, trust_pickle=arguments.trust_pickle)
     _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)
     X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
     verdict = verify(
@@ -154,9 +150,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     return verdict
 
 
-def _check_whole_model(
-    arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any
-) -> None:
+def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any) -> None:
     """The whole model beside a certificate must hold the ensemble that it speaks of."""
     from pine_boost.certificate.saved import digests
     from pine_boost.errors import CertificateMismatch
@@ -171,9 +165,7 @@ def _check_whole_model(
     contents = read_limited(path, MODEL_LIMIT, "model file")
     if digests({WHOLE_MODEL: contents})[WHOLE_MODEL] != files[WHOLE_MODEL]:
         raise CertificateMismatch(f"{path} was changed after it was written: its digest differs.")
-    whole = read_named_model(
-        path, stated.thresholds, trust_pickle=arguments.trust_pickle, decision="value"
-    )
+    whole = read_named_model(path, stated.thresholds, trust_pickle=arguments.trust_pickle, decision="value")
     if forest_digest(whole.parsed.forest) != digest:
         raise CertificateMismatch(f"{path} holds another model than the certificate speaks of.")
 
@@ -187,14 +179,13 @@ def _describe(verdict: Verification) -> dict[str, Any]:
         "covered": verdict.covered,
         "seconds": verdict.seconds,
         "remarks": list(verdict.remarks),
-        "proofs": [
-            {"question": p.question.name, "method": p.method, "answer": p.answer.name}
-            for p in verdict.proofs
-        ],
-        "counterexample": None if found is None else {
+        "proofs": [{"question": p.question.name, "method": p.method, "answer": p.answer.name} for p in verdict.proofs],
+        "counterexample": None
+        if found is None
+        else {
             "question": found.question,
             "row": [None if value != value else float(value) for value in found.row],
             "original_class": int(found.original_class),
             "pruned_class": int(found.pruned_class),
         },
-    }  # fmt: skip
+    }

@@ -33,14 +33,38 @@ SENTENCES = {
 }
 # tables, and keywords that have another name as a flag
 RENAMED = {
-    "X_fit": "--fit", "X_cal": "--cal", "X_val": "--val", "X_look": "--look", "X_test": "--test",
-    "n_jobs": "--jobs", "n_bins": "--bins", "random_state": "--seed", "overwrite": "--force",
-}  # fmt: skip
+    "X_fit": "--fit",
+    "X_cal": "--cal",
+    "X_val": "--val",
+    "X_look": "--look",
+    "X_test": "--test",
+    "n_jobs": "--jobs",
+    "n_bins": "--bins",
+    "random_state": "--seed",
+    "overwrite": "--force",
+}
 SAME = (
-    "allow_overlap", "alpha", "alphas", "backend", "codes", "confidence", "domain", "fidelity",
-    "fold_constants", "indifference", "objective", "reweight", "score", "segments", "spent",
-    "threshold", "time_limit", "tolerance", "trust_pickle", "unit",
-)  # fmt: skip
+    "allow_overlap",
+    "alpha",
+    "alphas",
+    "backend",
+    "codes",
+    "confidence",
+    "domain",
+    "fidelity",
+    "fold_constants",
+    "indifference",
+    "objective",
+    "reweight",
+    "score",
+    "segments",
+    "spent",
+    "threshold",
+    "time_limit",
+    "tolerance",
+    "trust_pickle",
+    "unit",
+)
 FLAGS = {name: f"--{name.replace('_', '-')}" for name in SAME} | RENAMED
 COMMANDS = {
     "prune_booster": "prune",

@@ -52,12 +52,7 @@ class Attack:
 
 
 def attack(
-    goal: Goal,
-    setting: Setting,
-    validated: Validated,
-    fit: AnyRows,
-    seed: int,
-    budget: Budget,
+    goal: Goal, setting: Setting, validated: Validated, fit: AnyRows, seed: int, budget: Budget
 ) -> Attack | None:
     """Climb from rows of X_fit; None for models without classes, without a smaller one or time."""
     if validated.written is None or not goal.keeps_class or budget.is_over:

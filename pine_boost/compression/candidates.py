@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.pulls import Points
+from pine_boost.compression.least_squares_rows import Points
 from pine_boost.compression.shape import SLICE, Shape, margins
 
 # Levels of the estimate, as multiples of the share that the test allows. Rows made by swapping
@@ -21,9 +21,7 @@ from pine_boost.compression.shape import SLICE, Shape, margins
 # training rows by heart), so the levels reach far to both sides. Validation rows drawn again and
 # again on five data sets: 8 levels 48.2 % of the leaves gone, 12 49.4, 24 48.8, 40 50.0, 100 50.1;
 # a forest on Balance-Scale: 26 % with the upper 40 alone, 48 % with the lower ones.
-_LEVELS = np.concatenate(
-    [np.geomspace(0.0004, 0.02, 27, endpoint=False), np.geomspace(0.02, 6.0, 40)]
-)
+_LEVELS = np.concatenate([np.geomspace(0.0004, 0.02, 27, endpoint=False), np.geomspace(0.02, 6.0, 40)])
 _FEW = 4  # below so many tests the largest size is no good beginning
 _SAFE = 0.25  # of the share that the test allows: expected to pass
 

@@ -16,12 +16,7 @@ _LEAST_WEIGHT = 1e-3  # of a mean row: a leaf that no row reaches is cheap, not 
 
 
 def collapse(
-    forest: Forest,
-    ranges: Ranges,
-    shape: Shape,
-    leaf_weight: FloatArray,
-    n_leaves: int,
-    whole_trees: bool,
+    forest: Forest, ranges: Ranges, shape: Shape, leaf_weight: FloatArray, n_leaves: int, whole_trees: bool
 ) -> Shape:
     """Collapse the weakest subtrees until at most ``n_leaves`` leaves are left.
 
@@ -60,9 +55,7 @@ def collapse(
 class _Sums:
     """Weighted sums over the present leaves, by which any subtree's mean and variance are known."""
 
-    def __init__(
-        self, value: FloatArray, weight: FloatArray, begins: npt.NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, value: FloatArray, weight: FloatArray, begins: npt.NDArray[np.bool_]) -> None:
         self.weight = _cumulated(weight)
         self.first = _cumulated(weight[:, None] * value)
         self.second = _cumulated(weight * (value**2).sum(axis=1))

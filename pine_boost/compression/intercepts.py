@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.compression.pulls import Pulls
+from pine_boost.compression.least_squares_rows import Pulls
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray
 
@@ -19,7 +19,7 @@ from pine_boost.model.forest import FloatArray
 _SURE = 3.0
 
 
-def settle(
+def shift_intercepts(
     pulls: Pulls, signs: npt.NDArray[np.int8], intercept: FloatArray, sums: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Intercepts and sums, each output in turn at its best place; ``signs`` of the pulls in it.

@@ -46,9 +46,5 @@ class CompressOptions:
         require_seed(self.random_state)
         require_callback(self.callback)
         require_flag(self.allow_overlap, "allow_overlap")
-        if self.tolerance is not None and not (
-            is_real(self.tolerance) and 0 < self.tolerance < float("inf")
-        ):
-            raise InvalidInputError(
-                f"tolerance={self.tolerance!r}: a finite number above 0, or None."
-            )
+        if self.tolerance is not None and not (is_real(self.tolerance) and 0 < self.tolerance < float("inf")):
+            raise InvalidInputError(f"tolerance={self.tolerance!r}: a finite number above 0, or None.")

@@ -15,8 +15,8 @@ import numpy as np
 from pine_boost.budget import Budget
 from pine_boost.compression.collapse import collapse
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.intercepts import settle
-from pine_boost.compression.pulls import Pulls
+from pine_boost.compression.intercepts import shift_intercepts
+from pine_boost.compression.least_squares_rows import Pulls
 from pine_boost.compression.refit import Intervals, refit
 from pine_boost.compression.shape import Ranges, Shape, slice_shape
 from pine_boost.model.forest import FloatArray
@@ -55,12 +55,7 @@ class Pace:
 
 
 def walk(
-    goal: Goal,
-    ranges: Ranges,
-    start: Shape,
-    pulls: Pulls,
-    whole_trees: bool,
-    pace: Pace | None = None,
+    goal: Goal, ranges: Ranges, start: Shape, pulls: Pulls, whole_trees: bool, pace: Pace | None = None
 ) -> Iterator[Shape]:
     """Yield smaller and smaller shapes, each one step on from the last."""
     shape, sums = start, pulls.distance
@@ -79,7 +74,7 @@ def walk(
             return
         shape, sums = _fitted(pulls, smaller, intervals)
         if goal.keeps_class and goal.tolerance is None:
-            intercept, sums = settle(pulls, signs, shape.intercept, sums)
+            intercept, sums = shift_intercepts(pulls, signs, shape.intercept, sums)
             shape = replace(shape, intercept=intercept)
         yield shape
 

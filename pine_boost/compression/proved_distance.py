@@ -38,9 +38,7 @@ class ProvedDistance:
     compared: tuple[int, ...]
 
 
-def prove_distance(
-    original: Forest, smaller: Forest, compared: Sequence[int]
-) -> ProvedDistance | None:
+def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ProvedDistance | None:
     """The proved distance; None where nothing is proved, or only what is true of any model."""
     found = distance_anew(original, smaller, compared)
     if found is None:
@@ -51,9 +49,7 @@ def prove_distance(
     return ProvedDistance(float(rounded.distance), float(rounded.largest), tuple(compared))
 
 
-def distance_anew(
-    original: Forest, smaller: Forest, compared: Sequence[int]
-) -> ClassDistance | None:
+def distance_anew(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
     """The exact distance; None too for models that do not read inputs alike."""
     try:
         require_same_reading(original, smaller)

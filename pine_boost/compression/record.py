@@ -179,17 +179,14 @@ class CompressionRecord:
         """The sentence of the proved distance, empty without one."""
         if self.proved_distance is None or self.proved_largest is None:
             return ""
-        return distance_claim(
-            self.proved_distance, self.proved_largest, self.proved_rows, self.n_val
-        )
+        return distance_claim(self.proved_distance, self.proved_largest, self.proved_rows, self.n_val)
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
         kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
         return compression_claim(
-            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence,
-            self.overlap,
-        )  # fmt: skip
+            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence, self.overlap
+        )
 
 
 def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
@@ -220,12 +217,8 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
             document |= {"proved_rows": 0, "proved_trees": []}
         checked = record(document, _kinds(CompressionRecord))
         require(checked["status"] in _STATUSES, f"unknown status {checked['status']!r}")
-        checked["path"] = tuple(
-            TestedSize(**record(entry, _kinds(TestedSize))) for entry in checked["path"]
-        )
-        checked["segments"] = tuple(
-            Segment(**record(entry, _kinds(Segment))) for entry in checked["segments"]
-        )
+        checked["path"] = tuple(TestedSize(**record(entry, _kinds(TestedSize))) for entry in checked["path"])
+        checked["segments"] = tuple(Segment(**record(entry, _kinds(Segment))) for entry in checked["segments"])
     return CompressionRecord(**checked)
 
 

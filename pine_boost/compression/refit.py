@@ -36,9 +36,7 @@ def residuals(sums: FloatArray, intervals: Intervals) -> FloatArray:
     return np.asarray(short - np.maximum(sums - intervals.high, 0.0))
 
 
-def refit(
-    matrix: Any, offset: FloatArray, values: FloatArray, fixed: Any, intervals: Intervals
-) -> FloatArray:
+def refit(matrix: Any, offset: FloatArray, values: FloatArray, fixed: Any, intervals: Intervals) -> FloatArray:
     """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals.
 
     Entries of the matrix are 1 or -1; ``fixed`` are columns that must keep their value.

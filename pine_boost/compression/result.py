@@ -27,25 +27,13 @@ from pine_boost.certificate.compression_claim import (
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
-from pine_boost.compression.answers import (
-    Question,
-    ask,
-    count_beyond,
-    differ,
-    probabilities_or_none,
-)
+from pine_boost.compression.answers import Question, ask, count_beyond, differ, probabilities_or_none
 from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import (
-    RECORD,
-    CompressionRecord,
-    TestedSize,
-    read_record,
-    rows_digest,
-)
+from pine_boost.compression.record import RECORD, CompressionRecord, TestedSize, read_record, rows_digest
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
@@ -112,9 +100,7 @@ class CompressResult:
         r = self.record
         lines = [self.headline(), r.claim]
         if r.status != NOT_VALIDATED:
-            lines.append(
-                bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + "."
-            )
+            lines.append(bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + ".")
             lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
         if r.probability_shift:
             lines.append(
@@ -182,9 +168,7 @@ class CompressResult:
         record = replace(self.record, files=digests(files))
         return {**files, RECORD: record.to_json().encode()}
 
-    def save(
-        self, folder: str | os.PathLike[str], X_val: Any = None, *, overwrite: bool = False
-    ) -> Path:
+    def save(self, folder: str | os.PathLike[str], X_val: Any = None, *, overwrite: bool = False) -> Path:
         """Write the model and compression.json, each under a temporary name first.
 
         With ``X_val``, the validation rows, report.html too.
@@ -196,9 +180,7 @@ class CompressResult:
         OutputError
             The system refused to write.
         """
-        return write_folder(
-            folder, self.files(X_val), last=[RECORD], owned=owned_files(folder), overwrite=overwrite
-        )
+        return write_folder(folder, self.files(X_val), last=[RECORD], owned=owned_files(folder), overwrite=overwrite)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> CompressResult:
@@ -211,9 +193,7 @@ class CompressResult:
         """
         record = read_record(folder)
         path = saved_model(Path(folder), record)
-        compressed = read_model(
-            path, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
-        )
+        compressed = read_model(path, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle)
         if forest_digest(compressed.forest) != record.compressed_digest:
             raise CertificateMismatch(f"{path} is not the model of its compression.json.")
         native = compressed.native
@@ -221,7 +201,7 @@ class CompressResult:
         return cls(native, record, None, compressed)
 
 
-def conclude(
+def build_compress_result(
     parsed: Model,
     goal: Goal,
     validated: Validated,
@@ -264,8 +244,7 @@ def conclude(
         leaves_lossless=goal.forest.n_leaves,
         path=validated.tested,
         segments=find_segments(
-            options.segments, tables.X_val, schema_of(parsed.forest), validated.changed,
-            options.confidence,
+            options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
         ),
         probability_shift=_shift(parsed, compressed, tables.X_val),
         attack_starts=0 if found is None else found.n_starts,
@@ -277,7 +256,7 @@ def conclude(
         stopped=str(stopped),
         versions=library_versions(parsed.forest.library),
         date=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-    )  # fmt: skip
+    )
     record = replace(record, claim=record.expected_claim())
     return CompressResult(native, record, parsed, compressed, validated.changed)
 

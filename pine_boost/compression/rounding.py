@@ -39,9 +39,7 @@ def to_pruned(forest: Forest, ranges: Ranges, shape: Shape) -> PrunedForest:
     return PrunedForest(forest, kept, value_int, grid, intercept_int, weights, is_leaf)
 
 
-def _fold_intercept(
-    forest: Forest, ranges: Ranges, shape: Shape, kept: IntArray, leaf_value: FloatArray
-) -> FloatArray:
+def _fold_intercept(forest: Forest, ranges: Ranges, shape: Shape, kept: IntArray, leaf_value: FloatArray) -> FloatArray:
     """Add the intercept to all leaves of the first tree that can carry it; returns the rest."""
     left_over = np.zeros(forest.n_outputs)
     if leaf_value.shape[1] == forest.n_outputs:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.pulls import Points
+from pine_boost.compression.least_squares_rows import Points
 from pine_boost.compression.shape import Shape, margins
 from pine_boost.compression.synthetic_rows import Sources, intervals_of, stream
 from pine_boost.model.forest import FloatArray
@@ -41,7 +41,7 @@ class Rows:
     """Points the path is fitted to, and others by which its sizes are compared."""
 
     fitted: Points
-    looked_at: Points
+    holdout_points: Points
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,7 @@ class FitRows:
 
 
 def draw_rows(
-    goal: Goal,
-    trees: StateTrees,
-    original: Shape,
-    fit: FitRows,
-    seed: int,
-    budget: Budget,
-    n_points: int | None = None,
+    goal: Goal, trees: StateTrees, original: Shape, fit: FitRows, seed: int, budget: Budget, n_points: int | None = None
 ) -> Rows:
     """Fit rows and synthetic rows; the latter are drawn until enough near ones are found.
 
@@ -93,11 +87,11 @@ def draw_rows(
     few = np.sort(random.permutation(len(base))[:n_points])
     sources = Sources(base[few], leaves[few], intervals_of(fit.space))
     fitted = _synthetic(goal, trees, original, sources, near, n_points // 2, seed, budget)
-    looked_at = _synthetic(
-        goal, trees, original, sources, near, min(_looked_at(trees), n_points), seed + 1, budget
+    holdout_points = _synthetic(
+        goal, trees, original, sources, near, min(_n_holdout_points(trees), n_points), seed + 1, budget
     )
     fitted = Points(fitted.leaves, fitted.margins, fitted.weight * (_WEIGHT / fitted.weight.sum()))
-    return Rows(_joined(real, fitted), looked_at)
+    return Rows(_joined(real, fitted), holdout_points)
 
 
 def _affordable(trees: StateTrees, fit: FitRows, seed: int, budget: Budget) -> int:
@@ -147,7 +141,7 @@ def _chance(distance: FloatArray, near: float) -> FloatArray:
     return np.asarray(1.0 / (1.0 + (distance / near) ** 2))
 
 
-def _looked_at(trees: StateTrees) -> int:
+def _n_holdout_points(trees: StateTrees) -> int:
     return int(np.clip(_MOST_CELLS // 2 // trees.n_trees, _FEWEST_POINTS, _LOOKED_AT))
 
 

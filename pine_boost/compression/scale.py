@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.pulls import Points
+from pine_boost.compression.least_squares_rows import Points
 from pine_boost.compression.shape import GONE, Ranges, Shape, margins
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.margin_probabilities import probabilities_of

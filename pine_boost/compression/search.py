@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pine_boost.budget import Budget, OutOfTime, Step, StopReason
 from pine_boost.compression.candidates import Candidate, estimate
 from pine_boost.compression.goal import Goal
+from pine_boost.compression.least_squares_rows import build_pulls
 from pine_boost.compression.path import Pace, slices, walk
-from pine_boost.compression.pulls import build_pulls
 from pine_boost.compression.rows import FitRows, Rows, draw_rows
 from pine_boost.compression.shape import Ranges, Shape, leaf_ranges, original_shape
 from pine_boost.model.forest import Forest
@@ -46,9 +46,8 @@ def set_up(goal: Goal, fit: AnyRows, seed: int, budget: Budget) -> Setting:
 
 
 def find_path(
-    goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget,
-    original: Forest,
-) -> tuple[list[Candidate], StopReason]:  # fmt: skip
+    goal: Goal, setting: Setting, allowed_share: float, whole_trees: bool, budget: Budget, original: Forest
+) -> tuple[list[Candidate], StopReason]:
     """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
 
     Nothing here depends on X_val but its size. ``original`` is the model that a user knows: steps
@@ -56,11 +55,11 @@ def find_path(
     """
     found: list[Candidate] = []
     reason = StopReason.EFFORT
-    looked_at = setting.rows.looked_at
+    holdout_points = setting.rows.holdout_points
 
     def add(shape: Shape, phase: str) -> float:
         if shape.n_leaves < setting.original.n_leaves:
-            found.append(Candidate(shape, estimate(goal, looked_at, shape)))
+            found.append(Candidate(shape, estimate(goal, holdout_points, shape)))
             _tell(original, setting, found, phase, budget)
             return found[-1].estimate
         return 0.0
@@ -82,9 +81,7 @@ def find_path(
     return found, reason
 
 
-def _tell(
-    original: Forest, setting: Setting, found: list[Candidate], phase: str, budget: Budget
-) -> None:
+def _tell(original: Forest, setting: Setting, found: list[Candidate], phase: str, budget: Budget) -> None:
     step = Step(
         step=len(found),
         phase=phase,
@@ -95,4 +92,4 @@ def _tell(
         units=original.n_leaves,
         tried=found[-1].n_leaves,
     )
-    budget.tell(step)
+    budget.report_progress(step)

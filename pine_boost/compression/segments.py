@@ -28,11 +28,7 @@ _SHOWN_SEGMENTS = 5
 
 
 def find_segments(
-    given: Any,
-    X_val: Any,
-    schema: InputSchema,
-    changed: npt.NDArray[np.bool_],
-    confidence: float,
+    given: Any, X_val: Any, schema: InputSchema, changed: npt.NDArray[np.bool_], confidence: float
 ) -> tuple[Segment, ...]:
     """Changed rows by segment, largest segments first; none without ``given``."""
     if given is None:
@@ -82,9 +78,7 @@ def segments_in_words(segments: Sequence[Segment], confidence: float | None) -> 
     return lines
 
 
-def _count(
-    labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence: float, prefix: str
-) -> list[Segment]:
+def _count(labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence: float, prefix: str) -> list[Segment]:
     if len(labels) != len(changed):
         raise InvalidInputError(
             f"segments has {len(labels)} labels for {len(changed)} rows of X_val; pass one label "
@@ -93,8 +87,7 @@ def _count(
     names, counts = np.unique(labels, return_counts=True)
     if len(names) > _MOST_SEGMENTS:
         raise InvalidInputError(
-            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. "
-            "Group them first."
+            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first."
         )
     segments = []
     for index in np.argsort(-counts, kind="stable"):

@@ -58,9 +58,7 @@ def intervals_of(space: StateSpace) -> IntArray:
     return np.array([axis.n_intervals for axis in space.axes], dtype=np.int64)
 
 
-def draw_between(
-    sources: Sources, random: np.random.Generator, n_rows: int
-) -> npt.NDArray[np.int32]:
+def draw_between(sources: Sources, random: np.random.Generator, n_rows: int) -> npt.NDArray[np.int32]:
     """Rows between a random one and one that is like it."""
     base = random.integers(0, len(sources.states), n_rows)
     first, second = sources.states[base], sources.states[_alike(sources, base, random)]
@@ -91,9 +89,7 @@ def _alike(sources: Sources, base: IntArray, random: np.random.Generator) -> Int
     return best
 
 
-def _partners(
-    sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator
-) -> IntArray:
+def _partners(sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator) -> IntArray:
     """For every row one that shares its leaf of the given tree, perhaps itself."""
     leaves = sources.leaves
     partner = np.empty(len(base), dtype=np.int64)

@@ -125,7 +125,7 @@ def validate(
             for candidate in candidates:
                 if tested and budget.is_over:
                     return
-                shape = rescale(goal, setting.ranges, setting.rows.looked_at, candidate.shape)
+                shape = rescale(goal, setting.ranges, setting.rows.holdout_points, candidate.shape)
                 write = partial(_write, start, setting, shape, tables.X_val, before, question)
                 now = write() if not tested else _unless_refused(write, candidate)
                 if now is None:
@@ -154,9 +154,8 @@ def validate(
 
 
 def _affordable(
-    start: Model, setting: Setting, chains: Chains, n_val: int, options: CompressOptions,
-    watch: Budget,
-) -> Chains:  # fmt: skip
+    start: Model, setting: Setting, chains: Chains, n_val: int, options: CompressOptions, watch: Budget
+) -> Chains:
     """The candidates that time is left for."""
     _exported(start, setting, chains.first[0].shape)  # only for the time that one size takes
     n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
@@ -164,12 +163,7 @@ def _affordable(
 
 
 def _reaches(
-    goal: Goal,
-    setting: Setting,
-    candidates: Sequence[Candidate],
-    tables: Tables,
-    most: int,
-    n_leaves: int,
+    goal: Goal, setting: Setting, candidates: Sequence[Candidate], tables: Tables, most: int, n_leaves: int
 ) -> bool:
     """Whether a chain seems to get below a size: only then it is worth asking natively.
 
@@ -226,9 +220,7 @@ def _exported(parsed: Model, setting: Setting, shape: Shape) -> tuple[Any, Model
     return native, read_model(native, threshold=thresholds, decision="value"), pruned
 
 
-def _write(
-    parsed: Model, setting: Setting, shape: Shape, X_val: Any, before: Answers, question: Question
-) -> Written:
+def _write(parsed: Model, setting: Setting, shape: Shape, X_val: Any, before: Answers, question: Question) -> Written:
     """Export a shape, read it back and ask it."""
     native, model, pruned = _exported(parsed, setting, shape)
     changed = differ(before, ask(model, X_val, question), question)

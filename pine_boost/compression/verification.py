@@ -13,17 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
-from pine_boost.certificate.interchange import require_interchangeable
+from pine_boost.certificate.same_interface import require_interchangeable
 from pine_boost.compression.answers import Question, ask, count_beyond, differ
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
 from pine_boost.compression.proved_distance import distance_anew
-from pine_boost.compression.record import (
-    FIRST_CHAIN,
-    SLICE_CHAIN,
-    CompressionRecord,
-    read_record,
-    rows_digest,
-)
+from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SAME_BOUND
@@ -63,12 +57,10 @@ class CompressionVerification:
 
     def summary(self) -> str:
         """A few readable lines."""
-        head = "AGREES: every number of the record was found again" if self.agrees else (
-            "DISAGREES: the record is wrong"
-        )  # fmt: skip
-        counted = bound_in_words(
-            self.status, self.bound, self.n_changed, self.n_rows, self.confidence
+        head = (
+            "AGREES: every number of the record was found again" if self.agrees else ("DISAGREES: the record is wrong")
         )
+        counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_rows, self.confidence)
         return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
 
     def __str__(self) -> str:
@@ -147,14 +139,10 @@ def verify_compression(
     )
 
 
-def _read(
-    model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool
-) -> Model:
+def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool) -> Model:
     parsed: Model = model
     if not isinstance(model, Model):
-        parsed = read_model(
-            model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle
-        )
+        parsed = read_model(model, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle)
         try_in_child(parsed)
     if forest_digest(parsed.forest) != digest:
         raise CertificateMismatch(f"The {name} model is not the one that the record names.")
@@ -165,12 +153,8 @@ def _objections(
     record: CompressionRecord, before: Model, after: Model, n_changed: int, bound: float
 ) -> tuple[str, ...]:
     """Every number of the record that was not found again, in words."""
-    sizes = (
-        before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves,
-    )  # fmt: skip
-    stated = (
-        record.trees_before, record.trees_after, record.leaves_before, record.leaves_after,
-    )  # fmt: skip
+    sizes = (before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves)
+    stated = (record.trees_before, record.trees_after, record.leaves_before, record.leaves_after)
     accepted = [size for size in record.path if size.accepted]
     target = (record.n_val, record.fidelity, record.confidence)
     most = {FIRST_CHAIN: allowed(*target), SLICE_CHAIN: allowed_by_the_rest(*target)}
@@ -179,16 +163,10 @@ def _objections(
     rightly = all(size.n_changed <= most.get(size.chain, -1) for size in accepted)
     returned = min(accepted, key=lambda size: size.leaves, default=None)
     checks = {
-        f"it states {record.n_changed} changed rows, {n_changed} were found": (
-            record.n_changed == n_changed
-        ),
-        f"it states the bound {record.bound:.6f}, which is {bound:.6f}": (
-            abs(record.bound - bound) <= SAME_BOUND
-        ),
+        f"it states {record.n_changed} changed rows, {n_changed} were found": (record.n_changed == n_changed),
+        f"it states the bound {record.bound:.6f}, which is {bound:.6f}": (abs(record.bound - bound) <= SAME_BOUND),
         "its numbers of trees and leaves are not those of the models": sizes == stated,
-        "it claims what the bound does not reach": (
-            record.status != VALIDATED or bound >= record.fidelity
-        ),
+        "it claims what the bound does not reach": (record.status != VALIDATED or bound >= record.fidelity),
         "its claim is not the sentence of its numbers": record.claim == record.expected_claim(),
         "a size was accepted after one that failed": in_order,
         "a size was accepted with more changed rows than its chain allows": rightly,

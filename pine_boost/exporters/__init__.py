@@ -95,9 +95,7 @@ def _written(table: Mapping[str, tuple[str, str]], model: Model, *arguments: Any
     """What the writer of the library makes; what it raises is an error of ours."""
     library = model.forest.library
     if library not in table:
-        raise UnsupportedModelError(
-            f"No exporter for models of {library!r}; there is one for {', '.join(table)}."
-        )
+        raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(table)}.")
     module, name = table[library]
     write = getattr(import_module(f"pine_boost.exporters.{module}"), name)
     try:

@@ -58,11 +58,7 @@ def require_agreement(model: Model, run: Engine, X_fit: Any, *, codes: bool, eng
 
 
 def _compare(
-    model: Model,
-    matrix: FloatArray,
-    table: Any,
-    found: tuple[npt.NDArray[Any] | None, FloatArray],
-    engine: str,
+    model: Model, matrix: FloatArray, table: Any, found: tuple[npt.NDArray[Any] | None, FloatArray], engine: str
 ) -> None:
     forest = model.forest
     labels, margins = found
@@ -122,9 +118,7 @@ def _thresholds(forest: Forest, feature: int) -> FloatArray:
     beside = [at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf)]
     if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
         single = at.astype(np.float32)
-        beside += [
-            np.nextafter(single, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)
-        ]
+        beside += [np.nextafter(single, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)]
     if forest.comparison is Comparison.FLOAT32_LESS:  # the input itself is float32
         beside = [value.astype(np.float32).astype(np.float64) for value in beside]
     return np.concatenate(beside)

@@ -47,9 +47,7 @@ def to_c(model: Any, *, codes: bool = False) -> dict[str, bytes]:
     try:
         import tl2cgen
     except ImportError as error:
-        raise MissingDependencyError(
-            "C code needs tl2cgen; install it with: pip install tl2cgen"
-        ) from error
+        raise MissingDependencyError("C code needs tl2cgen; install it with: pip install tl2cgen") from error
     converted = to_treelite(model, codes=codes)
     with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tl2cgen remarks on checkpoints of a newer Treelite

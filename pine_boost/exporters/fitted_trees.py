@@ -30,9 +30,7 @@ _STALE = (
 )
 
 
-def copy_without(
-    native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None
-) -> Any:
+def copy_without(native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None) -> Any:
     """A copy; ``heavy`` attributes are left to the caller, what cannot be copied is shared.
 
     ``copied`` is the memo of `copy.deepcopy`: what several objects share stays one object. Trees of
@@ -81,17 +79,13 @@ def trim_estimator(
     values[is_leaf, 0, :] = leaf_value[is_leaf]
     tree = make(*arguments)
     depth = int(trimming.depth[part].max())
-    tree.__setstate__(
-        {**state, "max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
-    )
+    tree.__setstate__({**state, "max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values})
     trimmed = copy_without(estimator, "tree_", copied=copied)
     trimmed.tree_ = tree
     return trimmed
 
 
-def trim_members(
-    model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False
-) -> Any:
+def trim_members(model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False) -> Any:
     """A copy of a list of trees (forest, AdaBoost), or of a single one, with trimmed trees."""
     native, forest = model.native, model.forest
     if hasattr(native, "tree_"):
@@ -105,9 +99,7 @@ def trim_members(
     return estimator
 
 
-def trim_predictor(
-    predictor: Any, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray
-) -> Any:
+def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> Any:
     """A predictor of histogram boosting with the remaining nodes of tree ``kept[index]``."""
     part = trimming.part(index)
     nodes = predictor.nodes[trimming.node[part] - forest.tree_offset[trimming.kept[index]]]
@@ -126,9 +118,7 @@ def trim_predictor(
     nodes["bitset_idx"] = 0
     nodes["bitset_idx"][is_category] = np.arange(len(sets))
     return type(predictor)(
-        nodes,
-        predictor.binned_left_cat_bitsets[sets].copy(),
-        predictor.raw_left_cat_bitsets[sets].copy(),
+        nodes, predictor.binned_left_cat_bitsets[sets].copy(), predictor.raw_left_cat_bitsets[sets].copy()
     )
 
 

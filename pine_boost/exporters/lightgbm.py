@@ -13,11 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    UnsupportedModelError,
-)
+from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.copying import copy_value
 from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
 from pine_boost.model.exact import PRECISION, largest_leaf

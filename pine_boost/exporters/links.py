@@ -14,14 +14,21 @@ from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Model
 
 _XGBOOST = {
-    "binary:logistic": "sigmoid", "reg:logistic": "sigmoid", "binary:hinge": "hinge",
-    "count:poisson": "exponential", "reg:gamma": "exponential", "reg:tweedie": "exponential",
-    "survival:cox": "exponential", "survival:aft": "exponential",
-}  # fmt: skip
+    "binary:logistic": "sigmoid",
+    "reg:logistic": "sigmoid",
+    "binary:hinge": "hinge",
+    "count:poisson": "exponential",
+    "reg:gamma": "exponential",
+    "reg:tweedie": "exponential",
+    "survival:cox": "exponential",
+    "survival:aft": "exponential",
+}
 _LIGHTGBM = {
-    "poisson": "exponential", "gamma": "exponential", "tweedie": "exponential",
+    "poisson": "exponential",
+    "gamma": "exponential",
+    "tweedie": "exponential",
     "cross_entropy_lambda": "logarithm_one_plus_exp",
-}  # fmt: skip
+}
 _HISTOGRAM = {"poisson": "exponential", "gamma": "exponential"}
 
 
@@ -41,8 +48,7 @@ def find_link(model: Model) -> Link:
     finders = {"xgboost": _xgboost_link, "lightgbm": _lightgbm_link, "sklearn": _sklearn_link}
     if forest.library not in finders:
         raise UnsupportedModelError(
-            f"Models of {forest.library!r} have no Treelite form here; accepted are "
-            f"{', '.join(finders)}."
+            f"Models of {forest.library!r} have no Treelite form here; accepted are {', '.join(finders)}."
         )
     return finders[forest.library](model, identity)
 
@@ -95,9 +101,7 @@ def _sklearn_link(model: Model, identity: str) -> Link:
         weight = largest_leaf(forest)[:, 0].sum()
         return Link("sigmoid", slope=float(2 / weight))
     if not model.kind.endswith("Classifier"):
-        return Link(
-            _HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity
-        )
+        return Link(_HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity)
     if multi:
         return Link("softmax")
     # Treelite's own importer forgets the 2 of the exponential loss

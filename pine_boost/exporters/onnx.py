@@ -72,9 +72,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
         import onnx
         import onnxruntime
     except ImportError as error:
-        raise MissingDependencyError(
-            "to_onnx needs onnx and onnxruntime; install pine-boost[onnx]."
-        ) from error
+        raise MissingDependencyError("to_onnx needs onnx and onnxruntime; install pine-boost[onnx].") from error
     if not isinstance(model, Model):
         from pine_boost.parsers import read_model
 
@@ -84,9 +82,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     _build(graph, model, codes)
     built = graph.finish(model)
     try:
-        session = onnxruntime.InferenceSession(
-            built.SerializeToString(), providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(built.SerializeToString(), providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common base class
         reason = str(error).strip()[:200]
         raise UnsupportedModelError(f"onnxruntime does not load the model: {reason}") from error
@@ -131,15 +127,11 @@ class _Graph:
         element = np.float32 if is_float32 else np.float64
         helper = self.onnx.helper
         entry = helper.make_tensor_value_info(
-            "X",
-            helper.np_dtype_to_tensor_dtype(np.dtype(element)),
-            [None, model.forest.n_features],
+            "X", helper.np_dtype_to_tensor_dtype(np.dtype(element)), [None, model.forest.n_features]
         )
         graph = helper.make_graph(self.nodes, "model", [entry], self.outputs, self.constants)
         operators = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 5)]
-        built = helper.make_model(
-            graph, opset_imports=operators, ir_version=10, producer_name="pine_boost"
-        )
+        built = helper.make_model(graph, opset_imports=operators, ir_version=10, producer_name="pine_boost")
         self.onnx.checker.check_model(built)
         return built
 
@@ -148,10 +140,7 @@ def _build(graph: _Graph, model: Model, codes: bool) -> None:
     forest = model.forest
     rows = _prepared_input(graph, forest)
     margin = graph.add(
-        "TreeEnsemble",
-        rows,
-        domain="ai.onnx.ml",
-        **tree_attributes(forest, codes, graph.onnx.numpy_helper.from_array),
+        "TreeEnsemble", rows, domain="ai.onnx.ml", **tree_attributes(forest, codes, graph.onnx.numpy_helper.from_array)
     )
     intercept = graph.constant(forest.intercept.astype(np.float64)[None])
     margin = graph.add("Add", margin, intercept, name="margin")
@@ -171,10 +160,7 @@ def _build(graph: _Graph, model: Model, codes: bool) -> None:
 
 def _prepared_input(graph: _Graph, forest: Forest) -> str:
     """The input as the native comparison sees it, in double precision."""
-    double, single = (
-        graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-        for kind in (np.float64, np.float32)
-    )
+    double, single = (graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in (np.float64, np.float32))
     rows = "X"
     if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
         rows = graph.add("Cast", rows, to=single)

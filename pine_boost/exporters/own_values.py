@@ -11,12 +11,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.exporters.fitted_trees import (
-    copy_without,
-    trim_estimator,
-    trim_members,
-    trim_predictor,
-)
+from pine_boost.exporters.fitted_trees import copy_without, trim_estimator, trim_members, trim_predictor
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.model.trimming import Trimming
 
@@ -67,9 +62,7 @@ def _trim_histogram(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     is_whole = len(trimming.kept) == forest.n_trees
     estimator = copy_without(native, "_predictors", keep_scores=is_whole)
     n_outputs = forest.n_outputs
-    estimator._predictors = [
-        trimmed[first : first + n_outputs] for first in range(0, len(trimmed), n_outputs)
-    ]
+    estimator._predictors = [trimmed[first : first + n_outputs] for first in range(0, len(trimmed), n_outputs)]
     if not is_whole:
         estimator.max_iter = len(estimator._predictors)
     return estimator

@@ -52,9 +52,7 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
             "Forest.feature_categories (NaN for unknown values)."
         )
     if codes and not any(known is not None for known in forest.feature_categories):
-        raise InvalidInputError(
-            "codes=True was given, but the model has no table of category values; leave it out."
-        )
+        raise InvalidInputError("codes=True was given, but the model has no table of category values; leave it out.")
 
 
 def _takes_raw(forest: Forest) -> bool:
@@ -62,10 +60,7 @@ def _takes_raw(forest: Forest) -> bool:
 
 
 def _are_whole(values: Iterable[Any]) -> bool:
-    return all(
-        isinstance(value, (int, float)) and 0 <= value < 2**32 and value == int(value)
-        for value in values
-    )
+    return all(isinstance(value, (int, float)) and 0 <= value < 2**32 and value == int(value) for value in values)
 
 
 def category_list(forest: Forest, node: int, codes: bool) -> tuple[list[int], bool]:

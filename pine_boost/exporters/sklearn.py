@@ -89,13 +89,10 @@ def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
     writer = _WRITERS.get(str(family))
     if writer is None or model.native is None:
         raise UnsupportedModelError(
-            f"{model.kind} cannot be written as a scikit-learn estimator; pass a Model from "
-            "read_sklearn."
+            f"{model.kind} cannot be written as a scikit-learn estimator; pass a Model from read_sklearn."
         )
     if len(pruned.kept) == 0 and family in ("average", "votes"):
-        raise InvalidInputError(
-            f"{model.kind} needs at least one tree, and no tree is kept; keep one."
-        )
+        raise InvalidInputError(f"{model.kind} needs at least one tree, and no tree is kept; keep one.")
     if not pruned.forest.free_intercept and np.any(pruned.intercept_int):
         raise InvalidInputError(f"{model.kind} cannot carry an intercept without a tree.")
     return writer(model, pruned)
@@ -204,9 +201,7 @@ def _write_histogram(model: Model, pruned: PrunedForest) -> Any:
                 stage.append(constant_predictor(predictors[0], constants[output] * (row == 0)))
                 continue
             values = leaves[trimming.part(index[tree])]
-            stage.append(
-                trim_predictor(predictors[tree], model.forest, trimming, index[tree], values)
-            )
+            stage.append(trim_predictor(predictors[tree], model.forest, trimming, index[tree], values))
         stages.append(stage)
     estimator = copy_without(native, "_predictors")
     estimator._predictors = stages
@@ -231,8 +226,7 @@ def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatA
     for output in np.flatnonzero(constants):
         if rows[0][output] >= 0:
             raise InvalidInputError(
-                f"intercept_int of output {output} is not 0 although a tree of it is kept; fold "
-                "it into the leaves."
+                f"intercept_int of output {output} is not 0 although a tree of it is kept; fold it into the leaves."
             )
     return rows, constants
 

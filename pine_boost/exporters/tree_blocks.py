@@ -34,9 +34,7 @@ def constant_tree(like: TreeBlock, value: float, shrinkage: float = 1.0) -> Tree
     )
 
 
-def trim_block(
-    block: TreeBlock, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray
-) -> TreeBlock:
+def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> TreeBlock:
     """The block with the remaining nodes of tree ``kept[index]``.
 
     Parameters

@@ -58,9 +58,7 @@ def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, An
         **{name: column.astype(np.int64).tolist() for name, column in attributes.items()},
         "nodes_truenodeids": positions(true),
         "nodes_falsenodeids": positions(false),
-        "nodes_modes": tensor(
-            copied(np.append(splits["mode"], zeros)).astype(np.uint8), "nodes_modes"
-        ),
+        "nodes_modes": tensor(copied(np.append(splits["mode"], zeros)).astype(np.uint8), "nodes_modes"),
         "nodes_splits": tensor(copied(np.append(splits["threshold"], zeros)), "nodes_splits"),
         "leaf_weights": tensor(forest.value[leaves].T.ravel().astype(np.float64), "leaf_weights"),
         "n_targets": forest.n_outputs,

@@ -13,11 +13,7 @@ import numpy as np
 
 from pine_boost.errors import MissingDependencyError
 from pine_boost.exporters.links import Link, find_link
-from pine_boost.exporters.plain_splits import (
-    category_list,
-    plain_comparisons,
-    refuse_unsayable,
-)
+from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
 from pine_boost.model.forest import Forest, Model
 from pine_boost.model.rules import Comparison, SplitKind
 
@@ -117,16 +113,9 @@ def _parsed(model: Any) -> Model:
 
 def _build(forest: Forest, link: Link, float_type: str, codes: bool) -> Any:
     try:
-        from treelite.model_builder import (
-            Metadata,
-            ModelBuilder,
-            PostProcessorFunc,
-            TreeAnnotation,
-        )
+        from treelite.model_builder import Metadata, ModelBuilder, PostProcessorFunc, TreeAnnotation
     except ImportError as error:
-        raise MissingDependencyError(
-            "to_treelite needs Treelite; install it with: pip install treelite"
-        ) from error
+        raise MissingDependencyError("to_treelite needs Treelite; install it with: pip install treelite") from error
     refuse_unsayable(forest, codes, "Treelite")
     constants = np.flatnonzero(forest.intercept)
     is_vector = forest.value.shape[1] > 1
@@ -143,9 +132,7 @@ def _build(forest: Forest, link: Link, float_type: str, codes: bool) -> Any:
             num_class=[forest.n_outputs],
             leaf_vector_shape=(1, forest.n_outputs if is_vector else 1),
         ),
-        tree_annotation=TreeAnnotation(
-            num_tree=len(outputs), target_id=[0] * len(outputs), class_id=outputs
-        ),
+        tree_annotation=TreeAnnotation(num_tree=len(outputs), target_id=[0] * len(outputs), class_id=outputs),
         postprocessor=PostProcessorFunc(name=link.name, sigmoid_alpha=link.slope),
         base_scores=[0.0] * forest.n_outputs,
     )
@@ -186,12 +173,7 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
             builder.leaf(value)
         elif kind == SplitKind.NUMERIC:
             builder.numerical_test(
-                feature,
-                threshold,
-                default_left=default,
-                opname=operator,
-                left_child_key=left,
-                right_child_key=right,
+                feature, threshold, default_left=default, opname=operator, left_child_key=left, right_child_key=right
             )
         else:
             members, goes_right = category_list(forest, node, codes)

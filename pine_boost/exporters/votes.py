@@ -82,9 +82,7 @@ def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[i
     return weight, voted
 
 
-def _vote_values(
-    estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray
-) -> FloatArray:
+def _vote_values(estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray) -> FloatArray:
     """``tree_.value`` of the remaining nodes: a new leaf is sure of the class it votes for."""
     part = trimming.part(index)
     local = trimming.node[part] - forest.tree_offset[trimming.kept[index]]

@@ -103,10 +103,7 @@ def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDo
 
 
 def _with_trees(
-    document: XGBoostDocument,
-    trees: Trees,
-    output: npt.NDArray[np.int64],
-    rounds: npt.NDArray[Any],
+    document: XGBoostDocument, trees: Trees, output: npt.NDArray[np.int64], rounds: npt.NDArray[Any]
 ) -> XGBoostDocument:
     """The document with other trees, the number of a round for each."""
     counts = np.unique(rounds, return_counts=True)[1]
@@ -158,9 +155,7 @@ def _take_categories(
     return np.concatenate([[0], np.cumsum(count)]), np.concatenate([*sets, empty])
 
 
-def _constant_outputs(
-    output: npt.NDArray[np.int64], intercept_int: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _constant_outputs(output: npt.NDArray[np.int64], intercept_int: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Outputs that get a one-leaf tree: those with an intercept first, then fillers of zero.
 
     XGBoost 1.7 ignores the trees after the last multiple of the number of classes, silently
@@ -183,8 +178,7 @@ def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.
         np.ldexp(values.astype(np.float64), grid) != value_int
     ):
         raise InvalidInputError(
-            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{grid}; "
-            "choose a coarser grid."
+            f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{grid}; choose a coarser grid."
         )
     return values
 
@@ -200,9 +194,7 @@ def _append(trees: Trees, added: Trees) -> Trees:
     return Trees(**columns)  # one-leaf trees have no children to shift
 
 
-def _parallel_count(
-    output: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], n_outputs: int
-) -> int:
+def _parallel_count(output: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], n_outputs: int) -> int:
     """num_parallel_tree when every round has as many trees of each class, in order; else 1."""
     n_parallel, rest = divmod(int(counts[0]), n_outputs)
     if rest or n_parallel == 0 or np.any(counts != counts[0]):

@@ -97,9 +97,7 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
                 "accepted, up to 100, the first a letter or digit."
             )
         if job.name.lower() in SUMMARIES:
-            raise InvalidInputError(
-                f"Job {job.name!r}: the fleet's own summary has this name; choose another."
-            )
+            raise InvalidInputError(f"Job {job.name!r}: the fleet's own summary has this name; choose another.")
         if job.name.lower() in seen:
             raise InvalidInputError(
                 f"Two jobs are called {seen[job.name.lower()]!r} and {job.name!r}; names must be "
@@ -157,14 +155,9 @@ def _job(row: dict[str, str | None], line: int, path: Path) -> Job:
     try:
         threshold = float(cells["threshold"]) if cells["threshold"] else None
     except ValueError as error:
-        raise InvalidInputError(
-            f"{path}, line {line}: threshold {cells['threshold']!r} is no number."
-        ) from error
+        raise InvalidInputError(f"{path}, line {line}: threshold {cells['threshold']!r} is no number.") from error
     base = path.resolve().parent
-    paths = {
-        what: str(base / cells[what]) if cells[what] else ""
-        for what in ("model", "fit", "cal", "val")
-    }
+    paths = {what: str(base / cells[what]) if cells[what] else "" for what in ("model", "fit", "cal", "val")}
     return Job(cells["name"], paths["model"], paths["fit"], paths["cal"], paths["val"], threshold)
 
 

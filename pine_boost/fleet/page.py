@@ -63,18 +63,13 @@ _WHEN = ("before", "after")
 def _failures(failed: Sequence[Row]) -> str:
     if not failed:
         return ""
-    items = "".join(
-        f"<tr><td>{html.escape(row.name)}</td><td>{html.escape(row.error)}</td></tr>"
-        for row in failed
-    )
+    items = "".join(f"<tr><td>{html.escape(row.name)}</td><td>{html.escape(row.error)}</td></tr>" for row in failed)
     return f"<section><h2>Failed</h2><table><tbody>{items}</tbody></table></section>\n"
 
 
 def _line(row: Row) -> str:
     name = html.escape(row.name)
-    link = name if row.status == FAILED or row.leaves_after is None else (
-        f'<a href="{name}/">{name}</a>'
-    )  # fmt: skip
+    link = name if row.status == FAILED or row.leaves_after is None else (f'<a href="{name}/">{name}</a>')
     badge = "good" if row.status in _GOOD else "warn"
     again = "done before" if row.done_before else ""
     return (

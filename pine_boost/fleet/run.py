@@ -152,9 +152,7 @@ def _require_own_summaries(folder: Path) -> None:
         if not os.path.lexists(path):
             continue
         if not path.is_file() or not path.read_bytes()[: len(start)] == start:
-            raise InvalidInputError(
-                f"{path} is not the summary of a fleet and would be replaced; name another folder."
-            )
+            raise InvalidInputError(f"{path} is not the summary of a fleet and would be replaced; name another folder.")
 
 
 def _check_policy(policy: Policy) -> None:
@@ -182,9 +180,7 @@ def _check_policy(policy: Policy) -> None:
         raise InvalidInputError("A callback cannot be handed to other processes; leave it out.")
 
 
-def _rows(
-    jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask: str | None
-) -> Iterator[Row]:
+def _rows(jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask: str | None) -> Iterator[Row]:
     """Rows as they come. A process that dies takes only its own job with it."""
     if dask is not None:
         yield from _on_cluster(dask, jobs, folder, policy)
@@ -192,9 +188,7 @@ def _rows(
     try:
         import joblib
     except ImportError as error:
-        raise MissingDependencyError(
-            "A fleet needs joblib; install it with: pip install joblib"
-        ) from error
+        raise MissingDependencyError("A fleet needs joblib; install it with: pip install joblib") from error
     left = {job.name: job for job in jobs}
     try:
         for row in _parallel(joblib, jobs, folder, policy, n_jobs):
@@ -205,9 +199,7 @@ def _rows(
             yield _alone(joblib, job, folder, policy, error)
 
 
-def _parallel(
-    joblib: Any, jobs: Iterable[Job], folder: str, policy: Policy, n_jobs: int
-) -> Iterator[Row]:
+def _parallel(joblib: Any, jobs: Iterable[Job], folder: str, policy: Policy, n_jobs: int) -> Iterator[Row]:
     parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
     call = joblib.delayed(_run_or_stop)
     rows: Iterator[Row] = parallel(call(run_job, job, folder, policy) for job in jobs)
@@ -243,8 +235,7 @@ def _on_cluster(address: str, jobs: tuple[Job, ...], folder: str, policy: Policy
         from dask.distributed import Client, as_completed
     except ImportError as error:
         raise MissingDependencyError(
-            "A cluster needs dask and distributed; install them with: "
-            'pip install "pine-boost[dask]"'
+            'A cluster needs dask and distributed; install them with: pip install "pine-boost[dask]"'
         ) from error
     try:
         client = Client(address, timeout=CONNECT_SECONDS)

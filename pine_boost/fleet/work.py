@@ -53,8 +53,7 @@ class Policy:
 
     def describe(self) -> dict[str, Any]:
         """What decides the result, as plain data; a done job must have had the same."""
-        return {"method": self.method, "options": dict(sorted(self.options.items())),
-                "reports": self.reports}  # fmt: skip
+        return {"method": self.method, "options": dict(sorted(self.options.items())), "reports": self.reports}
 
 
 @dataclass(frozen=True)
@@ -183,9 +182,7 @@ def _make_smaller(job: Job, policy: Policy) -> Any:
         options["threshold"] = job.threshold
     threshold = options.get("threshold")
     decision = "value" if policy.method == "compress" else "class"
-    given = read_given(
-        job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision
-    )
+    given = read_given(job.model, threshold=threshold, trust_pickle=policy.trust_pickle, decision=decision)
     given.require_writable()
     X_fit = given.read_rows(job.fit)
     if policy.method == "compress":
@@ -204,9 +201,16 @@ def _make_smaller(job: Job, policy: Policy) -> Any:
 def _row_of(job: Job, result: Any, seconds: float, where: str) -> Row:
     before, after = result.original.forest, smaller_of(result).forest
     return Row(
-        job.name, result.status, before.n_trees, after.n_trees, before.n_leaves, after.n_leaves,
-        round(seconds, 3), False, where,
-    )  # fmt: skip
+        job.name,
+        result.status,
+        before.n_trees,
+        after.n_trees,
+        before.n_leaves,
+        after.n_leaves,
+        round(seconds, 3),
+        False,
+        where,
+    )
 
 
 def smaller_of(result: Any) -> Any:
@@ -243,13 +247,9 @@ def _sweep_up(target: Path) -> None:
     """Remove what a process that was killed while writing this job left behind."""
     for left in target.parent.glob(f".{target.name}.*"):
         # mkdtemp adds eight characters: another job may be called "name.more"
-        is_new = left.name.endswith(UNFINISHED) and (
-            len(left.name) == len(target.name) + 10 + len(UNFINISHED)
-        )
+        is_new = left.name.endswith(UNFINISHED) and (len(left.name) == len(target.name) + 10 + len(UNFINISHED))
         # an old result that was moved aside says whose it is
-        record = None if is_new or not left.name.startswith(f".{target.name}.old.") else (
-            _read_record(left)
-        )  # fmt: skip
+        record = None if is_new or not left.name.startswith(f".{target.name}.old.") else (_read_record(left))
         is_old = record is not None and record["row"]["name"] == target.name
         if left.is_dir() and (is_new or is_old):
             shutil.rmtree(left, ignore_errors=True)

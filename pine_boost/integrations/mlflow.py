@@ -19,12 +19,7 @@ _TAG_LIMIT = 5000
 
 
 def log_result(
-    result: Any,
-    *,
-    name: str = "model",
-    report: bool = True,
-    X: Any = None,
-    **log_model_options: Any,
+    result: Any, *, name: str = "model", report: bool = True, X: Any = None, **log_model_options: Any
 ) -> Any:
     """Log a result to the active MLflow run, or to a new one.
 
@@ -59,15 +54,12 @@ def log_result(
     """
     if not hasattr(result, "files") or not hasattr(result, "status"):
         raise InvalidInputError(
-            f"log_result takes what prune_booster or compress_booster returned, not a "
-            f"{type(result).__name__}."
+            f"log_result takes what prune_booster or compress_booster returned, not a {type(result).__name__}."
         )
     try:
         import mlflow
     except ImportError as error:
-        raise MissingDependencyError(
-            "log_result needs MLflow; install it with: pip install mlflow"
-        ) from error
+        raise MissingDependencyError("log_result needs MLflow; install it with: pip install mlflow") from error
     flavour, model = _flavoured(mlflow, result)
     files = _artifacts(result, report, X)
     is_own = mlflow.active_run() is None

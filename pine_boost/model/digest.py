@@ -12,10 +12,28 @@ import numpy as np
 from pine_boost.model.forest import Forest
 
 _DIGESTED = (
-    "tree_offset", "feature", "threshold", "left", "right", "default_left", "kind", "missing",
-    "set_left", "category_offset", "category", "value", "tree_output", "intercept", "arithmetic",
-    "comparison", "category_rule", "n_outputs", "n_features", "library", "feature_categories",
-)  # fmt: skip
+    "tree_offset",
+    "feature",
+    "threshold",
+    "left",
+    "right",
+    "default_left",
+    "kind",
+    "missing",
+    "set_left",
+    "category_offset",
+    "category",
+    "value",
+    "tree_output",
+    "intercept",
+    "arithmetic",
+    "comparison",
+    "category_rule",
+    "n_outputs",
+    "n_features",
+    "library",
+    "feature_categories",
+)
 
 
 def forest_digest(forest: Forest) -> str:

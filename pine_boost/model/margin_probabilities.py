@@ -15,9 +15,7 @@ SEPARATE = "multiclassova"  # the objective with a sigmoid for every class, Ligh
 VOTES = "SAMME"  # that with votes divided by their sum, AdaBoost
 
 
-def probabilities_of(
-    forest: Forest, margins: FloatArray, divisor: float | None = None
-) -> FloatArray:
+def probabilities_of(forest: Forest, margins: FloatArray, divisor: float | None = None) -> FloatArray:
     """Probabilities of margins (n_rows, n_outputs); one column, class 1, for a binary margin.
 
     Parameters

@@ -77,10 +77,7 @@ def _goes_left(forest: Forest, node: IntArray, x: FloatArray) -> npt.NDArray[np.
     is_nan = np.isnan(x)
     compared = np.where(is_nan & (rule == MissingRule.NAN_IS_ZERO), 0.0, x)
     threshold = forest.threshold[node]
-    if forest.comparison is Comparison.FLOAT32_LESS:
-        left = compared < threshold
-    else:
-        left = compared <= threshold
+    left = compared < threshold if forest.comparison is Comparison.FLOAT32_LESS else compared <= threshold
     follows_default = (is_nan & (rule != MissingRule.NAN_IS_ZERO)) | (
         (x == 0.0) & (rule == MissingRule.ZERO_IS_MISSING)
     )

@@ -109,15 +109,7 @@ def _edge_values(space: StateSpace, low: float, high: float) -> list[float]:
     with np.errstate(over="ignore"):
         low32, high32 = np.float32(low), np.float32(high)
     below, above = np.float32(-np.inf), np.float32(np.inf)
-    return [
-        float(value)
-        for value in (
-            high32,
-            np.nextafter(high32, below),
-            low32,
-            np.nextafter(low32, above),
-        )
-    ]
+    return [float(value) for value in (high32, np.nextafter(high32, below), low32, np.nextafter(low32, above))]
 
 
 def describe_state(space: StateSpace, axis: Axis, state: int) -> str:

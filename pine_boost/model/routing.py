@@ -146,8 +146,12 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
         special_left[places] = sides
     return make_trees(
         Shape(forest.tree_offset[:-1], is_leaf, forest.left, forest.right),
-        forest.feature, rank, first_special, special_offset, special_left,
-    )  # fmt: skip
+        forest.feature,
+        rank,
+        first_special,
+        special_offset,
+        special_left,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,9 +37,7 @@ class CategoryRule(Enum):
 
     EXACT = "x < 0 or x >= 2**24 is unseen, else truncated"  # XGBoost
     TRUNCATE = "truncated towards zero, negative after that is unseen"  # LightGBM
-    KNOWN = (
-        "only whole codes of known categories, everything else is missing"  # HistGradientBoosting
-    )
+    KNOWN = "only whole codes of known categories, everything else is missing"  # HistGradientBoosting
 
 
 class Tie(Enum):

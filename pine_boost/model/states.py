@@ -146,10 +146,7 @@ class StateSpace:
         return describe_state(self, self.axes[feature], state)
 
 
-def build_space(
-    forest: Forest,
-    extra_edges: Sequence[npt.ArrayLike | None] = (),
-) -> StateSpace:
+def build_space(forest: Forest, extra_edges: Sequence[npt.ArrayLike | None] = ()) -> StateSpace:
     """Collect the states of every feature that the trees of ``forest`` can tell apart.
 
     Parameters
@@ -162,9 +159,7 @@ def build_space(
     order = np.argsort(np.where(inner, forest.feature, forest.n_features), kind="stable")
     bounds = np.searchsorted(forest.feature[order][: inner.sum()], np.arange(forest.n_features + 1))
     axes = []
-    space = StateSpace(
-        (), forest.comparison, forest.category_rule, forest.snaps_to_zero, forest.missing_value
-    )
+    space = StateSpace((), forest.comparison, forest.category_rule, forest.snaps_to_zero, forest.missing_value)
     for feature in range(forest.n_features):
         nodes = order[bounds[feature] : bounds[feature + 1]]
         extra = extra_edges[feature] if feature < len(extra_edges) else None
@@ -175,9 +170,7 @@ def build_space(
     return replace(space, axes=tuple(axes))
 
 
-def _build_axis(
-    forest: Forest, space: StateSpace, feature: int, nodes: IntArray, extra: Any
-) -> Axis:
+def _build_axis(forest: Forest, space: StateSpace, feature: int, nodes: IntArray, extra: Any) -> Axis:
     if np.any(forest.kind[nodes] == SplitKind.CATEGORICAL):
         return _build_category_axis(forest, space, feature, nodes)
     thresholds = forest.threshold[nodes] + 0.0  # -0.0 and 0.0 are one threshold

@@ -111,9 +111,7 @@ def trim(
     ends = forest.kind == SplitKind.LEAF
     if is_leaf is not None:
         if is_leaf.shape != ends.shape:
-            raise InvalidInputError(
-                f"is_leaf has the shape {is_leaf.shape}, the forest {forest.n_nodes} nodes."
-            )
+            raise InvalidInputError(f"is_leaf has the shape {is_leaf.shape}, the forest {forest.n_nodes} nodes.")
         ends = ends | is_leaf
     place = own if instead is None else instead
     left = np.where(ends, -1, place[np.maximum(forest.left, 0)])
@@ -167,10 +165,7 @@ def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
     """The remaining nodes as a forest of their own; new leaves have the values they take."""
     node, is_leaf, kept = trimming.node, trimming.is_leaf, trimming.kept
     none = np.zeros(0, dtype=forest.category.dtype)
-    sets = [
-        none if ends else forest.categories_of(int(own))
-        for own, ends in zip(node, is_leaf, strict=True)
-    ]
+    sets = [none if ends else forest.categories_of(int(own)) for own, ends in zip(node, is_leaf, strict=True)]
     return replace(
         forest,
         tree_offset=trimming.offset,
@@ -191,9 +186,7 @@ def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
     )
 
 
-def pass_down(
-    forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead: IntArray | None = None
-) -> None:
+def pass_down(forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead: IntArray | None = None) -> None:
     """Give everything below some nodes their values, in place.
 
     With ``instead`` only to what takes the place of a node: not to sides that nothing reaches.
@@ -207,9 +200,7 @@ def pass_down(
         frontier = below[forest.kind[below] != SplitKind.LEAF]
 
 
-def _by_level(
-    roots: IntArray, left: IntArray, right: IntArray
-) -> tuple[IntArray, IntArray, IntArray]:
+def _by_level(roots: IntArray, left: IntArray, right: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Nodes level by level, siblings side by side, with their tree and depth."""
     node, tree = roots, np.arange(len(roots))
     nodes, trees, depths = [node], [tree], [np.zeros(len(node), dtype=np.int64)]

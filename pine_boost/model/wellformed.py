@@ -17,11 +17,20 @@ def check_trees(forest: Forest) -> None:
     """Refuse arrays that do not form trees."""
     n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
     lengths = {
-        "threshold": n_nodes, "left": n_nodes, "right": n_nodes, "default_left": n_nodes,
-        "kind": n_nodes, "missing": n_nodes, "set_left": n_nodes, "value": n_nodes,
-        "category_offset": n_nodes + 1, "tree_output": n_trees, "tree_round": n_trees,
-        "tree_bias": n_trees, "intercept": forest.n_outputs,
-    }  # fmt: skip
+        "threshold": n_nodes,
+        "left": n_nodes,
+        "right": n_nodes,
+        "default_left": n_nodes,
+        "kind": n_nodes,
+        "missing": n_nodes,
+        "set_left": n_nodes,
+        "value": n_nodes,
+        "category_offset": n_nodes + 1,
+        "tree_output": n_trees,
+        "tree_round": n_trees,
+        "tree_bias": n_trees,
+        "intercept": forest.n_outputs,
+    }
     for name, length in lengths.items():
         if len(getattr(forest, name)) != length:
             found = len(getattr(forest, name))

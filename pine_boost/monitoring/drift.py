@@ -57,17 +57,14 @@ def measure(region: Region, states: States, outside: States) -> tuple[int, dict[
     return len(some), sums
 
 
-def ranked(
-    region: Region, n_measured: float, sums: Mapping[str, float], most: int = 8
-) -> list[Drift]:
+def ranked(region: Region, n_measured: float, sums: Mapping[str, float], most: int = 8) -> list[Drift]:
     """The parts that cost more than expected, the largest excess first."""
     score = region.score_tables
     if score is None or n_measured == 0:
         return []
     expected = {} if score.trees is not None else _expected(region, score)
     found = [
-        Drift(tuple(key.split(SEPARATOR)), total / n_measured - expected.get(key, 0.0))
-        for key, total in sums.items()
+        Drift(tuple(key.split(SEPARATOR)), total / n_measured - expected.get(key, 0.0)) for key, total in sums.items()
     ]
     found = [drift for drift in found if drift.excess > 0]
     return sorted(found, key=lambda drift: -drift.excess)[:most]
@@ -76,11 +73,7 @@ def ranked(
 def _costs(region: Region, score: ScoreTables, states: States) -> dict[str, float]:
     name = region.schema.name_of
     bins = [table[states[:, j]] for j, table in enumerate(score.bins)]
-    sums = {
-        name(j): float(cost[bins[j]].sum()) / score.scale
-        for j, cost in enumerate(score.unary)
-        if cost.any()
-    }
+    sums = {name(j): float(cost[bins[j]].sum()) / score.scale for j, cost in enumerate(score.unary) if cost.any()}
     for pair in score.pairs:
         key = SEPARATOR.join((name(pair.second), name(pair.first)))
         total = float(pair.cost[bins[pair.first], bins[pair.second]].sum()) / score.scale

@@ -52,9 +52,7 @@ def log_evidence(n_rows: npt.ArrayLike, n_outside: npt.ArrayLike, limit: float) 
     return np.asarray(integral - np.log1p(-limit) - null)
 
 
-def drift_evidence(
-    n_rows: Sequence[int], n_outside: Sequence[int], limit: float, first: int = 0
-) -> float:
+def drift_evidence(n_rows: Sequence[int], n_outside: Sequence[int], limit: float, first: int = 0) -> float:
     """Evidence over batches, for a drift that may begin with any of them.
 
     ``sum over j of E_j / ((j + 1)(j + 2))``, E_j from batch j on and 1 before: the weights add up
@@ -69,6 +67,4 @@ def drift_evidence(
     # capped, so that the number can be written as JSON
     evidence = np.exp(np.minimum(log_evidence(rows_left, outside_left, limit), 600.0))
     # batches that are still to come have evidence 1 each: the rest of the weights
-    return float(
-        (evidence / ((start + 1.0) * (start + 2.0))).sum() + 1.0 / (first + len(start) + 1)
-    )
+    return float((evidence / ((start + 1.0) * (start + 2.0))).sum() + 1.0 / (first + len(start) + 1))

@@ -172,13 +172,7 @@ class RegionMonitor:
         return most_outside(self.region.n_cal, self.region.alpha, self.level)
 
     def update(
-        self,
-        X: Any,
-        *,
-        model: Any = None,
-        margins: Any = None,
-        name: str = "",
-        digest: str = "",
+        self, X: Any, *, model: Any = None, margins: Any = None, name: str = "", digest: str = ""
     ) -> MonitorStatus:
         """Count one batch and say what is known now.
 
@@ -201,10 +195,7 @@ class RegionMonitor:
         n_measured, costs = measure(self.region, states, states[~inside])
         # of late: a drift must not drown in all the quiet batches before it
         self.n_measured = KEPT_SHARE * self.n_measured + n_measured
-        self.costs = {
-            key: KEPT_SHARE * self.costs.get(key, 0.0) + costs.get(key, 0.0)
-            for key in {*self.costs, *costs}
-        }
+        self.costs = {key: KEPT_SHARE * self.costs.get(key, 0.0) + costs.get(key, 0.0) for key in {*self.costs, *costs}}
         n_inside = int(np.count_nonzero(inside))
         self.n_rows += len(inside)
         self.n_inside += n_inside

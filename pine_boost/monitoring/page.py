@@ -19,9 +19,7 @@ _MOST_POINTS = 400
 
 
 # An earlier page is known by it, so that no other file is replaced.
-BEGINNING = (
-    "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Region monitor</title>"
-)
+BEGINNING = "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Region monitor</title>"
 
 
 def write_page(monitor: RegionMonitor) -> str:
@@ -64,12 +62,10 @@ def _coverage_curve(monitor: RegionMonitor) -> str:
     """Share inside of every batch, and what was calibrated."""
     shares = [batch.n_inside / batch.n_rows for batch in monitor.batches]
     low = min([*shares, 1 - monitor.region.alpha]) - 0.02
-    frame = Frame("Share of inputs in the region", _span(monitor), (max(0.0, low), 1.0),
-                  "batch", "share inside")  # fmt: skip
+    frame = Frame("Share of inputs in the region", _span(monitor), (max(0.0, low), 1.0), "batch", "share inside")
     frame.grid(np.linspace(frame.y_range[0], 1.0, 5).tolist(), "{:.0%}")
     _ticks(frame)
-    frame.line(frame.x_range[0], 1 - monitor.region.alpha, frame.x_range[1],
-               1 - monitor.region.alpha, "mark")  # fmt: skip
+    frame.line(frame.x_range[0], 1 - monitor.region.alpha, frame.x_range[1], 1 - monitor.region.alpha, "mark")
     frame.steps(_points(monitor, shares))
     return frame.text()
 

@@ -51,12 +51,7 @@ class Recalibrated:
 
 
 def recalibrate(
-    region: Region,
-    X_new: Any,
-    *,
-    alpha: float | None = None,
-    model: Any = None,
-    margins: Any = None,
+    region: Region, X_new: Any, *, alpha: float | None = None, model: Any = None, margins: Any = None
 ) -> Recalibrated:
     """Compute tau anew on fresh inputs and say what the certificate still covers.
 
@@ -85,9 +80,7 @@ def recalibrate(
     """
     require_region(region, "recalibrate")
     if isinstance(region, PreparedRegion):
-        found = recalibrate(
-            region.region, region.rows(X_new), alpha=alpha, model=model, margins=margins
-        )
+        found = recalibrate(region.region, region.rows(X_new), alpha=alpha, model=model, margins=margins)
         return replace(found, region=replace(region, region=found.region))
     if region.score_tables is None or region.tau is None:
         raise InvalidInputError("This region covers every input; there is no tau to compute anew.")

@@ -50,13 +50,11 @@ def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> Regi
         require(data.get("format_version") == FORMAT_VERSION, "'format_version' is not 1")
         f.keys(
             data,
-            "format format_version region level n_rows n_inside n_measured n_dropped "
-            "largest_evidence costs batches",
+            "format format_version region level n_rows n_inside n_measured n_dropped largest_evidence costs batches",
         )
         if f.text(data, "region") != region.fingerprint():
             raise InvalidInputError(
-                "This monitor state belongs to another region; use another state file, or the "
-                "region it was begun with."
+                "This monitor state belongs to another region; use another state file, or the region it was begun with."
             )
         level = f.number(data, "level")
         require(0 < level < 1, "'level' is no level")
@@ -73,18 +71,14 @@ def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> Regi
         inside = sum(batch.n_inside for batch in monitor.batches)
         is_whole = monitor.n_dropped == 0
         require(
-            kept <= monitor.n_rows and (kept == monitor.n_rows or not is_whole),
-            "'batches' and 'n_rows' do not agree",
+            kept <= monitor.n_rows and (kept == monitor.n_rows or not is_whole), "'batches' and 'n_rows' do not agree"
         )
         require(
             inside <= monitor.n_inside and (inside == monitor.n_inside or not is_whole),
             "'batches' and 'n_inside' do not agree",
         )
         highest = max((batch.evidence for batch in monitor.batches), default=1.0)
-        require(
-            monitor.largest_evidence >= max(highest, 1.0),
-            "'largest_evidence' is below that of a batch",
-        )
+        require(monitor.largest_evidence >= max(highest, 1.0), "'largest_evidence' is below that of a batch")
         require(monitor.n_measured >= 0, "'n_measured' is negative")
     return monitor
 
@@ -93,9 +87,13 @@ def _batch(data: Mapping[str, Any]) -> Batch:
     f.keys(data, "n_rows n_inside date name digest evidence")
     n_rows = f.integer(data, "n_rows", 1)
     return Batch(
-        n_rows, f.integer(data, "n_inside", 0, n_rows), f.text(data, "date"),
-        f.text(data, "name"), f.text(data, "digest"), f.number(data, "evidence"),
-    )  # fmt: skip
+        n_rows,
+        f.integer(data, "n_inside", 0, n_rows),
+        f.text(data, "date"),
+        f.text(data, "name"),
+        f.text(data, "digest"),
+        f.number(data, "evidence"),
+    )
 
 
 def watch(

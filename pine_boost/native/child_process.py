@@ -36,9 +36,7 @@ def read_and_try(model: Any, *, threshold: Any = None) -> Model:
     return parsed
 
 
-def try_in_child(
-    model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT
-) -> None:
+def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
     """Let a child load a file and predict one row, before this process does.
 
     The child is a script that drives the C library and imports no package: it takes a tenth of a
@@ -92,9 +90,7 @@ def predict_in_child(
     return np.asarray(classes)
 
 
-def _run(
-    command: list[str], request: bytes, model: Model, time_limit: float, memory_limit: int
-) -> bytes:
+def _run(command: list[str], request: bytes, model: Model, time_limit: float, memory_limit: int) -> bytes:
     """What a child answers to a request; its end in one error of ours."""
     library = model.forest.library
     pipe = subprocess.PIPE
@@ -152,10 +148,7 @@ def limit_process(process: int, memory: int) -> None:
         return
 
 
-_CHILD = (
-    "import sys; sys.path[:] = {path!r}; "
-    "from pine_boost.native.child_process import answer; answer()"
-)
+_CHILD = "import sys; sys.path[:] = {path!r}; from pine_boost.native.child_process import answer; answer()"
 
 
 def answer() -> None:

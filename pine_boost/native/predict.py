@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pine_boost.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    PineBoostError,
-    UnsupportedModelError,
-)
+from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import band_of
 from pine_boost.parsers.traits import traits_of

@@ -38,9 +38,7 @@ def _require_probabilities(model: Model) -> None:
     objective = model.forest.objective
     is_booster = not str(getattr(model.document, "family", ""))
     if is_booster and not objective.startswith(("binary", "multi", "cross_entropy")):
-        raise UnsupportedModelError(
-            f"{model.kind} with objective {objective!r} has no probabilities; use predict."
-        )
+        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
     if not has_plain_link(model):
         raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has none to give.")
 

@@ -23,11 +23,7 @@ from pine_boost.tables.schema import InputSchema
 
 
 def replay_points(
-    problem: Problem,
-    schema: InputSchema,
-    models: tuple[Model, Model],
-    pruned: PrunedForest,
-    states: npt.NDArray[Any],
+    problem: Problem, schema: InputSchema, models: tuple[Model, Model], pruned: PrunedForest, states: npt.NDArray[Any]
 ) -> None:
     """Raise unless margins and classes of both native models are those of the integers.
 
@@ -63,11 +59,7 @@ def replay_points(
 
 
 def _compare(
-    problem: Problem,
-    model: Model,
-    table: Any,
-    expected: tuple[IntArray, IntArray, int],
-    band: float | None,
+    problem: Problem, model: Model, table: Any, expected: tuple[IntArray, IntArray, int], band: float | None
 ) -> None:
     """Classes and margins of one native model; ``band`` is None for the pruned one."""
     which = "pruned" if band is None else "original"
@@ -92,9 +84,7 @@ def _compare(
         _object(f"the native {which} margin is {distance:g} off the integers, proved is {proved:g}")
 
 
-def certain_classes(
-    problem: Problem, margins: IntArray, least: IntArray
-) -> tuple[IntArray, IntArray]:
+def certain_classes(problem: Problem, margins: IntArray, least: IntArray) -> tuple[IntArray, IntArray]:
     """The lowest and highest class (or band) that integer margins leave open for each point.
 
     ``least`` is the side per question from which a class is certain.
@@ -124,6 +114,5 @@ def original_band(problem: Problem) -> float:
 
 def _object(what: str) -> None:
     raise PineBoostError(
-        f"Internal error: {what} (points of the search were replayed). Nothing was certified; "
-        "please report this."
+        f"Internal error: {what} (points of the search were replayed). Nothing was certified; please report this."
     )

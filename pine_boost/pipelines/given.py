@@ -84,11 +84,7 @@ class GivenModel:
 
 
 def read_given(
-    model: Any,
-    *,
-    threshold: float | Sequence[float] | None = None,
-    trust_pickle: bool = False,
-    decision: str = "class",
+    model: Any, *, threshold: float | Sequence[float] | None = None, trust_pickle: bool = False, decision: str = "class"
 ) -> GivenModel:
     """Read a model, with layers or without; parameters as of `read_model`."""
     source = open_pickle(model, trust_pickle)
@@ -98,11 +94,7 @@ def read_given(
 
 
 def read_named_model(
-    model: Any,
-    thresholds: Sequence[float],
-    *,
-    trust_pickle: bool = False,
-    decision: str = "class",
+    model: Any, thresholds: Sequence[float], *, trust_pickle: bool = False, decision: str = "class"
 ) -> GivenModel:
     """Read a model that a certificate names together with these thresholds.
 
@@ -126,9 +118,7 @@ def read_named_model(
     return GivenModel(source, wrapper, parsed)
 
 
-def read_raw_rows(
-    prepare: Callable[[Any], Any], path: str | Path, label: str | None = None
-) -> TableFile:
+def read_raw_rows(prepare: Callable[[Any], Any], path: str | Path, label: str | None = None) -> TableFile:
     """A table file for the first steps of a Pipeline, ``prepare``: their columns, as they are."""
     if Path(path).is_dir():
         raise InvalidInputError(

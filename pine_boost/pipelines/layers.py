@@ -15,9 +15,12 @@ from typing import Any
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 
 KINDS = (
-    "Pipeline", "FrozenEstimator", "FixedThresholdClassifier", "TunedThresholdClassifierCV",
+    "Pipeline",
+    "FrozenEstimator",
+    "FixedThresholdClassifier",
+    "TunedThresholdClassifierCV",
     "CalibratedClassifierCV",
-)  # fmt: skip
+)
 _MONOTONE = ("_SigmoidCalibration", "IsotonicRegression", "_TemperatureScaling")
 
 
@@ -136,9 +139,7 @@ def _peel_calibrated(model: Any) -> Layer:
     (pair,) = model.calibrated_classifiers_
     for calibrator in pair.calibrators:
         _require_monotone(calibrator)
-    return Layer(
-        "CalibratedClassifierCV", model, pair.estimator, calibrators=tuple(pair.calibrators)
-    )
+    return Layer("CalibratedClassifierCV", model, pair.estimator, calibrators=tuple(pair.calibrators))
 
 
 def _require_monotone(calibrator: Any) -> None:

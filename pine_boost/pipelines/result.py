@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from pine_boost.pipelines.unwrapping import Wrapper
 
 WHOLE_MODEL = "whole_model.pkl"
-REMEDY = (
-    "Use functions of a module in it; in Python result.inner.save(folder) writes the ensemble "
-    "with its certificate"
-)
+REMEDY = "Use functions of a module in it; in Python result.inner.save(folder) writes the ensemble with its certificate"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +122,14 @@ class WrappedResult:
         return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
 
     def save(
-        self, folder: str | os.PathLike[str], X: Any = None,
-        curve: Sequence[Mapping[str, Any]] = (), *, report: bool = True, overwrite: bool = False,
-    ) -> Path:  # fmt: skip
+        self,
+        folder: str | os.PathLike[str],
+        X: Any = None,
+        curve: Sequence[Mapping[str, Any]] = (),
+        *,
+        report: bool = True,
+        overwrite: bool = False,
+    ) -> Path:
         """Write the files of the inner result, and the whole model as a pickle beside them.
 
         The certificate speaks of the ensemble inside and of rows that the layers have prepared;

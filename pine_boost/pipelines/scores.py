@@ -29,9 +29,7 @@ class _Echo:
         from sklearn.utils import ClassifierTags, Tags, TargetTags
 
         return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True),
-            classifier_tags=ClassifierTags(),
+            estimator_type="classifier", target_tags=TargetTags(required=True), classifier_tags=ClassifierTags()
         )
 
 

@@ -80,9 +80,7 @@ def _last(is_met: Decide, float_type: Any, low: int, high: int) -> int:
     return low
 
 
-def _require_one_switch(
-    decide: Decide, value: Value, float_type: Any, switch: int, ends: tuple[int, int]
-) -> None:
+def _require_one_switch(decide: Decide, value: Value, float_type: Any, switch: int, ends: tuple[int, int]) -> None:
     at = float(value(_from_order(np.array([switch]), float_type))[0])
     blur = CALIBRATION_BLUR[float_type]
     lowest, highest = ends

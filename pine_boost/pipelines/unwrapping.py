@@ -193,18 +193,17 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
     chain = _chain(deciding, inner, on_margin)
     calibrators = [c for layer in deciding for c in layer.calibrators]
     if len(calibrators) > 1:
-        raise UnsupportedModelError(
-            f"{len(calibrators)} calibrators lie around one another; one is accepted."
-        )
+        raise UnsupportedModelError(f"{len(calibrators)} calibrators lie around one another; one is accepted.")
     knots = getattr(calibrators[0], "X_thresholds_", None) if calibrators else None
     largest = _LARGEST_MARGIN if on_margin else 1.0
     found = switch_point(
         lambda s: np.asarray(chain.predict(s[:, None]) == inner.classes_[1]),
-        _score_type(inner), -largest if on_margin else 0.0, largest,
-        value=(lambda s: np.asarray(chain.predict_proba(s[:, None])[:, 1]))
-        if calibrators and knots is None else None,
+        _score_type(inner),
+        -largest if on_margin else 0.0,
+        largest,
+        value=(lambda s: np.asarray(chain.predict_proba(s[:, None])[:, 1])) if calibrators and knots is None else None,
         knots=knots,
-    )  # fmt: skip
+    )
     if on_margin:
         # within exact.probability_guard of the cut, as every threshold on a probability
         found = float(expit(_slope_of(inner) * found))
@@ -264,9 +263,7 @@ def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
         return
     some = take_rows(rows, np.arange(min(rows.shape[0], _COMPARED_ROWS)))
     inside = result.region.contains(some)
-    before, after = (
-        wrapper.decider(model).predict(some) for model in (wrapper.inner, result.model)
-    )
+    before, after = (wrapper.decider(model).predict(some) for model in (wrapper.inner, result.model))
     if bool(np.any((before != after) & inside)):
         raise PineBoostError(
             "Internal error: the whole models differ on a row of X_fit although the proof says "

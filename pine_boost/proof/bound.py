@@ -122,12 +122,7 @@ class ExactRows:
 
 
 def exact_rows(
-    problem: Problem,
-    unit: IntArray,
-    leaves: npt.NDArray[Any],
-    questions: IntArray,
-    *,
-    by_leaf: bool = False,
+    problem: Problem, unit: IntArray, leaves: npt.NDArray[Any], questions: IntArray, *, by_leaf: bool = False
 ) -> ExactRows:
     """The rows of some points, each for one question.
 
@@ -211,11 +206,7 @@ def check_bound(
 
 
 def hitting_set(
-    cuts: Sequence[Units],
-    n_units: int,
-    most: int,
-    budget: Budget,
-    excluded: Sequence[npt.NDArray[np.bool_]] = (),
+    cuts: Sequence[Units], n_units: int, most: int, budget: Budget, excluded: Sequence[npt.NDArray[np.bool_]] = ()
 ) -> npt.NDArray[np.bool_] | bool | None:
     """A set of at most ``most`` units that meets every cut and is none of ``excluded``.
 

@@ -41,9 +41,7 @@ class ClassDistance:
         return self.distance < self.largest
 
 
-def class_distance(
-    original: Forest, smaller: Forest, compared: Sequence[int]
-) -> ClassDistance | None:
+def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
     """The smallest distance that the weights tried here prove.
 
     None for models without classes, where it would take too long, or where ``compared`` does not
@@ -106,10 +104,9 @@ class _Rounding:
     def of(cls, original: Forest, smaller: Forest, scale: int) -> _Rounding:
         n_sums = 1 if original.n_outputs == 1 else 2
         ours, theirs = (
-            n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale
-                      + Fraction(exact.summation_band(forest)))
+            n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale + Fraction(exact.summation_band(forest)))
             for forest in (original, smaller)
-        )  # fmt: skip
+        )
         return cls(ours, theirs + Fraction(smaller.decision.guard))
 
     def at(self, weight: Fraction) -> Fraction:
@@ -162,15 +159,18 @@ def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _
         ours_only = ~ours_end & ~together
         theirs_only = ours_end & ~theirs_end
         steps = [
-            (tree[chosen], original_side[a[chosen]] if ours_go else a[chosen],
-             smaller_side[b[chosen]] if theirs_go else b[chosen])
+            (
+                tree[chosen],
+                original_side[a[chosen]] if ours_go else a[chosen],
+                smaller_side[b[chosen]] if theirs_go else b[chosen],
+            )
             for chosen, ours_go, theirs_go in (
-                (together, True, True), (ours_only, True, False), (theirs_only, False, True),
+                (together, True, True),
+                (ours_only, True, False),
+                (theirs_only, False, True),
             )
-            for original_side, smaller_side in (
-                (original.left, smaller.left), (original.right, smaller.right),
-            )
-        ]  # fmt: skip
+            for original_side, smaller_side in ((original.left, smaller.left), (original.right, smaller.right))
+        ]
         tree, a, b = (np.concatenate(parts) for parts in zip(*steps, strict=True))
     tree, a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(tree, kind="stable")
@@ -178,15 +178,11 @@ def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _
     return _Pairs(a[order], b[order], starts)
 
 
-def _same_splits(
-    original: Forest, a: IntArray, smaller: Forest, b: IntArray
-) -> npt.NDArray[np.bool_]:
+def _same_splits(original: Forest, a: IntArray, smaller: Forest, b: IntArray) -> npt.NDArray[np.bool_]:
     """Whether every input goes the same way at two inner nodes."""
     same = np.ones(len(a), dtype=bool)
     for name in _SPLIT_PARTS:
         same &= getattr(original, name)[a] == getattr(smaller, name)[b]
     for i in np.flatnonzero(same & (original.kind[a] == SplitKind.CATEGORICAL)):
-        same[i] = np.array_equal(
-            original.categories_of(int(a[i])), smaller.categories_of(int(b[i]))
-        )
+        same[i] = np.array_equal(original.categories_of(int(a[i])), smaller.categories_of(int(b[i])))
     return same

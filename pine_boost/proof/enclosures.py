@@ -40,8 +40,7 @@ class Enclosure:
     def outward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """State rows of the inner problem as rows of this one."""
         columns = [
-            np.searchsorted(kept, states[:, feature], side="right") - 1
-            for feature, kept in enumerate(self.kept)
+            np.searchsorted(kept, states[:, feature], side="right") - 1 for feature, kept in enumerate(self.kept)
         ]
         return np.stack(columns, axis=1).astype(np.int32)
 

@@ -113,9 +113,7 @@ def _permitted(problem: Problem) -> Iterator[States]:
         yield rows
 
 
-def _lost_most(
-    problem: Problem, pruned: PrunedForest, original: IntArray, margins: IntArray
-) -> list[tuple[int, int]]:
+def _lost_most(problem: Problem, pruned: PrunedForest, original: IntArray, margins: IntArray) -> list[tuple[int, int]]:
     """Per question the row that falls short most, and by how much; (-1, 0) where none does."""
     if len(original) == 0:
         return [(-1, 0)] * len(problem.questions)
@@ -130,9 +128,7 @@ def _row(states: States, worst: int) -> States | None:
     return None if worst < 0 else states[worst]
 
 
-def _proofs(
-    problem: Problem, method: str, started: float, found: list[States | None]
-) -> list[Proof]:
+def _proofs(problem: Problem, method: str, started: float, found: list[States | None]) -> list[Proof]:
     seconds = (time.monotonic() - started) / max(1, len(found))
     return [
         Proof(q, method, Answer.PROVED if states is None else Answer.FOUND, seconds, states, 1.0)

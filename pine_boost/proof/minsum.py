@@ -136,10 +136,7 @@ def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
 
 
 def cheapest_leaves(
-    region: RegionTables,
-    trees: StateTrees,
-    masks: LeafMasks,
-    allowed: Sequence[npt.NDArray[np.bool_]],
+    region: RegionTables, trees: StateTrees, masks: LeafMasks, allowed: Sequence[npt.NDArray[np.bool_]]
 ) -> npt.NDArray[np.bool_]:
     """Whether each leaf can be reached with a score of at most tau (never a wrong False)."""
     affordable = np.ones(trees.n_leaves, dtype=bool)

@@ -230,9 +230,7 @@ def leaf_sums(
     return total
 
 
-def build_problem(
-    forest: Forest, space: StateSpace, region: RegionTables, *, delta: float = 0.0
-) -> Problem:
+def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, delta: float = 0.0) -> Problem:
     """Scale the original to integers and state the questions.
 
     Parameters
@@ -259,9 +257,7 @@ def build_problem(
     )
 
 
-def restated(
-    problem: Problem, region: RegionTables, delta: float, undecided: float = 0.0
-) -> Problem:
+def restated(problem: Problem, region: RegionTables, delta: float, undecided: float = 0.0) -> Problem:
     """The problem of the same model and states in another region.
 
     ``undecided`` leaves out a wider band than needed: that of a certificate of an earlier version.

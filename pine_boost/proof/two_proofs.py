@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.boxes.ground import Ground
 from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes.shared_tables import Ground
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
 from pine_boost.proof.enumeration import prove_listed, prove_walked

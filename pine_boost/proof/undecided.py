@@ -23,9 +23,7 @@ _MOMENT = 0.2  # seconds that are left for a question after the deadline
 _SETTING = Setting("cp-sat-undecided")
 
 
-def find_undecided(
-    problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None
-) -> bool | None:
+def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None) -> bool | None:
     """Search the region for an input inside the original's rounding band, with little effort.
 
     ``encoding`` saves building it anew. A point found is checked on exact integers.
@@ -69,9 +67,7 @@ def _ask(problem: Problem, encoding: Encoding, question: Question, budget: Budge
     return Answer.UNKNOWN
 
 
-def _add_band(
-    model: cp_model.CpModel, encoding: Encoding, problem: Problem, question: Question, exactly: bool
-) -> None:
+def _add_band(model: cp_model.CpModel, encoding: Encoding, problem: Problem, question: Question, exactly: bool) -> None:
     """Neither side of the question is certain; with several outputs, between the two best."""
 
     def row(of: Question) -> tuple[IntArray, int]:

@@ -119,9 +119,7 @@ def read_level(level: Any, name: str) -> Fraction:
     return level if isinstance(level, Fraction) else Fraction(repr(float(level)))
 
 
-def indifference_delta(
-    distance_fit: FloatArray, indifference: float, n_fit: int | None = None
-) -> float | None:
+def indifference_delta(distance_fit: FloatArray, indifference: float, n_fit: int | None = None) -> float | None:
     """The distance from the cut below which the original counts as undecided.
 
     The ``indifference`` quantile of the distances on X_fit, as an order statistic: at most that

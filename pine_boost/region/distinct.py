@@ -40,8 +40,7 @@ def distinct_states(chunks: Iterable[DistinctStates]) -> States:
     for chunk in chunks:
         if total is not None:
             chunk = _distinct(
-                np.concatenate([total.hashes, chunk.hashes]),
-                np.concatenate([total.states, chunk.states]),
+                np.concatenate([total.hashes, chunk.hashes]), np.concatenate([total.states, chunk.states])
             )
         is_cut |= len(chunk.hashes) > MOST_DISTINCT
         total = DistinctStates(chunk.hashes[:MOST_DISTINCT], chunk.states[:MOST_DISTINCT])

@@ -104,8 +104,7 @@ def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema
             states &= axis.reachable
         if not states.any():
             raise InvalidInputError(
-                f"The domain leaves no value for feature {schema.name_of(feature)!r}; "
-                "widen its bounds."
+                f"The domain leaves no value for feature {schema.name_of(feature)!r}; widen its bounds."
             )
         allowed.append(states)
     forbidden, clauses = _groups(domain, space, schema)
@@ -140,9 +139,7 @@ def _is_list(value: Any) -> bool:
     return not isinstance(value, (str, bytes)) and hasattr(value, "__iter__")
 
 
-def _present_and_missing(
-    domain: Domain, space: StateSpace, schema: InputSchema
-) -> tuple[list[BoolArray], BoolArray]:
+def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema) -> tuple[list[BoolArray], BoolArray]:
     """Per feature the states that hold a permitted present value, and whether NaN may occur."""
     lower = np.full(space.n_features, -np.inf)
     upper = np.full(space.n_features, np.inf)
@@ -184,9 +181,7 @@ def _own_missing(axis: Axis) -> int:
     return axis.missing_state if axis.missing_state >= axis.n_intervals else -1
 
 
-def _states_between(
-    space: StateSpace, axis: Axis, lower: float, upper: float, whole: bool
-) -> BoolArray:
+def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, whole: bool) -> BoolArray:
     """States that hold a value (a whole one) between two inclusive bounds."""
     states = np.zeros(axis.n_states, dtype=bool)
     if whole:
@@ -251,15 +246,11 @@ def _groups(
 def _members(group: Sequence[Feature], schema: InputSchema, kind: str) -> list[int]:
     members = [schema.index_of(feature) for feature in group]
     if len(members) < 2 or len(set(members)) < len(members):
-        raise InvalidInputError(
-            f"The {kind} group {list(group)!r} needs two or more different features."
-        )
+        raise InvalidInputError(f"The {kind} group {list(group)!r} needs two or more different features.")
     return members
 
 
-def _states_of_value(
-    space: StateSpace, schema: InputSchema, feature: int, value: float
-) -> BoolArray:
+def _states_of_value(space: StateSpace, schema: InputSchema, feature: int, value: float) -> BoolArray:
     if value == schema.missing_value:
         value = np.nan
     states = np.zeros(space.axes[feature].n_states, dtype=bool)
@@ -281,16 +272,12 @@ def _forbidden_pair(
         raise InvalidInputError(f"A forbidden pair is two Conditions, found {pair!r}.")
     first, second = (schema.index_of(condition.feature) for condition in pair)
     if first == second:
-        raise InvalidInputError(
-            f"A forbidden pair names {schema.name_of(first)!r} twice; use bounds for one feature."
-        )
+        raise InvalidInputError(f"A forbidden pair names {schema.name_of(first)!r} twice; use bounds for one feature.")
     is_met = [_surely_met(condition, space, schema, whole) for condition in pair]
     return ForbiddenPair(first, second, np.outer(is_met[0], is_met[1]))
 
 
-def _surely_met(
-    condition: Condition, space: StateSpace, schema: InputSchema, whole: set[int]
-) -> BoolArray:
+def _surely_met(condition: Condition, space: StateSpace, schema: InputSchema, whole: set[int]) -> BoolArray:
     """States all of whose values satisfy the condition: only these may be forbidden."""
     feature = schema.index_of(condition.feature)
     axis = space.axes[feature]
@@ -324,8 +311,7 @@ def _category_codes(condition: Condition, schema: InputSchema, feature: int) -> 
     for category in condition.categories:
         if category not in known:
             raise InvalidInputError(
-                f"{schema.name_of(feature)!r} has no category {category!r}; the model knows "
-                f"{list(known)[:8]!r}."
+                f"{schema.name_of(feature)!r} has no category {category!r}; the model knows {list(known)[:8]!r}."
             )
     return [known.index(category) for category in condition.categories]
 

@@ -49,9 +49,13 @@ def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     ends, root = ends[kept], number[trees.root]
     left, right = number[trees.left[kept]], number[trees.right[kept]]
     shorter = make_trees(
-        Shape(root, ends, left, right), trees.feature[kept], trees.rank[kept],
-        trees.first_special[kept], trees.special_offset[kept], trees.special_left,
-    )  # fmt: skip
+        Shape(root, ends, left, right),
+        trees.feature[kept],
+        trees.rank[kept],
+        trees.first_special[kept],
+        trees.special_offset[kept],
+        trees.special_left,
+    )
     leaf_cost = np.zeros(shorter.n_leaves, dtype=np.int64)
     leaf_cost[shorter.leaf_of_node[ends]] = cheapest[kept][ends]
     return TreeCost(shorter, leaf_cost, cost.of_model)

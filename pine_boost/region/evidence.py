@@ -52,9 +52,7 @@ class CalEvidence:
     distances: FloatArray
 
 
-def fit_evidence(
-    forest: Forest, space: StateSpace, score: ScoreTables, fit: Rows, random_state: int
-) -> FitEvidence:
+def fit_evidence(forest: Forest, space: StateSpace, score: ScoreTables, fit: Rows, random_state: int) -> FitEvidence:
     """Scores and distances of X_fit, and distances of rows with values swapped between them."""
     trees = route(forest, space)
     measure = partial(_score_and_distance, forest, trees, score, None)
@@ -69,9 +67,7 @@ def fit_evidence(
     return FitEvidence(np.sort(scores), *limits)
 
 
-def cal_evidence(
-    forest: Forest, space: StateSpace, score: ScoreTables, tables: RegionTables, cal: Rows
-) -> CalEvidence:
+def cal_evidence(forest: Forest, space: StateSpace, score: ScoreTables, tables: RegionTables, cal: Rows) -> CalEvidence:
     """Scores and distances of those rows of X_cal that the domain permits."""
     measure = partial(_score_and_distance, forest, route(forest, space), score, tables)
     return CalEvidence(*_joined(cal, space, measure))
@@ -99,9 +95,8 @@ def _swapped(states: States, leaves: States, random: np.random.Generator) -> Sta
 
 
 def _score_and_distance(
-    forest: Forest, trees: StateTrees, score: ScoreTables, tables: RegionTables | None,
-    states: States,
-) -> tuple[IntArray, FloatArray]:  # fmt: skip
+    forest: Forest, trees: StateTrees, score: ScoreTables, tables: RegionTables | None, states: States
+) -> tuple[IntArray, FloatArray]:
     if tables is not None:
         states = states[tables.permits(states)]
     return score.score(states), distance_of(forest, trees, states)

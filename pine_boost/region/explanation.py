@@ -48,9 +48,7 @@ class Explanation:
         return "\n".join([*lines, *(f"  {reason.text}" for reason in self.reasons)])
 
 
-def explain_row(
-    region: Region, states: npt.NDArray[Any], distance: float | None, limit: int = 8
-) -> Explanation:
+def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None, limit: int = 8) -> Explanation:
     """Explain one state row; ``distance`` is that of the original from its decision, if known."""
     reasons = _impossible(region, states[0])
     if distance is not None and region.delta is not None and distance < region.delta:
@@ -142,9 +140,7 @@ def _span(space: StateSpace, feature: int, members: npt.NDArray[np.int64]) -> st
     return " and ".join(parts) or "any value"
 
 
-def _better_changes(
-    region: Region, score: ScoreTables, states: npt.NDArray[Any], now: int
-) -> list[Reason]:
+def _better_changes(region: Region, score: ScoreTables, states: npt.NDArray[Any], now: int) -> list[Reason]:
     """For scores over trees: what changing one feature alone would gain."""
     reasons = []
     for feature, axis in enumerate(region.space.axes):
@@ -162,8 +158,6 @@ def _better_changes(
     return reasons
 
 
-def _reason(
-    region: Region, features: tuple[int, ...], text: str, excess: int, scale: int
-) -> Reason:
+def _reason(region: Region, features: tuple[int, ...], text: str, excess: int, scale: int) -> Reason:
     names = tuple(region.schema.name_of(feature) for feature in features)
     return Reason(names, f"{text}: +{excess / scale:.2f}", excess / scale)

@@ -26,21 +26,15 @@ from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.distinct import distinct_of_chunk, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
-from pine_boost.region.evidence import (
-    CalEvidence,
-    FitEvidence,
-    cal_evidence,
-    distance_of,
-    fit_evidence,
-)
-from pine_boost.region.nesting import nest
+from pine_boost.region.evidence import CalEvidence, FitEvidence, cal_evidence, distance_of, fit_evidence
 from pine_boost.region.region import Region
+from pine_boost.region.region_ladder import nest
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fitting import FittedScore, fit_score
 from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
+from pine_boost.tables.reused_rows import Spent, refuse_spent
 from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
-from pine_boost.tables.spent import Spent, refuse_spent
 
 _N_DRAWN = 500  # inputs to begin with where there are no rows
 
@@ -133,9 +127,17 @@ def fit_region(
         The undecided or impossible rows alone take more than alpha of X_cal.
     """
     return fit_with_states(
-        forest, X_fit, X_cal, alpha=alpha, score=score, n_bins=n_bins, indifference=indifference,
-        domain=domain, random_state=random_state, allow_overlap=allow_overlap,
-    ).region  # fmt: skip
+        forest,
+        X_fit,
+        X_cal,
+        alpha=alpha,
+        score=score,
+        n_bins=n_bins,
+        indifference=indifference,
+        domain=domain,
+        random_state=random_state,
+        allow_overlap=allow_overlap,
+    ).region
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +160,7 @@ class RegionOptions:
 
 
 def fit_with_states(
-    forest: Forest | Model,
-    X_fit: Any = None,
-    X_cal: Any = None,
-    *,
-    budget: Budget | None = None,
-    **options: Any,
+    forest: Forest | Model, X_fit: Any = None, X_cal: Any = None, *, budget: Budget | None = None, **options: Any
 ) -> FittedRegion:
     """`fit_region`, and the states of X_fit that it computed on the way.
 
@@ -179,10 +176,7 @@ def fit_with_states(
     refuse_spent(chosen.spent, held_out, "X_cal")
     overlap = count_overlap(hashes_of(fit), held_out)
     check_overlap(overlap, "X_fit", "X_cal", chosen.allow_overlap, stacklevel=4)
-    fitted = fit_score(
-        chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state,
-        budget=budget,
-    )  # fmt: skip
+    fitted = fit_score(chosen.score, forest, fit, n_bins=chosen.n_bins, random_state=chosen.random_state, budget=budget)
     tables = compile_domain(chosen.domain, fitted.space, schema)
     delta, calibration = _calibration(forest, fit, cal, fitted, tables, chosen)
     region = Region(
@@ -214,9 +208,8 @@ def fit_with_states(
 
 
 def _calibration(
-    forest: Forest, fit: Rows, cal: Rows, fitted: FittedScore, tables: RegionTables,
-    options: RegionOptions,
-) -> tuple[float | None, IntArray]:  # fmt: skip
+    forest: Forest, fit: Rows, cal: Rows, fitted: FittedScore, tables: RegionTables, options: RegionOptions
+) -> tuple[float | None, IntArray]:
     """delta, and the scores of the rows of X_cal that can lie inside, ascending."""
     space, delta, distance, nearest = fitted.space, None, None, np.zeros(0)
     if options.indifference != 0:
@@ -235,9 +228,8 @@ def _calibration(
     if delta is not None:
         distance_cal = np.concatenate([part.distance for part in scored])
         require_room(
-            nearest, distance_cal, alpha=options.alpha, indifference=options.indifference,
-            delta=delta, n_fit=fit.n_rows,
-        )  # fmt: skip
+            nearest, distance_cal, alpha=options.alpha, indifference=options.indifference, delta=delta, n_fit=fit.n_rows
+        )
     return delta, np.sort(np.concatenate([part.scores for part in scored]))
 
 
@@ -298,10 +290,22 @@ def every_input(forest: Forest, domain: Domain | None, alpha: float = 0.0) -> Re
     """
     space, schema = build_space(forest), schema_of(forest)
     return Region(
-        space, schema, compile_domain(domain, space, schema), None, "none", float(alpha), 0, 0,
-        np.zeros(0, dtype=np.int64), 0.0, None, forest.decision.cuts, forest.n_outputs,
-        forest.decision.thresholds, model_digest=forest_digest(forest),
-    )  # fmt: skip
+        space,
+        schema,
+        compile_domain(domain, space, schema),
+        None,
+        "none",
+        float(alpha),
+        0,
+        0,
+        np.zeros(0, dtype=np.int64),
+        0.0,
+        None,
+        forest.decision.cuts,
+        forest.n_outputs,
+        forest.decision.thresholds,
+        model_digest=forest_digest(forest),
+    )
 
 
 def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:
@@ -314,13 +318,10 @@ def _some_states(tables: RegionTables) -> npt.NDArray[np.int32]:
 
 def _open(X: Any, schema: InputSchema, name: str, budget: Budget) -> Rows:
     if X is None:
-        raise InvalidInputError(
-            f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data."
-        )
+        raise InvalidInputError(f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data.")
     rows = open_rows(X, schema, name, budget)
     if rows.n_rows < 2:
         raise InvalidInputError(
-            f"{name} has {rows.n_rows} row(s); a distribution cannot be learned or calibrated from "
-            "fewer than two."
+            f"{name} has {rows.n_rows} row(s); a distribution cannot be learned or calibrated from fewer than two."
         )
     return rows

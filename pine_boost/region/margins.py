@@ -15,10 +15,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import StateTrees
 
-_RAW_SCORES = (
-    "raw scores before sigmoid or softmax (output_margin=True, raw_score=True), one row for each "
-    "row of X"
-)
+_RAW_SCORES = "raw scores before sigmoid or softmax (output_margin=True, raw_score=True), one row for each row of X"
 
 
 def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -> FloatArray:
@@ -41,19 +38,14 @@ def read_margins(margins: npt.ArrayLike, n_rows: int, n_outputs: int) -> FloatAr
     try:
         read = np.asarray(margins, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(
-            f"margins is no array of numbers ({error}); pass the {_RAW_SCORES}."
-        ) from error
+        raise InvalidInputError(f"margins is no array of numbers ({error}); pass the {_RAW_SCORES}.") from error
     if read.ndim == 1 and n_outputs == 1:
         read = read[:, None]
     if read.shape != (n_rows, n_outputs):
-        raise InvalidInputError(
-            f"margins has shape {read.shape}, expected ({n_rows}, {n_outputs}): {_RAW_SCORES}."
-        )
+        raise InvalidInputError(f"margins has shape {read.shape}, expected ({n_rows}, {n_outputs}): {_RAW_SCORES}.")
     missing = np.isnan(read).any(axis=1)
     if missing.any():
         raise InvalidInputError(
-            f"margins has no number in row {int(np.argmax(missing))}; a margin of every row is "
-            f"needed: {_RAW_SCORES}."
+            f"margins has no number in row {int(np.argmax(missing))}; a margin of every row is needed: {_RAW_SCORES}."
         )
     return read

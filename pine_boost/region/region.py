@@ -29,7 +29,7 @@ from pine_boost.region.coverage import Coverage
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.margins import float_margins, read_margins
-from pine_boost.region.nesting import Nesting
+from pine_boost.region.region_ladder import Nesting
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.matrix import to_matrix
@@ -124,12 +124,7 @@ class Region:
         return self.score_tables.score(self.space.states(matrix))
 
     def contains(
-        self,
-        X: Any,
-        *,
-        model: Any = None,
-        margins: npt.ArrayLike | None = None,
-        serving: ServingMargin | None = None,
+        self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None, serving: ServingMargin | None = None
     ) -> npt.NDArray[np.bool_]:
         """Whether each row lies in the region.
 
@@ -164,12 +159,7 @@ class Region:
         return inside
 
     def coverage(
-        self,
-        X: Any,
-        *,
-        model: Any = None,
-        margins: npt.ArrayLike | None = None,
-        confidence: float = 0.95,
+        self, X: Any, *, model: Any = None, margins: npt.ArrayLike | None = None, confidence: float = 0.95
     ) -> Coverage:
         """Share of rows inside, with the exact binomial interval of the underlying probability."""
         require_share(confidence, "confidence")
@@ -178,9 +168,7 @@ class Region:
             raise InvalidInputError("X has no rows; coverage needs at least one.")
         return Coverage.of(len(inside), int(inside.sum()), confidence)
 
-    def explain(
-        self, x: Any, *, model: Any = None, margins: npt.ArrayLike | None = None
-    ) -> Explanation:
+    def explain(self, x: Any, *, model: Any = None, margins: npt.ArrayLike | None = None) -> Explanation:
         """Why one input is (im)plausible, most surprising part first.
 
         ``x`` is one row: a table of one row, or a plain sequence of values. A region with
@@ -199,8 +187,7 @@ class Region:
         """The same fit, recalibrated for another alpha (cheap)."""
         if self.score_tables is None and alpha != 0:
             raise InvalidInputError(
-                "This region was made without data and cannot be recalibrated; call fit_region "
-                "with X_fit and X_cal."
+                "This region was made without data and cannot be recalibrated; call fit_region with X_fit and X_cal."
             )
         n_outside = self.n_cal - len(self.calibration)
         nesting, delta, indifference = self.nesting, self.delta, self.indifference
@@ -212,9 +199,7 @@ class Region:
             indifference = nesting.share * float(alpha)
         score = self.score_tables if tau is not None else None
         tables = replace(self.tables, tau=tau, score=score)
-        return replace(
-            self, alpha=float(alpha), tables=tables, delta=delta, indifference=indifference
-        )
+        return replace(self, alpha=float(alpha), tables=tables, delta=delta, indifference=indifference)
 
     def is_narrowed(self) -> bool:
         """Whether domain knowledge leaves out inputs that the model could be given."""
@@ -313,14 +298,11 @@ class Region:
             )
         elif forest_digest(forest) != self.model_digest:
             raise InvalidInputError(
-                "This model is not the one that the region was made for (its digest differs); "
-                "pass the original."
+                "This model is not the one that the region was made for (its digest differs); pass the original."
             )
         return forest
 
-    def _distance(
-        self, matrix: FloatArray, forest: Forest | None, margins: npt.ArrayLike | None
-    ) -> FloatArray:
+    def _distance(self, matrix: FloatArray, forest: Forest | None, margins: npt.ArrayLike | None) -> FloatArray:
         if margins is not None:
             read = read_margins(margins, len(matrix), self.n_outputs)
         elif forest is not None:

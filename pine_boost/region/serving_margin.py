@@ -83,17 +83,14 @@ class ServingMargin:
         space = build_space(forest)
         return self.is_sure_of(forest, space, space.states(matrix))
 
-    def is_sure_of(
-        self, forest: Forest, space: StateSpace, states: States
-    ) -> npt.NDArray[np.bool_]:
+    def is_sure_of(self, forest: Forest, space: StateSpace, states: States) -> npt.NDArray[np.bool_]:
         """`is_sure` of states, in a space that tells apart what the pruned model's splits do.
 
         The original's does, and that of its region.
         """
         if forest_digest(forest) != self.pruned_digest:
             raise InvalidInputError(
-                "This model is not the pruned one that the serving margin was proved for (its "
-                "digest differs)."
+                "This model is not the pruned one that the serving margin was proved for (its digest differs)."
             )
         margins = float_margins(forest, route(forest, space), states)
         return np.asarray(forest.decision.distance(margins) >= self.distance)

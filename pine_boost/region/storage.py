@@ -22,11 +22,7 @@ from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_fil
 from pine_boost.json_fields import require
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import StateSpace
-from pine_boost.region.score_tables import (
-    ForbiddenPair,
-    RegionTables,
-    ScoreTables,
-)
+from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
 from pine_boost.region.table_storage import (
     nesting_from_json,
     nesting_to_json,
@@ -47,8 +43,15 @@ _PLAIN = 2  # a region without a ladder is written as before there were any
 _OLDEST = 1  # without the keys of `_LATER`; a region read from such a file is written as one
 _LATER = ("thresholds", "overlap", "model_digest")
 _UNCALIBRATED = (  # what another alpha or other calibration rows leave as it is
-    "schema", "space", "domain", "score", "cuts", "n_outputs", "thresholds", "model_digest",
-)  # fmt: skip
+    "schema",
+    "space",
+    "domain",
+    "score",
+    "cuts",
+    "n_outputs",
+    "thresholds",
+    "model_digest",
+)
 
 
 def canonical(document: Mapping[str, Any]) -> str:
@@ -92,12 +95,10 @@ def region_to_json(region: Region) -> dict[str, Any]:
         "domain": {
             "allowed": [f.write_flags(allowed) for allowed in tables.allowed],
             "forbidden": [
-                [pair.first, pair.second, [f.write_flags(row) for row in pair.forbidden]]
-                for pair in tables.forbidden
+                [pair.first, pair.second, [f.write_flags(row) for row in pair.forbidden]] for pair in tables.forbidden
             ],
             "at_least_one": [
-                [[feature, f.write_flags(literal)] for feature, literal in clause]
-                for clause in tables.at_least_one
+                [[feature, f.write_flags(literal)] for feature, literal in clause] for clause in tables.at_least_one
             ],
         },
         "score_name": region.score_name,
@@ -256,10 +257,7 @@ def _domain_from_json(
 ) -> RegionTables:
     f.keys(data, "allowed forbidden at_least_one")
     n_states = space.n_states.tolist()
-    allowed = [
-        f.flags(flags, n_states[j])
-        for j, flags in enumerate(f.sequence(data, "allowed", space.n_features))
-    ]
+    allowed = [f.flags(flags, n_states[j]) for j, flags in enumerate(f.sequence(data, "allowed", space.n_features))]
     forbidden = []
     for entry in f.sequence(data, "forbidden"):
         first, second, rows = f.unpack(entry, 3)

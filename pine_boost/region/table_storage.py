@@ -17,7 +17,7 @@ from pine_boost.json_fields import require
 from pine_boost.model.routing import Shape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
-from pine_boost.region.nesting import Nesting
+from pine_boost.region.region_ladder import Nesting
 from pine_boost.region.score_tables import PairTable, ScoreTables, TreeCost
 from pine_boost.region.scores.fitting import check_tables
 from pine_boost.tables.schema import InputSchema
@@ -63,19 +63,14 @@ def space_from_json(data: Mapping[str, Any], schema: InputSchema) -> StateSpace:
 
 
 def _axis_from_json(data: Mapping[str, Any]) -> Axis:
-    f.keys(
-        data,
-        "edges n_states missing_state zero_state codes code_states other_state n_known reachable",
-    )
+    f.keys(data, "edges n_states missing_state zero_state codes code_states other_state n_known reachable")
     edges = f.floats(data, "edges", finite=False)
     require(bool(np.all(np.diff(edges) > 0)), "the edges of a feature do not ascend")
     # intervals or groups of codes, and at most two special states
     most = len(edges) + 3 if data["codes"] is None else len(f.integers(data, "codes", 0)) + 2
     n_states = f.integer(data, "n_states", 1, most)
     last = n_states - 1
-    missing, zero, other = (
-        f.integer(data, key, -1, last) for key in ("missing_state", "zero_state", "other_state")
-    )
+    missing, zero, other = (f.integer(data, key, -1, last) for key in ("missing_state", "zero_state", "other_state"))
     codes = code_states = n_known = None
     if data["codes"] is not None:
         codes = f.integers(data, "codes", 0)
@@ -113,8 +108,7 @@ def score_from_json(data: Mapping[str, Any], space: StateSpace) -> ScoreTables:
     """The score of a region file, checked against its space."""
     f.keys(data, "scale bins unary pairs trees")
     bins, unary = (
-        tuple(f.integer_list(entry) for entry in f.sequence(data, key, space.n_features))
-        for key in ("bins", "unary")
+        tuple(f.integer_list(entry) for entry in f.sequence(data, key, space.n_features)) for key in ("bins", "unary")
     )
     pairs = []
     for entry in f.sequence(data, "pairs"):
@@ -163,20 +157,19 @@ def _trees_from_json(data: Mapping[str, Any], space: StateSpace) -> TreeCost:
     n_special = np.where(is_leaf, 0, width[feature])
     intervals = np.array([axis.n_intervals for axis in space.axes])
     trees = make_trees(
-        Shape(root, is_leaf, left, right), feature, rank, intervals[feature],
+        Shape(root, is_leaf, left, right),
+        feature,
+        rank,
+        intervals[feature],
         np.cumsum(n_special) - n_special,
         f.flags(data["special_left"], int(n_special.sum()) + 1),
-    )  # fmt: skip
+    )
     return TreeCost(trees, f.integers(data, "cost"), f.flag(data, "of_model"))
 
 
 def nesting_to_json(nesting: Nesting) -> dict[str, Any]:
     """Plain JSON data of a ladder of regions."""
-    return {
-        "share": nesting.share,
-        "tau": nesting.tau.tolist(),
-        "delta": nesting.delta.tolist(),
-    }
+    return {"share": nesting.share, "tau": nesting.tau.tolist(), "delta": nesting.delta.tolist()}
 
 
 def nesting_from_json(data: Mapping[str, Any]) -> Nesting:

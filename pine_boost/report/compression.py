@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.compression_claim import (
-    NOT_VALIDATED,
-    VALIDATED,
-    attack_claim,
-    bound_in_words,
-)
+from pine_boost.certificate.compression_claim import NOT_VALIDATED, VALIDATED, attack_claim, bound_in_words
 from pine_boost.compression.answers import Answers, Question, ask, differ, probabilities_or_none
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.record import CompressionRecord
@@ -93,9 +88,12 @@ def _path(record: CompressionRecord) -> str:
     target, most = 100 * record.fidelity, float(record.leaves_before)
     lowest = min(target, *(100 * size.bound for size in record.path))
     frame = Frame(
-        "Share of validation rows kept by number of leaves", (0.0, most),
-        (lowest - 0.1 * (100 - lowest), 100.0), "leaves", "kept on X_val (%)",
-    )  # fmt: skip
+        "Share of validation rows kept by number of leaves",
+        (0.0, most),
+        (lowest - 0.1 * (100 - lowest), 100.0),
+        "leaves",
+        "kept on X_val (%)",
+    )
     frame.grid(round_ticks(lowest, 100.0))
     frame.ticks(round_ticks(0.0, most), "{:,.0f}")
     frame.line(0.0, target, most, target, "mark")
@@ -107,10 +105,17 @@ def _path(record: CompressionRecord) -> str:
         frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")
         frame.dot(size.leaves, share, "dot chosen" if size is chosen else "dot", title)
     rows = [
-        (f"{size.trees:,}", f"{size.leaves:,}", str(size.n_changed), f"{decimals_down(size.bound)}",
-         "yes" if size.accepted else "no", size.origin, size.chain)
+        (
+            f"{size.trees:,}",
+            f"{size.leaves:,}",
+            str(size.n_changed),
+            f"{decimals_down(size.bound)}",
+            "yes" if size.accepted else "no",
+            size.origin,
+            size.chain,
+        )
         for size in record.path
-    ]  # fmt: skip
+    ]
     head = ("trees", "leaves", "rows changed", "exact bound", "accepted", "from", "sequence")
     words = (
         "<p>Sizes in the order of the test, which was fixed before X_val was seen; a sequence "
@@ -128,10 +133,7 @@ def _changed(result: CompressResult, before: Answers, after: Answers) -> str:
     rows = np.flatnonzero(differ(before, after, Question(record.keeps_class, record.tolerance)))
     if len(rows) == 0:
         return section("Rows that change", "<p>None of the validation rows changed.</p>")
-    shown = [
-        (str(row), _said(result, before, int(row)), _said(result, after, int(row)))
-        for row in rows[:_SHOWN_ROWS]
-    ]
+    shown = [(str(row), _said(result, before, int(row)), _said(result, after, int(row))) for row in rows[:_SHOWN_ROWS]]
     words = f"<p>{escape(_counted(record))}</p>" if record.status != NOT_VALIDATED else ""
     more = f"<p>{len(rows) - len(shown)} more.</p>" if len(rows) > len(shown) else ""
     head = ("row of X_val", "original", "compressed")
@@ -177,9 +179,7 @@ def _classes(result: CompressResult, before: Answers, after: Answers) -> str:
         own = before.classes == index
         n_rows, n_changed = int(own.sum()), int(changed[own].sum())
         bound = lower_bound(n_changed, n_rows, record.confidence)
-        rows.append(
-            (_class_name(result, int(index)), str(n_rows), str(n_changed), decimals_down(bound))
-        )
+        rows.append((_class_name(result, int(index)), str(n_rows), str(n_changed), decimals_down(bound)))
     words = "<p>By the class that the original gives. The bounds hold one at a time.</p>"
     return section("Per class", words + table(("class", "rows", "changed", "exact bound"), rows))
 
@@ -188,8 +188,7 @@ def _segments(record: CompressionRecord) -> str:
     if not record.segments:
         return ""
     rows = [
-        (entry.name, str(entry.n_rows), str(entry.n_changed), decimals_down(entry.bound))
-        for entry in record.segments
+        (entry.name, str(entry.n_rows), str(entry.n_changed), decimals_down(entry.bound)) for entry in record.segments
     ]
     words = "<p>The bounds hold one at a time, not all at once.</p>"
     head = ("segment", "rows", "changed", "exact bound")

@@ -111,8 +111,7 @@ def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget:
     original, region = subject.original, subject.region
     if original is None:
         why = "Not measured: the original is not at hand."
-        return replace(known, speed_note=why, outside_note="Not looked for: the original is not "
-                       "at hand.")  # fmt: skip
+        return replace(known, speed_note=why, outside_note="Not looked for: the original is not at hand.")
     given = X is not None and len(region.states(X)) > 0
     matrix = to_matrix(X, region.schema) if given else region.space.representative(subject.states)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
@@ -127,12 +126,10 @@ def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget:
         )
     try:
         with one_thread():
-            facts = _native(replace(subject, original=original), X if given else None, matrix,
-                            facts, budget, part)  # fmt: skip
+            facts = _native(replace(subject, original=original), X if given else None, matrix, facts, budget, part)
     except ImportError:  # reading and proving need no native library, predicting does
         why = f"{original.forest.library} is not installed."
-        facts = replace(facts, speed_note=f"Not measured: {why}",
-                        outside_note=f"Not looked for: {why}")  # fmt: skip
+        facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not looked for: {why}")
     return replace(facts, spent=spent)
 
 
@@ -165,7 +162,7 @@ def score_unit(region: Region) -> str:
 @contextmanager
 def _part(budget: Budget, trees: int, spent: dict[str, float], name: str) -> Iterator[None]:
     """Tell of a part of the work and write down what it took."""
-    budget.tell(Step(len(spent) + 1, f"report: {name}", trees, 0, budget.clock))
+    budget.report_progress(Step(len(spent) + 1, f"report: {name}", trees, 0, budget.clock))
     started = time.monotonic()
     try:
         yield
@@ -174,16 +171,18 @@ def _part(budget: Budget, trees: int, spent: dict[str, float], name: str) -> Ite
 
 
 def _native(
-    subject: Subject, X: Any, matrix: FloatArray, facts: Facts, budget: Budget,
+    subject: Subject,
+    X: Any,
+    matrix: FloatArray,
+    facts: Facts,
+    budget: Budget,
     part: Callable[[str], AbstractContextManager[None]],
-) -> Facts:  # fmt: skip
+) -> Facts:
     """Everything that asks the native libraries."""
     original, region = subject.original, subject.region
     assert original is not None
     # loaded once: a file would be loaded anew for every question
-    before, after = (
-        replace(model, native=load_native(model)) for model in (original, subject.pruned)
-    )
+    before, after = (replace(model, native=load_native(model)) for model in (original, subject.pruned))
     if X is not None:
         with part("fidelity"):
             same = predict_classes(before, X) == predict_classes(after, X)

@@ -132,9 +132,7 @@ class _Look:
         """The nearest that differ in what makes them implausible, at most half of them toss-ups."""
         plausible = self.region.tables.contains(states)
         toss_ups = self.distinct(self.nearest(states[plausible], _DESCRIBED), (limit + 1) // 2)
-        return toss_ups + self.distinct(
-            self.nearest(states[~plausible], _DESCRIBED), limit - len(toss_ups)
-        )
+        return toss_ups + self.distinct(self.nearest(states[~plausible], _DESCRIBED), limit - len(toss_ups))
 
     def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         chosen: list[OutsideInput] = []

@@ -25,12 +25,7 @@ from pine_boost.options import plural
 from pine_boost.report.facts import Facts
 from pine_boost.report.measure import REPEATS, Size
 from pine_boost.report.outside import OutsideInput
-from pine_boost.report.pictures import (
-    draw_calibration,
-    draw_history,
-    draw_margins,
-    draw_tradeoff,
-)
+from pine_boost.report.pictures import draw_calibration, draw_history, draw_margins, draw_tradeoff
 from pine_boost.report.style import STYLE
 
 
@@ -91,17 +86,13 @@ def _sizes(facts: Facts) -> str:
             "the search: open points are proved once, full ones twice; the line is what is proved "
             "to be needed.</p>"
         )
-    return section(
-        "Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>{picture}{advice}'
-    )
+    return section("Size", f'<div class="cards">{cards}</div><p class="note">{bound}</p>{picture}{advice}')
 
 
 def _speeds(facts: Facts) -> str:
     if not facts.speeds:
         return section("Speed", f'<p class="note">{escape(facts.speed_note)}</p>')
-    rows = [
-        (s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds
-    ]
+    rows = [(s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds]
     batch = max(speed.n_rows for speed in facts.speeds)
     note = f"Rows per second on one thread, batches of up to {batch:,} rows, best of {REPEATS}."
     head = ("Engine", "Before", "After", "Ratio")
@@ -139,10 +130,7 @@ def _coverage(facts: Facts) -> str:
         permitted = " that the domain permits" if c.narrowed else " there is"
         text = f"<p>The certificate speaks of every input{permitted}.</p>"
         return section("Coverage", text)
-    text = (
-        f"<p>{escape(coverage_of(c))} The score ({escape(c.score)}) was fitted on {c.n_fit:,} "
-        "rows.</p>"
-    )
+    text = f"<p>{escape(coverage_of(c))} The score ({escape(c.score)}) was fitted on {c.n_fit:,} rows.</p>"
     n_outside = c.n_cal - len(facts.scores)
     picture = ""
     if c.toss_ups == 0:  # else tau and delta were calibrated together: no score alone decides
@@ -208,19 +196,14 @@ def _evidence(facts: Facts) -> str:
         shown = "" if seconds is None else f"{seconds:.2f} s"
         rows.append((proof.question, proof.method, proof.answer.lower(), shown))
     nothing = f"Nothing had to be proved: the model is the original{without_twins(c)}."
-    proofs = table(("Question", "Method", "Answer", "Time"), rows) if rows else (
-        f'<p class="note">{nothing}</p>'
-    )  # fmt: skip
+    proofs = table(("Question", "Method", "Answer", "Time"), rows) if rows else (f'<p class="note">{nothing}</p>')
     details = [
         ("alpha", f"{c.alpha:g}"),
         ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
         ("indifference", f"{c.indifference:g}"),
         *((("toss-ups", c.choice),) if c.choice else ()),
         ("kept trees", ", ".join(str(tree) for tree in c.kept)),
-        *(
-            (f"seconds of this report: {part}", f"{spent:.2f}")
-            for part, spent in facts.spent.items()
-        ),
+        *((f"seconds of this report: {part}", f"{spent:.2f}") for part, spent in facts.spent.items()),
         ("date", c.date or "not recorded"),
         ("model file", c.model_name or "a live object"),
         *((f"rests on, {number}", text) for number, text in enumerate(c.rests_on, 1)),
@@ -232,9 +215,7 @@ def _evidence(facts: Facts) -> str:
         *((f"{name} version", str(version)) for name, version in sorted(c.versions.items())),
     ]
     listed = table(("What", "Value"), details)
-    return section(
-        "Evidence", proofs + f"<details><summary>Everything else</summary>{listed}</details>"
-    )
+    return section("Evidence", proofs + f"<details><summary>Everything else</summary>{listed}</details>")
 
 
 def section(title: str, body: str) -> str:
@@ -245,13 +226,8 @@ def section(title: str, body: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows of text as an HTML table, escaped."""
     heads = "".join(f"<th>{escape(name)}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _change(size: Size) -> str:
@@ -262,7 +238,5 @@ def _change(size: Size) -> str:
         for name, value in ((" kB", 1000), (" MB", 1_000_000)):
             if max(size.before, size.after) >= value:
                 unit, divisor = name, value
-    before, after = (
-        f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after)
-    )
+    before, after = (f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after))
     return f'{before}<span class="arrow"> → </span><strong>{after}{unit}</strong>'

@@ -26,9 +26,12 @@ def draw_tradeoff(rows: Sequence[Mapping[str, Any]], chosen: float | None, unit:
     largest = max(float(row["alpha"]) for row in rows) or 1.0
     units = plural(unit)
     frame = Frame(
-        f"Share of {units} removed for each alpha", (-0.02 * largest, 1.02 * largest), (0.0, 1.0),
-        "alpha: share of inputs that may lie outside the region", f"{units} removed",
-    )  # fmt: skip
+        f"Share of {units} removed for each alpha",
+        (-0.02 * largest, 1.02 * largest),
+        (0.0, 1.0),
+        "alpha: share of inputs that may lie outside the region",
+        f"{units} removed",
+    )
     frame.grid((0.0, 0.25, 0.5, 0.75, 1.0), "{:.0%}")
     # more alpha allows more: between two points of the grid at least the left one's share holds
     frame.steps([(float(row["alpha"]), float(row["removed"])) for row in rows])
@@ -54,9 +57,12 @@ def draw_calibration(scores: FloatArray, tau: float | None, n_outside: int, unit
     columns, counts = np.unique(column, return_counts=True)
     top = float(counts.max())
     frame = Frame(
-        "Scores of the calibration rows and the end of the region", (low, high), (0.0, 1.1 * top),
-        f"score of a calibration row ({unit}; smaller is likelier)", "rows",
-    )  # fmt: skip
+        "Scores of the calibration rows and the end of the region",
+        (low, high),
+        (0.0, 1.1 * top),
+        f"score of a calibration row ({unit}; smaller is likelier)",
+        "rows",
+    )
     frame.grid(round_ticks(0, top, 4))
     for place, count in zip(columns, counts, strict=True):
         right = tau + float(place) * width
@@ -79,9 +85,12 @@ def draw_margins(before: FloatArray, after: FloatArray, inside: Any) -> str:
     width = [float(np.quantile(np.abs(values), 0.99)) or 1.0 for values in (before, after)]
     x_range = (-width[0], width[0]) if before.min() < 0 else (0.0, width[0])
     frame = Frame(
-        "Distance from the decision before and after pruning", x_range, (-width[1], width[1]),
-        "margin of the original, from its decision on", "margin of the pruned model",
-    )  # fmt: skip
+        "Distance from the decision before and after pruning",
+        x_range,
+        (-width[1], width[1]),
+        "margin of the original, from its decision on",
+        "margin of the pruned model",
+    )
     frame.grid(round_ticks(-width[1], width[1], 5))
     frame.ticks(round_ticks(*x_range))
     frame.line(x_range[0], 0, x_range[1], 0, "mark")
@@ -94,11 +103,7 @@ def draw_margins(before: FloatArray, after: FloatArray, inside: Any) -> str:
 
 
 def draw_history(
-    history: Sequence[tuple[float, int]],
-    total: int,
-    bound: int,
-    unit: str,
-    once: Sequence[tuple[float, int]] = (),
+    history: Sequence[tuple[float, int]], total: int, bound: int, unit: str, once: Sequence[tuple[float, int]] = ()
 ) -> str:
     """Units of the best certified model over the seconds of the search.
 
@@ -108,9 +113,12 @@ def draw_history(
         return ""
     end = max(*(seconds for seconds, _ in (*history, *once)), 1e-3)
     frame = Frame(
-        f"{plural(unit).capitalize()} of the best certified model over time", (0.0, end),
-        (0.0, 1.05 * total), "seconds of the search", f"{plural(unit)} certified",
-    )  # fmt: skip
+        f"{plural(unit).capitalize()} of the best certified model over time",
+        (0.0, end),
+        (0.0, 1.05 * total),
+        "seconds of the search",
+        f"{plural(unit)} certified",
+    )
     frame.grid(round_ticks(0, total, 5))
     frame.ticks(round_ticks(0, end))
     frame.line(0, bound, end, bound, "mark")

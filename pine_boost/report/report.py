@@ -21,10 +21,7 @@ from pine_boost.result import Absent, PruneResult
 
 
 def render_report(
-    result: PruneResult,
-    X: Any = None,
-    curve: Sequence[Mapping[str, Any]] = (),
-    budget: Budget | None = None,
+    result: PruneResult, X: Any = None, curve: Sequence[Mapping[str, Any]] = (), budget: Budget | None = None
 ) -> str:
     """The report of a result as HTML text.
 
@@ -46,14 +43,16 @@ def render_report(
         One self-contained page.
     """
     history = () if isinstance(result.search, Absent) else result.search.history
-    once, twice = (
-        [(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2)
-    )
+    once, twice = ([(at.seconds, at.units) for at in history if at.proofs == proofs] for proofs in (1, 2))
     subject = Subject(
-        result.certificate, result.region, result.pruned,
-        None if isinstance(result.original, Absent) else result.original, result.points,
-        twice, once,
-    )  # fmt: skip
+        result.certificate,
+        result.region,
+        result.pruned,
+        None if isinstance(result.original, Absent) else result.original,
+        result.points,
+        twice,
+        once,
+    )
     return render_page(gather(subject, X, curve, budget or Budget()))
 
 

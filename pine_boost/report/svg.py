@@ -49,8 +49,7 @@ class Frame:
         """Horizontal lines with their values."""
         for value in y_ticks:
             y = self.y(value)
-            self.parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
-                              f'y1="{y:.1f}" y2="{y:.1f}"/>')  # fmt: skip
+            self.parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
             self.write(_LEFT - 8, y + 4, shown.format(value), "tick", "end")
 
     def ticks(self, x_ticks: Sequence[float], shown: str = "{:g}") -> None:
@@ -64,8 +63,10 @@ class Frame:
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         """A line between two points in values."""
-        self.parts.append(f'<line class="{kind}" x1="{self.x(x1):.1f}" x2="{self.x(x2):.1f}" '
-                          f'y1="{self.y(y1):.1f}" y2="{self.y(y2):.1f}"/>')  # fmt: skip
+        self.parts.append(
+            f'<line class="{kind}" x1="{self.x(x1):.1f}" x2="{self.x(x2):.1f}" '
+            f'y1="{self.y(y1):.1f}" y2="{self.y(y2):.1f}"/>'
+        )
 
     def steps(self, points: Sequence[tuple[float, float]], kind: str = "curve") -> None:
         """A stair through points: a value holds until the next."""
@@ -76,15 +77,18 @@ class Frame:
     def bar(self, x1: float, x2: float, height: float, kind: str) -> None:
         """A column from the ground."""
         left, right, top, ground = self.x(x1), self.x(x2), self.y(height), self.y(self.y_range[0])
-        self.parts.append(f'<rect class="{kind}" x="{left + 0.5:.1f}" y="{top:.1f}" '
-                          f'width="{max(right - left - 1, 0.5):.1f}" '
-                          f'height="{max(ground - top, 0):.1f}"/>')  # fmt: skip
+        self.parts.append(
+            f'<rect class="{kind}" x="{left + 0.5:.1f}" y="{top:.1f}" '
+            f'width="{max(right - left - 1, 0.5):.1f}" '
+            f'height="{max(ground - top, 0):.1f}"/>'
+        )
 
     def dot(self, x: float, y: float, kind: str, title: str = "", radius: float = 5) -> None:
         """A point, with words that appear when it is pointed at."""
         words = f"<title>{escape(title)}</title>" if title else ""
-        self.parts.append(f'<circle class="{kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" '
-                          f'r="{radius:g}">{words}</circle>')  # fmt: skip
+        self.parts.append(
+            f'<circle class="{kind}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius:g}">{words}</circle>'
+        )
 
     def label(self, x: float, y: float, text: str, anchor: str = "middle") -> None:
         """Words above a point, below it where there is no room."""
@@ -93,16 +97,17 @@ class Frame:
 
     def write(self, x: float, y: float, text: str, kind: str, anchor: str = "middle") -> None:
         """Words at a place of the picture."""
-        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" '
-                          f'text-anchor="{anchor}">{escape(text)}</text>')  # fmt: skip
+        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>')
 
     def text(self) -> str:
         """The picture."""
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         self.write(middle, _HEIGHT - 8, self.x_label, "axis")
         centre = (_TOP + _HEIGHT - _BOTTOM) / 2
-        turned = (f'<text class="axis" transform="translate(14 {centre:.0f}) rotate(-90)" '
-                  f'text-anchor="middle">{escape(self.y_label)}</text>')  # fmt: skip
+        turned = (
+            f'<text class="axis" transform="translate(14 {centre:.0f}) rotate(-90)" '
+            f'text-anchor="middle">{escape(self.y_label)}</text>'
+        )
         return (
             f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(self.title)}">'
             f"{''.join(self.parts)}{turned}</svg>"

@@ -22,21 +22,13 @@ from pine_boost.model.states import States
 from pine_boost.proof.bound import fewest_units
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.undecided import find_undecided
-from pine_boost.search.found import Found, WarmStart
-from pine_boost.search.game import ExcludedError, Game, SearchOptions, build_game
+from pine_boost.search.drop_light_trees import near_models
 from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.lower_bound import prove_bound
-from pine_boost.search.nearby import near_models
 from pine_boost.search.oracle import Verdict
-from pine_boost.search.strategies import (
-    Outcome,
-    Proposal,
-    eliminations,
-    fewest,
-    first_answers,
-    is_optimal,
-    lightest,
-)
+from pine_boost.search.search_result import Found, WarmStart
+from pine_boost.search.search_state import ExcludedError, Game, SearchOptions, build_game
+from pine_boost.search.strategies import Outcome, Proposal, eliminations, fewest, first_answers, is_optimal, lightest
 
 _SECONDS_AFTER_CTRL_C = 1.0
 _BOUND_AFTER_STOP = 0.3  # seconds for the bound of a search that was stopped
@@ -108,9 +100,7 @@ def search(
     Ctrl-C and the time limit return the best certified model, at worst the original itself.
     """
     budget = budget or Budget.of()
-    return finish(
-        bounded(play_out(problem, fit_states, budget, options, known, makes_room)), budget
-    )
+    return finish(bounded(play_out(problem, fit_states, budget, options, known, makes_room)), budget)
 
 
 def explore(
@@ -172,13 +162,12 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                     break
                 if verdict.is_proved:
                     game.best.accept(pruned, verdict.proofs)
-                    game.tell("proved")
+                    game.report_progress("proved")
                     proposal.outcome = Outcome.PROVED
                     break
                 if game.learn(pruned, verdict) == 0:
                     raise PineBoostError(
-                        "Internal error: a proof ended with a point that the rows exclude. Please "
-                        "report this."
+                        "Internal error: a proof ended with a point that the rows exclude. Please report this."
                     )
                 if proposal.briefly and verdict.by_proof and game.in_a_hurry(since=started):
                     break
@@ -235,11 +224,11 @@ def ask(game: Game, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
     """The Oracle's verdict; None where a model near the original is not proved by that alone."""
     if proposal.model is not None:
         return game.oracle.prove_near(pruned, proposal.budget or game.budget)
-    game.tell("climb")
-    against = game.oracle.glance(pruned, game.rows, game.budget)
+    game.report_progress("climb")
+    against = game.oracle.quick_counterexamples(pruned, game.rows, game.budget)
     if len(against):
         return Verdict((), against)
-    game.tell("prove")
+    game.report_progress("prove")
     return game.oracle.prove(pruned, game.budget)
 
 

@@ -20,9 +20,9 @@ from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.algorithm import Explored, play
 from pine_boost.search.columns import build_columns
-from pine_boost.search.game import Game
 from pine_boost.search.leaf_rounding import leaves_to_grid
 from pine_boost.search.linear_program import Weights
+from pine_boost.search.search_state import Game
 from pine_boost.search.shapes import Collapser, Shape, build_shape
 from pine_boost.search.splits import Kept, Splits
 from pine_boost.search.strategies import Outcome, Proposal
@@ -75,9 +75,7 @@ def find_base(game: Game, splits: Splits, pruned: PrunedForest | None) -> Base:
     if pruned is None:
         output = problem.forest.tree_output[splits.leaf_tree]
         every = np.arange(len(output))
-        return Base(
-            splits.of_model(None), build_columns(problem, "leaf").value[every, output], None
-        )
+        return Base(splits.of_model(None), build_columns(problem, "leaf").value[every, output], None)
     value = np.ldexp(pruned.value_int[problem.leaf_node, 0].astype(np.float64), -pruned.grid)
     return Base(splits.of_model(pruned), value, pruned)
 
@@ -132,10 +130,13 @@ class NearWriter:
         fixed = 0 if game.problem.forest.n_outputs > 1 else max(0, program.n_free - 1)
         bounds += [(None, None)] * (program.n_free - fixed) + [(0, 0)] * fixed
         found = _least_change(
-            csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])), lacking,
-            np.concatenate([counts, counts, np.zeros(program.n_free)]), bounds, self._active,
+            csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])),
+            lacking,
+            np.concatenate([counts, counts, np.zeros(program.n_free)]),
+            bounds,
+            self._active,
             game.budget,
-        )  # fmt: skip
+        )
         if found is None:
             return None
         self._active = found[1]
@@ -175,9 +176,13 @@ def _least_change(
             return change, np.flatnonzero(is_active & (short > -TIGHT_ROW))
         is_active[broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]] = True
         result = linprog(
-            cost, A_ub=-rows[is_active], b_ub=-lacking[is_active], bounds=bounds, method="highs",
+            cost,
+            A_ub=-rows[is_active],
+            b_ub=-lacking[is_active],
+            bounds=bounds,
+            method="highs",
             options={"time_limit": max(0.1, min(_SECONDS, budget.remaining))},
-        )  # fmt: skip
+        )
         if not result.success:
             return None
         change = result.x
@@ -206,9 +211,7 @@ def let_go_in_batches(explored: Explored, game: Game, collapser: Collapser) -> N
             return
 
 
-def _batches(
-    game: Game, collapser: Collapser, writer: NearWriter
-) -> Generator[Proposal, None, None]:
+def _batches(game: Game, collapser: Collapser, writer: NearWriter) -> Generator[Proposal, None, None]:
     """Larger batches after a proof, else smaller ones, until no split is left that may go.
 
     A shape that keeps every row known says which splits may; of those that it goes without, the
@@ -220,7 +223,7 @@ def _batches(
     size = max(1, int(_FIRST * len(needed)))
     n_failed = 0
     while n_failed < _MOST_FAILED:
-        game.tell("leaves")
+        game.report_progress("leaves")
         base = find_base(game, splits, game.best.smallest.pruned)
         shape = collapser.shrink(game, base.kept, level=0)
         if shape is None:

@@ -22,13 +22,13 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, finish, play
 from pine_boost.search.batches import let_go_in_batches
 from pine_boost.search.columns import build_columns, leaf_columns
-from pine_boost.search.found import Found
-from pine_boost.search.game import Game, SearchOptions
+from pine_boost.search.constraints import MOST_CELLS, Rows, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import MOST_CELLS, Rows, distinct_fit_rows
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import Game, SearchOptions
 from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
 from pine_boost.search.strategies import Outcome, Proposal
@@ -43,9 +43,13 @@ _REFUTATIONS = 400  # shapes that may turn out not to do
 
 
 def search_collapsed(
-    problem: Problem, fit_states: npt.NDArray[Any], found: Found, budget: Budget,
-    options: SearchOptions, larger: Found | None = None,
-) -> Found:  # fmt: skip
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    found: Found,
+    budget: Budget,
+    options: SearchOptions,
+    larger: Found | None = None,
+) -> Found:
     """Go on from a certified model with fewer leaves; sizes of the result are counted in leaves.
 
     ``found`` is what the searches over single trees found, ``larger`` the answer of this search
@@ -54,9 +58,8 @@ def search_collapsed(
     start = _in_leaves(problem, found)
     if larger is not None and larger.n_kept < start.n_kept:
         start = replace(
-            start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept,
-            reweight=larger.reweight,
-        )  # fmt: skip
+            start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, reweight=larger.reweight
+        )
     if problem.trees.n_leaves > _MOST_LEAVES:
         return start
     if found.is_last or budget.is_over:
@@ -84,9 +87,7 @@ def _in_leaves(problem: Problem, found: Found) -> Found:
     n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)
     history = (moment._replace(units=moment.leaves, lower_bound=1) for moment in found.history)
     stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
-    return replace(
-        found, n_kept=n_leaves, lower_bound=1, bound=None, stopped=stopped, history=tuple(history)
-    )
+    return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, stopped=stopped, history=tuple(history))
 
 
 def _build_game(
@@ -115,11 +116,9 @@ def _dropping_the_unreached(
     if points is not None:
         game.rows.add(points[game.problem.region.contains(points)], game.budget)
     _walk(game)
-    game.tell("leaves")
+    game.report_progress("leaves")
     splits, problem = collapser.splits, game.problem
-    value: npt.NDArray[Any] = (
-        problem.forest.value if start.pruned is None else start.pruned.value_int
-    )
+    value: npt.NDArray[Any] = problem.forest.value if start.pruned is None else start.pruned.value_int
     leaf_value = value[problem.leaf_node, 0]
     seen = np.concatenate([game.rows.leaves.ravel(), game.rows.fit.reference.leaves.ravel()])
     spared = splits.spared(problem, seen, leaf_value)
@@ -164,7 +163,7 @@ def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
     everything = np.ones(len(collapser.splits.node), dtype=bool)
     n_answers, level = 0, 0
     for _ in range(_REFUTATIONS):
-        game.tell("leaves")
+        game.report_progress("leaves")
         seed = game.options.seed + n_answers if n_answers else None
         kept = collapser.shrink(game, everything, seed, level=level)
         if kept is None or n_answers >= _ANSWERS:

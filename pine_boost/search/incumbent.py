@@ -16,7 +16,7 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.two_proofs import second_proof
 from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.search.columns import Columns, Support
-from pine_boost.search.found import Candidate, Moment
+from pine_boost.search.search_result import Candidate, Moment
 
 
 class Incumbent:

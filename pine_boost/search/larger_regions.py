@@ -17,8 +17,8 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Known, MakesRoom, search
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions
 
 _STAGE_EFFORT = 20.0  # deterministic seconds of CP-SAT per proof; an easier region has an answer
 
@@ -72,7 +72,5 @@ def _named(found: Found, stage: Enclosure, before: Found | None) -> Found:
     """The result with its proofs saying where they hold; those of an earlier stage say it."""
     if before is not None and found.pruned is before.pruned:
         return found
-    proofs = tuple(
-        replace(proof, method=f"{proof.method} ({stage.name})") for proof in found.proofs
-    )
+    proofs = tuple(replace(proof, method=f"{proof.method} ({stage.name})") for proof in found.proofs)
     return replace(found, proofs=proofs)

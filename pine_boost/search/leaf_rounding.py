@@ -17,19 +17,12 @@ from pine_boost.search.columns import Columns
 from pine_boost.search.leaf_order import in_order
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.probabilities import Reference
-from pine_boost.search.rounding import (
-    choose_grid,
-    closest_scale,
-    constants,
-    fold_intercept,
-    level,
-)
+from pine_boost.search.rounding import choose_grid, closest_scale, constants, fold_intercept, level
 
 
 def leaves_to_grid(
-    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *,
-    scale: float | None = None,
-) -> PrunedForest | None:  # fmt: skip
+    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
+) -> PrunedForest | None:
     """Round leaf values to the grid; None when there is no scale or no tree.
 
     Every tree of a unit with a non-zero leaf is kept, and its weight is 1: its leaves need not be
@@ -70,9 +63,7 @@ def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> No
     value_int[node, 0] = in_order(of_columns, columns.order)[column]
 
 
-def native_scale(
-    problem: Problem, columns: Columns, weights: Weights, reference: Reference
-) -> float | None:
+def native_scale(problem: Problem, columns: Columns, weights: Weights, reference: Reference) -> float | None:
     """What brings a solution nearest to the original's probabilities; None: it has no scale."""
     found = constants(problem, weights)
     if found is None:
@@ -93,9 +84,7 @@ def _node_values(problem: Problem, columns: Columns, weights: Weights) -> FloatA
     return value
 
 
-def _margins(
-    problem: Problem, value: FloatArray, intercept: FloatArray, reference: Reference
-) -> FloatArray:
+def _margins(problem: Problem, value: FloatArray, intercept: FloatArray, reference: Reference) -> FloatArray:
     """Margins on the distinct rows of X_fit, relative to the first cut."""
     leaf_value = spread(problem.forest, value)[problem.leaf_node]
     return np.asarray(leaf_value[reference.leaves].sum(axis=1) + intercept)

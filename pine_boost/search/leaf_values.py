@@ -22,15 +22,15 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, Known, MakesRoom, bounded, finish, play, play_out
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.columns import Support, leaf_columns
-from pine_boost.search.found import Found
-from pine_boost.search.game import Game, SearchOptions, build_game
+from pine_boost.search.constraints import FitRows, Rows
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.lower_bound import prove_bound
-from pine_boost.search.near_leaves import nearest_leaves
 from pine_boost.search.nearer import nearer
+from pine_boost.search.polish_probabilities import nearest_leaves
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import FitRows, Rows
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import Game, SearchOptions, build_game
 from pine_boost.search.strategies import Outcome, Proposal, perturb
 
 _MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
@@ -43,9 +43,8 @@ _BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewe
 
 
 def search_reweighted(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions,
-    points: States | None = None,
-) -> Found:  # fmt: skip
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions, points: States | None = None
+) -> Found:
     """The search over whole units, and where the options say so, on with leaf values or leaves.
 
     ``points`` are state rows to begin with, if there are any already. Under a time limit the search
@@ -109,9 +108,13 @@ def _leaves_at_once(played: Explored, budget: Budget) -> Found:
 
 
 def search_leaves(
-    problem: Problem, fit_states: npt.NDArray[Any], found: Found, budget: Budget,
-    options: SearchOptions, larger: Found | None = None,
-) -> Found:  # fmt: skip
+    problem: Problem,
+    fit_states: npt.NDArray[Any],
+    found: Found,
+    budget: Budget,
+    options: SearchOptions,
+    larger: Found | None = None,
+) -> Found:
     """Go on from a certified model: its trees keep their splits, their leaf values are free.
 
     ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
@@ -153,9 +156,15 @@ def _taken_over(larger: Found, found: Found) -> Found:
     """The answer of a larger region in place of this region's own."""
     stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
     return replace(
-        found, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, stopped=stopped,
-        lower_bound=1, bound=None, reweight=larger.reweight,
-    )  # fmt: skip
+        found,
+        pruned=larger.pruned,
+        proofs=larger.proofs,
+        n_kept=larger.n_kept,
+        stopped=stopped,
+        lower_bound=1,
+        bound=None,
+        reweight=larger.reweight,
+    )
 
 
 def _leaf_game(problem: Problem, fit: FitRows, support: Support, units: Game) -> Game:
@@ -183,7 +192,7 @@ def _dropping(game: Game, points: States | None) -> Iterator[Proposal]:
     support = game.best.support
     needed = np.zeros_like(support)
     while np.count_nonzero(support) > 1:
-        game.tell("leaves")
+        game.report_progress("leaves")
         if game.is_late():
             game.prove_twice()
         unit = _missed_least(game, support, needed)
@@ -240,7 +249,7 @@ def _bounding(game: Game) -> Iterator[Proposal]:
     Proposes nothing: the bound is the incumbent's.
     """
     share = game.budget.share(_FOR_BOUND) if game.budget.is_limited else game.budget
-    game.tell("bound")
+    game.report_progress("bound")
     game.pruner.find_essential(game.best.support)
     target = game.best.smallest.n_kept
     game.best.bound = prove_bound(game.pruner, target, None, share, _BOUND_ROUNDS)
@@ -255,6 +264,5 @@ def _write_near(game: Game) -> PrunedForest | None:
     if weights is None:
         return None
     return nearest_leaves(
-        game.problem, game.columns, game.rows.program, support, weights, game.rows.fit.reference,
-        game.budget,
-    )  # fmt: skip
+        game.problem, game.columns, game.rows.program, support, weights, game.rows.fit.reference, game.budget
+    )

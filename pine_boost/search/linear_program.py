@@ -77,12 +77,7 @@ class LinearProgram:
     """
 
     def __init__(
-        self,
-        column_unit: IntArray,
-        n_free: int,
-        *,
-        signed: bool = False,
-        order: IntArray | None = None,
+        self, column_unit: IntArray, n_free: int, *, signed: bool = False, order: IntArray | None = None
     ) -> None:
         self.signed = signed
         self.order = np.zeros((0, 2), dtype=np.int64) if order is None else order
@@ -106,11 +101,7 @@ class LinearProgram:
         self._build()
 
     def add_rows(
-        self,
-        rows: FloatArray,
-        free_rows: FloatArray,
-        strict: npt.ArrayLike,
-        magnified: npt.ArrayLike = 1.0,
+        self, rows: FloatArray, free_rows: FloatArray, strict: npt.ArrayLike, magnified: npt.ArrayLike = 1.0
     ) -> None:
         """Append rows; they join the program when a solution violates them.
 
@@ -119,10 +110,12 @@ class LinearProgram:
         magnified = np.broadcast_to(np.ravel(magnified), len(rows))
         strict = np.broadcast_to(strict, len(rows))
         grown = (
-            np.vstack([self.rows, rows]), np.vstack([self.free_rows, free_rows]),
-            np.concatenate([self.strict, strict]), np.concatenate([self.magnified, magnified]),
+            np.vstack([self.rows, rows]),
+            np.vstack([self.free_rows, free_rows]),
+            np.concatenate([self.strict, strict]),
+            np.concatenate([self.magnified, magnified]),
             np.concatenate([self._is_active, np.zeros(len(rows), dtype=bool)]),
-        )  # fmt: skip
+        )
         # all or none: memory may end before
         self.rows, self.free_rows, self.strict, self.magnified, self._is_active = grown
 
@@ -233,9 +226,7 @@ class LinearProgram:
             np.concatenate([np.zeros(n_kept + self.n_free), [-1.0]]),
             A_ub=np.vstack([rows, self.order_rows(kept, self.n_free + 1), together]),
             b_ub=np.concatenate([np.zeros(len(rows) + len(self.order)), [1.0]]),
-            bounds=[(self._lowest, 1)] * n_kept
-            + [(-most_free, most_free)] * self.n_free
-            + [(0, self._reach)],
+            bounds=[(self._lowest, 1)] * n_kept + [(-most_free, most_free)] * self.n_free + [(0, self._reach)],
             method="highs",
             options={"maxiter": _HIGHS_ITERATIONS, "time_limit": seconds},
         )
@@ -273,9 +264,7 @@ class LinearProgram:
     def _activate(self, indices: IntArray) -> None:
         infinity = self._solver.infinity()
         variables = [*self._columns, *self._free, self._value]
-        lines = np.column_stack(
-            [self.rows[indices], self.free_rows[indices], -1.0 * self.strict[indices]]
-        )
+        lines = np.column_stack([self.rows[indices], self.free_rows[indices], -1.0 * self.strict[indices]])
         for line in lines.tolist():
             add = self._solver.Constraint(0.0, infinity).SetCoefficient
             for variable, entry in zip(variables, line, strict=True):

@@ -15,11 +15,11 @@ from pine_boost.budget import Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
 from pine_boost.search.columns import Support
-from pine_boost.search.covers import small_cover
+from pine_boost.search.constraints import Rows
+from pine_boost.search.exact_farkas import ExactCut, exclude
+from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import UnsolvedProgramError
-from pine_boost.search.multipliers import ExactCut, exclude
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rows import Rows
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
 _MOMENT = 0.2  # seconds after the deadline for what is proved already
@@ -27,11 +27,7 @@ _MOST_ATTEMPTS = 5  # at excluding one set
 
 
 def prove_bound(
-    pruner: Pruner,
-    target: int,
-    known: Bound | None,
-    budget: Budget,
-    most_rounds: int | None = None,
+    pruner: Pruner, target: int, known: Bound | None, budget: Budget, most_rounds: int | None = None
 ) -> Bound | None:
     """The largest bound up to ``target`` that exact cuts give; None: nothing above 1.
 
@@ -122,8 +118,7 @@ class _Proved:
     def _add(self, found: ExactCut) -> None:
         points, questions = self.rows.point_of[found.rows], self.rows.question_of[found.rows]
         own = [
-            self._row(self.rows.states[point], int(question))
-            for point, question in zip(points, questions, strict=True)
+            self._row(self.rows.states[point], int(question)) for point, question in zip(points, questions, strict=True)
         ]
         self.cuts.append(Cut(found.units, tuple(own), found.multipliers))
 
@@ -144,8 +139,7 @@ class _Proved:
         used = sorted({row for cut in needed.values() for row in cut.rows})
         position = {row: k for k, row in enumerate(used)}
         cuts = tuple(
-            Cut(cut.units, tuple(position[row] for row in cut.rows), cut.multipliers)
-            for cut in needed.values()
+            Cut(cut.units, tuple(position[row] for row in cut.rows), cut.multipliers) for cut in needed.values()
         )
         states = np.stack([self._states[row] for row in used])
         return Bound(units, states, np.array([self._questions[row] for row in used]), cuts)

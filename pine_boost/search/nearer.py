@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 from pine_boost.model.forest import PrunedForest
 from pine_boost.search.algorithm import ask
-from pine_boost.search.game import Game
 from pine_boost.search.probabilities import probability_shift
+from pine_boost.search.search_state import Game
 from pine_boost.search.strategies import Proposal
 
 _MOST_ASKED = 12  # models near the original that are asked about

@@ -17,10 +17,10 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.two_proofs import first_proof, first_settings
 from pine_boost.proof.verdict import Proof
-from pine_boost.search.boundary import climb
+from pine_boost.search.constraints import Rows
 from pine_boost.search.incumbent import require_answers
-from pine_boost.search.neighbours import Neighbourhood
-from pine_boost.search.rows import Rows
+from pine_boost.search.local_search import climb
+from pine_boost.search.single_feature_moves import Neighbourhood
 
 _CLIMB_STARTS = 48
 
@@ -58,7 +58,7 @@ class Oracle:
         self.prover = Prover(problem, n_jobs)
         self.n_asked = 0
 
-    def glance(self, pruned: PrunedForest, rows: Rows, budget: Budget) -> States:
+    def quick_counterexamples(self, pruned: PrunedForest, rows: Rows, budget: Budget) -> States:
         """Points against a model that are found without a solver."""
         self.n_asked += 1
         lost = rows.fit.lost_by(self.problem, pruned, budget)

@@ -17,9 +17,18 @@ from pine_boost.proof.problem import Problem, leaf_sums
 
 # how objectives of classifiers begin: of XGBoost and LightGBM, of boosting, of forests
 _OF_CLASSES = (
-    "binary", "multi", "softmax", "cross_entropy", "xentropy", "log_loss", "deviance",
-    "exponential", "gini", "entropy", VOTES,
-)  # fmt: skip
+    "binary",
+    "multi",
+    "softmax",
+    "cross_entropy",
+    "xentropy",
+    "log_loss",
+    "deviance",
+    "exponential",
+    "gini",
+    "entropy",
+    VOTES,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +61,7 @@ def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: Int
     return Reference(leaves, counts, margins)
 
 
-def probability_shift(
-    problem: Problem, pruned: PrunedForest, reference: Reference
-) -> ProbabilityShift:
+def probability_shift(problem: Problem, pruned: PrunedForest, reference: Reference) -> ProbabilityShift:
     """Mean and largest change of a probability and the Brier distance, on X_fit."""
     leaf_value = problem.pruned_leaves_int(pruned) / 2.0**pruned.grid
     margins = problem.pruned_margins_int(pruned, reference.leaves) / 2.0**pruned.grid

@@ -15,9 +15,9 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.columns import Support
-from pine_boost.search.known_sets import KnownSets
+from pine_boost.search.constraints import Rows
 from pine_boost.search.linear_program import Exclusion, Weights
-from pine_boost.search.rows import Rows
+from pine_boost.search.lp_cache import KnownSets
 
 Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds
@@ -120,9 +120,7 @@ class Pruner:
             return None
         return self.support_of(self._descend(weights, random, records=False))
 
-    def _descend(
-        self, weights: Weights, random: np.random.Generator | None, *, records: bool = True
-    ) -> Weights:
+    def _descend(self, weights: Weights, random: np.random.Generator | None, *, records: bool = True) -> Weights:
         """Drop units, light ones first, until each that is left is needed."""
         support = self.support_of(weights)
         needed = np.zeros(self.n_units, dtype=bool)
@@ -139,9 +137,7 @@ class Pruner:
             else:
                 weights, support = result, trial & self.support_of(result)
 
-    def _next_unit(
-        self, weights: Weights, units: IntArray, random: np.random.Generator | None
-    ) -> int:
+    def _next_unit(self, weights: Weights, units: IntArray, random: np.random.Generator | None) -> int:
         weight = self._unit_weight(weights)[units]
         if random is not None:
             weight = weight * random.uniform(0.2, 1.8, len(weight))

@@ -105,9 +105,7 @@ class RangeProgram:
         rows, infinity = self._rows, self._solver.infinity()
         for index in indices:
             constraint = self._solver.Constraint(float(rows.strict[index]), infinity)
-            for entries, variables in (
-                (rows.rows[index], self._leaves), (rows.free_rows[index], self._free)
-            ):  # fmt: skip
+            for entries, variables in ((rows.rows[index], self._leaves), (rows.free_rows[index], self._free)):
                 for column in np.flatnonzero(entries):
                     constraint.SetCoefficient(variables[column], float(entries[column]))
         self._is_active[indices] = True

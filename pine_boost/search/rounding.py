@@ -25,9 +25,8 @@ _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of ma
 
 
 def to_grid(
-    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *,
-    scale: float | None = None,
-) -> PrunedForest | None:  # fmt: skip
+    problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
+) -> PrunedForest | None:
     """Round a solution to the grid; None when the weights cannot be written exactly.
 
     Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
@@ -79,9 +78,7 @@ def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatAr
     return (1.0 / distance, weights.free[:1]) if distance > 0 else None
 
 
-def _keep_ratios(
-    tree_weight: FloatArray, intercept: FloatArray, finest: float
-) -> tuple[FloatArray, FloatArray]:
+def _keep_ratios(tree_weight: FloatArray, intercept: FloatArray, finest: float) -> tuple[FloatArray, FloatArray]:
     """Weights in small whole ratios, in multiples of ``finest``, if that is what they nearly are.
 
     A tie that the pruned model must keep is an equation between weights, and rounding each by
@@ -111,9 +108,7 @@ def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
     return value
 
 
-def fold_intercept(
-    problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray
-) -> FloatArray:
+def fold_intercept(problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray) -> FloatArray:
     """Add each output's intercept to its first kept tree; returns what found no tree."""
     forest = problem.forest
     left_over = np.zeros(forest.n_outputs)
@@ -148,9 +143,7 @@ def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> i
     return min(native, solver, exact.MAX_GRID[forest.arithmetic])
 
 
-def _own_scale(
-    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
-) -> float:
+def _own_scale(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
     if not problem.forest.free_intercept:
         # votes: native probabilities are a mean, so weights of mean 1 keep their sum at 1
         return float(np.count_nonzero(tree_weight) / tree_weight.sum())
@@ -177,9 +170,8 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
 
     found = minimize_scalar(
-        brier, bounds=(start - _SCALES, start + _SCALES), method="bounded",
-        options={"xatol": exact.SCALE_STEP},
-    )  # fmt: skip
+        brier, bounds=(start - _SCALES, start + _SCALES), method="bounded", options={"xatol": exact.SCALE_STEP}
+    )
     # flat where all probabilities are 0 or 1: then the spread of the margins is kept
     return float(np.exp(found.x if found.fun < brier(start) else start))
 
@@ -195,9 +187,7 @@ def _weighted_margins(
     return np.asarray(leaf_sums(value, reference.leaves, problem.trees.leaf_offset) + intercept)
 
 
-def _common_level(
-    problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference
-) -> float:
+def _common_level(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
     """A constant for all classes alike: it decides nothing, but moves sigmoids of their own."""
     if problem.forest.objective != SEPARATE or not problem.strict.all():
         return 0.0

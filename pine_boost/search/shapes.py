@@ -15,17 +15,12 @@ from scipy.sparse import csr_matrix
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support
-from pine_boost.search.game import ExcludedError, Game
 from pine_boost.search.leaf_order import renamed
 from pine_boost.search.leaf_rounding import leaves_to_grid
-from pine_boost.search.linear_program import (
-    LinearProgram,
-    UnsolvedProgramError,
-    Weights,
-    build_program,
-)
-from pine_boost.search.near_leaves import nearest_leaves
+from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError, Weights, build_program
+from pine_boost.search.polish_probabilities import nearest_leaves
 from pine_boost.search.range_program import RangeProgram
+from pine_boost.search.search_state import ExcludedError, Game
 from pine_boost.search.splits import Kept, Splits
 
 # how often small ranges are made dearer, so that more vanish, and whether what can go besides goes;
@@ -64,9 +59,7 @@ class Shape:
         rows = game.rows.program
         fresh = slice(len(self.program.rows), len(rows.rows))
         merged = np.asarray(rows.rows[fresh] @ self.merge)
-        self.program.add_rows(
-            merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh]
-        )
+        self.program.add_rows(merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh])
         if fresh.start == 0:
             self.program.begin_with(active)
         found = self.program.solve(self.support, game.budget)
@@ -88,9 +81,7 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
     tree = np.zeros(n_groups, dtype=np.int64)
     tree[group[own]] = splits.leaf_tree[own]
     order = renamed(columns.order, group)  # every leaf has a column of its own there
-    own_columns = replace(
-        columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order
-    )
+    own_columns = replace(columns, column_unit=tree, scale=np.ones(n_groups), leaf_column=group, order=order)
     return Shape(
         kept=kept,
         columns=own_columns,
@@ -138,14 +129,11 @@ class Collapser:
         if weights is None:
             return None
         pruned = nearest_leaves(
-            game.problem, shape.columns, shape.program, shape.support, weights,
-            game.rows.fit.reference, game.budget,
-        )  # fmt: skip
+            game.problem, shape.columns, shape.program, shape.support, weights, game.rows.fit.reference, game.budget
+        )
         return self._collapsed(game, pruned, kept)
 
-    def _collapsed(
-        self, game: Game, pruned: PrunedForest | None, kept: Kept
-    ) -> PrunedForest | None:
+    def _collapsed(self, game: Game, pruned: PrunedForest | None, kept: Kept) -> PrunedForest | None:
         if pruned is None or game.rows.loses(pruned):
             return None
         return self.splits.collapse(pruned, kept)
@@ -155,9 +143,7 @@ class Collapser:
             self._shape = build_shape(game.columns, self.splits, kept)
         return self._shape
 
-    def shrink(
-        self, game: Game, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1
-    ) -> Kept | None:
+    def shrink(self, game: Game, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1) -> Kept | None:
         """Fewer splits with which every row can be kept; None where there are none.
 
         The sum of all ranges is made small, then again with small ranges dearer, until they

@@ -109,9 +109,7 @@ class Splits:
         """Splits that still tell two values apart; the first of a tree stays with it."""
         return kept & ((self.ranges(value) > 0) | self.is_root)
 
-    def spared(
-        self, problem: Problem, seen: npt.NDArray[Any], value: npt.NDArray[Any]
-    ) -> npt.NDArray[Any]:
+    def spared(self, problem: Problem, seen: npt.NDArray[Any], value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Leaf values of a model where leaves that matter to nobody take their neighbours'.
 
         Such a leaf is one that no input of the region and no row reaches (``seen`` are leaves of
@@ -150,6 +148,12 @@ def find_splits(problem: Problem) -> Splits:
         children = [forest.left[split], forest.right[split]]
         first[split], last[split] = first[children].min(), last[children].max()
     return Splits(
-        forest, node, parent, first[node], last[node], forest.node_tree[node], leaf_node,
+        forest,
+        node,
+        parent,
+        first[node],
+        last[node],
+        forest.node_tree[node],
+        leaf_node,
         problem.trees.leaf_tree.astype(np.int64),
-    )  # fmt: skip
+    )

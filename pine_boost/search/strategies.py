@@ -18,9 +18,9 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
-from pine_boost.search.covers import small_cover
-from pine_boost.search.game import Game
+from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import Weights
+from pine_boost.search.search_state import Game
 
 # Most searches end within fewer rounds of cuts (times as before), and what perturbations find they
 # mostly find in as many: FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
@@ -136,7 +136,7 @@ def fewest(game: Game) -> Iterator[Proposal]:
             game.prove_twice()
         if program.n_solved > last_program or len(passed_over) > effort.passed_over:
             return
-        game.tell("exact")
+        game.report_progress("exact")
         seed = game.options.seed + round_number
         support = _smaller_set(game, passed_over, seed)
         if support is None:
@@ -161,20 +161,14 @@ def _smaller_set(game: Game, passed_over: list[Support], seed: int) -> Support |
     if cover is not None:
         return cover
     support = hitting_set(cuts, n_units, most, game.budget, passed_over)
-    if (
-        support is None
-        and passed_over
-        and hitting_set(cuts, n_units, most, game.budget) is not None
-    ):
+    if support is None and passed_over and hitting_set(cuts, n_units, most, game.budget) is not None:
         return None
     if support is None:
         game.best.raise_bound(game.best.smallest.n_kept)
     return support if isinstance(support, np.ndarray) else None
 
 
-def perturb(
-    game: Game, nearby: Support | None, seed: int
-) -> Generator[Proposal, None, Support | None]:
+def perturb(game: Game, nearby: Support | None, seed: int) -> Generator[Proposal, None, Support | None]:
     """The next set nearby that wins on all rows; proposed where it is smaller than the best.
 
     Returns it; None where the way from here is lost: the next one begins at the best again.

@@ -82,22 +82,25 @@ void contains(const double *rows, int64_t n_rows, int64_t n_features,
 
 class _Column(ctypes.Structure):
     _fields_ = (
-        ("feature", ctypes.c_int64), ("n_edges", ctypes.c_int64),
-        ("missing_state", ctypes.c_int64), ("zero_state", ctypes.c_int64),
-        ("edges", ctypes.c_void_p), ("allowed", ctypes.c_void_p),
-    )  # fmt: skip
+        ("feature", ctypes.c_int64),
+        ("n_edges", ctypes.c_int64),
+        ("missing_state", ctypes.c_int64),
+        ("zero_state", ctypes.c_int64),
+        ("edges", ctypes.c_void_p),
+        ("allowed", ctypes.c_void_p),
+    )
 
 
 class _Term(ctypes.Structure):
     _fields_ = (
-        ("first", ctypes.c_int64), ("second", ctypes.c_int64), ("width", ctypes.c_int64),
+        ("first", ctypes.c_int64),
+        ("second", ctypes.c_int64),
+        ("width", ctypes.c_int64),
         ("cost", ctypes.c_void_p),
-    )  # fmt: skip
+    )
 
 
-def compile_contains(
-    compiled: Membership,
-) -> Callable[[FloatArray], npt.NDArray[np.bool_]] | None:
+def compile_contains(compiled: Membership) -> Callable[[FloatArray], npt.NDArray[np.bool_]] | None:
     """Membership in C; None for scores of trees, categories and knowledge of pairs."""
     tables, score = compiled.tables, compiled.fast_score
     terms = () if score is None or tables.tau is None else score.terms
@@ -130,9 +133,13 @@ def _column(compiled: Membership, feature: int, kept: list[npt.NDArray[Any]]) ->
     # a feature with one state has no edges, and its missing values are that state too
     alone = digitizer.axis.n_states == 1
     return _Column(
-        feature, 0 if alone else len(edges), 0 if alone else digitizer.axis.missing_state,
-        -1 if alone else digitizer.axis.zero_state, edges.ctypes.data, allowed.ctypes.data,
-    )  # fmt: skip
+        feature,
+        0 if alone else len(edges),
+        0 if alone else digitizer.axis.missing_state,
+        -1 if alone else digitizer.axis.zero_state,
+        edges.ctypes.data,
+        allowed.ctypes.data,
+    )
 
 
 def _term(term: Any, place: dict[int, int], kept: list[npt.NDArray[Any]]) -> _Term:
@@ -143,11 +150,7 @@ def _term(term: Any, place: dict[int, int], kept: list[npt.NDArray[Any]]) -> _Te
 
 
 def _bound(
-    library: Any,
-    compiled: Membership,
-    columns: Sequence[_Column],
-    terms: Sequence[_Term],
-    kept: list[npt.NDArray[Any]],
+    library: Any, compiled: Membership, columns: Sequence[_Column], terms: Sequence[_Term], kept: list[npt.NDArray[Any]]
 ) -> Callable[[FloatArray], npt.NDArray[np.bool_]]:
     space = compiled.columns[0].space
     column_array = (_Column * len(columns))(*columns)
@@ -163,10 +166,21 @@ def _bound(
         states = np.empty(max(len(columns), 1), dtype=np.int64)  # per call: threads share nothing
         assert kept is not None
         library.contains(
-            rows.ctypes.data, len(rows), rows.shape[1], column_array, len(columns), term_array,
-            len(terms), is_float32, is_closed, zero, tau is not None,
-            0 if tau is None else int(tau), states.ctypes.data, inside.ctypes.data,
-        )  # fmt: skip
+            rows.ctypes.data,
+            len(rows),
+            rows.shape[1],
+            column_array,
+            len(columns),
+            term_array,
+            len(terms),
+            is_float32,
+            is_closed,
+            zero,
+            tau is not None,
+            0 if tau is None else int(tau),
+            states.ctypes.data,
+            inside.ctypes.data,
+        )
         return inside
 
     return contains
@@ -187,7 +201,19 @@ def _library() -> Any:
     number, pointer = ctypes.c_int64, ctypes.c_void_p
     library.contains.restype = None
     library.contains.argtypes = [
-        pointer, number, number, pointer, number, pointer, number, number, number,
-        ctypes.c_double, number, number, pointer, pointer,
-    ]  # fmt: skip
+        pointer,
+        number,
+        number,
+        pointer,
+        number,
+        pointer,
+        number,
+        number,
+        number,
+        ctypes.c_double,
+        number,
+        number,
+        pointer,
+        pointer,
+    ]
     return library

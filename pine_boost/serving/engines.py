@@ -23,11 +23,7 @@ from pine_boost.model.exact import XGBOOST_MAX_CATEGORY, certain_distance
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison, SplitKind
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
-from pine_boost.native.probabilities import (
-    has_plain_link,
-    linked_probabilities,
-    predict_probabilities,
-)
+from pine_boost.native.probabilities import has_plain_link, linked_probabilities, predict_probabilities
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
 
@@ -71,9 +67,12 @@ def make_engine(model: Model, backend: str) -> Engine:
     twin = to_treelite_sums(model, codes=has_codes)
     predict = _interpreted(twin) if backend == "gtil" else _compiled(twin)
     return SumEngine(
-        native, predict, certain_distance(model.forest), backend == "tl2cgen",
+        native,
+        predict,
+        certain_distance(model.forest),
+        backend == "tl2cgen",
         np.unique(model.forest.feature[model.forest.kind == SplitKind.CATEGORICAL]).astype(int),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,26 +176,20 @@ def _compiled(twin: Any) -> Callable[[FloatArray], FloatArray]:
     try:
         import tl2cgen
     except ImportError as error:
-        raise MissingDependencyError(
-            "backend='tl2cgen' needs tl2cgen; install it with: pip install tl2cgen"
-        ) from error
+        raise MissingDependencyError("backend='tl2cgen' needs tl2cgen; install it with: pip install tl2cgen") from error
     if shutil.which("gcc") is None:
         raise MissingDependencyError(
-            "backend='tl2cgen' compiles C code and no gcc was found on the PATH; install gcc, or "
-            "use backend='gtil'."
+            "backend='tl2cgen' compiles C code and no gcc was found on the PATH; install gcc, or use backend='gtil'."
         )
     # the library stays mapped after its file is gone
     with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tl2cgen remarks on checkpoints of a newer Treelite
         path = Path(folder) / "model.so"
         try:
-            tl2cgen.export_lib(
-                twin, toolchain="gcc", libpath=str(path), params={"parallel_comp": 8}
-            )
+            tl2cgen.export_lib(twin, toolchain="gcc", libpath=str(path), params={"parallel_comp": 8})
         except Exception as error:  # tl2cgen raises its own and what subprocess raises
             raise UnsupportedModelError(
-                f"tl2cgen could not compile the model ({str(error).strip()[:200]}); install gcc, "
-                "or use backend='gtil'."
+                f"tl2cgen could not compile the model ({str(error).strip()[:200]}); install gcc, or use backend='gtil'."
             ) from error
         predictor = tl2cgen.Predictor(str(path), nthread=1)
 

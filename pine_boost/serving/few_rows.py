@@ -70,16 +70,9 @@ def _one_row(compiled: Membership) -> Callable[[list[float]], bool] | None:
     if any(column.ordinary and column.axis.n_states > 1 for column in compiled.columns):
         return None
     state_of = [_state_of(column) for column in compiled.columns]
-    allowed = [
-        (feature, states.tolist())
-        for feature, states in enumerate(tables.allowed)
-        if not states.all()
-    ]
+    allowed = [(feature, states.tolist()) for feature, states in enumerate(tables.allowed) if not states.all()]
     forbidden = [(p.first, p.second, p.forbidden.tolist()) for p in tables.forbidden]
-    clauses = [
-        [(feature, literal.tolist()) for feature, literal in clause]
-        for clause in tables.at_least_one
-    ]
+    clauses = [[(feature, literal.tolist()) for feature, literal in clause] for clause in tables.at_least_one]
     terms = [] if score is None or tables.tau is None else score.terms
     unary = [(t.first, t.table.tolist()) for t in terms if t.second < 0]
     pairs = [(t.first, t.second, int(t.width), t.table.tolist()) for t in terms if t.second >= 0]

@@ -20,13 +20,7 @@ import numpy as np
 from pine_boost._version import __version__
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
-from pine_boost.files import (
-    CERTIFICATE_LIMIT,
-    MODEL_LIMIT,
-    path_of,
-    read_limited,
-    write_folder,
-)
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, write_folder
 from pine_boost.json_fields import parse, reading, record
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
@@ -46,15 +40,19 @@ FORMAT_VERSION = 1
 MANIFEST = "guarded.json"
 _REMEDY = "Take the folder that GuardedModel.save wrote"
 _KINDS = {
-    "format": "str", "format_version": "int", "pine_boost": "str", "files": "Mapping[str, str]",
-    "original_digest": "str", "pruned_digest": "str", "thresholds": "tuple[float, ...]",
-    "classes": "tuple[str | int | float | bool, ...]", "margin": "MarginGuard | None",
-}  # fmt: skip
+    "format": "str",
+    "format_version": "int",
+    "pine_boost": "str",
+    "files": "Mapping[str, str]",
+    "original_digest": "str",
+    "pruned_digest": "str",
+    "thresholds": "tuple[float, ...]",
+    "classes": "tuple[str | int | float | bool, ...]",
+    "margin": "MarginGuard | None",
+}
 
 
-def save_guarded(
-    parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False
-) -> Path:
+def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Write a folder that `load_guarded` reads; it appears complete or not at all."""
     files: dict[str, bytes] = {}
     for role, model in (("original", parts.original), ("pruned", parts.pruned)):
@@ -80,9 +78,7 @@ def save_guarded(
     manifest["digest"] = _sha256(canonical(manifest).encode())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     folder = path_of(folder)
-    return write_folder(
-        folder, files, last=[MANIFEST], owned=guarded_files(folder), overwrite=overwrite
-    )
+    return write_folder(folder, files, last=[MANIFEST], owned=guarded_files(folder), overwrite=overwrite)
 
 
 def guarded_files(folder: Path) -> list[str]:
@@ -127,10 +123,7 @@ def load_guarded(
     manifest = _read_manifest(folder)
     files = {name: _read_file(folder, name, manifest["files"]) for name in manifest["files"]}
     thresholds = tuple(manifest["thresholds"])
-    original, pruned = (
-        _read_model(files, role, thresholds, manifest, trust_pickle)
-        for role in ("original", "pruned")
-    )
+    original, pruned = (_read_model(files, role, thresholds, manifest, trust_pickle) for role in ("original", "pruned"))
     certificate = region = margin = None
     if "certificate.json" in files:
         certificate = Certificate.from_json(files["certificate.json"])
@@ -146,9 +139,7 @@ def load_guarded(
     if "layers.pkl" in files:
         _require_trust(trust_pickle, "layers.pkl")
         prepare, finish = pickle.loads(files["layers.pkl"])
-    parts = GuardedParts(
-        original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish
-    )
+    parts = GuardedParts(original, pruned, tuple(manifest["classes"]), region, margin, certificate, prepare, finish)
     return GuardedModel.of_parts(parts, backend)
 
 
@@ -172,17 +163,13 @@ def _model_contents(model: Model) -> tuple[str, bytes]:
 
 def _identity(model: Model) -> tuple[Any, ...]:
     forest = model.forest
-    return (
-        forest_digest(forest), forest.decision, repr(forest.missing_value), forest.feature_names,
-    )  # fmt: skip
+    return (forest_digest(forest), forest.decision, repr(forest.missing_value), forest.feature_names)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InvalidInputError(f"{folder} is no folder; pass one that GuardedModel.save wrote.")
-    contents = read_limited(
-        folder / MANIFEST, CERTIFICATE_LIMIT, "manifest of a guarded model", CertificateMismatch
-    )
+    contents = read_limited(folder / MANIFEST, CERTIFICATE_LIMIT, "manifest of a guarded model", CertificateMismatch)
     with reading("manifest of a guarded model", _REMEDY, CertificateMismatch):
         manifest = dict(parse(contents))
     if manifest.get("format") != FORMAT:
@@ -223,9 +210,7 @@ def _read_model(
         raise CertificateMismatch(f"The folder has {len(names)} files of the {role} model, not 1.")
     if names[0].endswith(".pkl"):
         _require_trust(trust_pickle, names[0])
-    model: Model = read_model(
-        files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle
-    )
+    model: Model = read_model(files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle)
     if forest_digest(model.forest) != manifest[f"{role}_digest"]:
         raise CertificateMismatch(f"{names[0]} holds another model than the manifest says.")
     return model
@@ -241,10 +226,7 @@ def _read_margin(document: Any) -> MarginGuard:
 
 
 def _check_guard(
-    manifest: Mapping[str, Any],
-    certificate: Certificate | None,
-    region: Region | None,
-    margin: MarginGuard | None,
+    manifest: Mapping[str, Any], certificate: Certificate | None, region: Region | None, margin: MarginGuard | None
 ) -> None:
     """Every part must be the one that the certificate was issued for."""
     if margin is not None:

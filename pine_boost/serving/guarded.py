@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claim import (
-    margin_guard_claim,
-    region_guard_claim,
-    serving_guard_claim,
-)
+from pine_boost.certificate.claim import margin_guard_claim, region_guard_claim, serving_guard_claim
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.serving.engines import Engine, make_engine
 from pine_boost.serving.few_rows import Contains, fast_membership
@@ -265,9 +261,7 @@ class GuardedModel:
     def _count(self, inside: npt.NDArray[np.bool_]) -> None:
         with self._lock:
             c = self._counts
-            self._counts = GuardCounts(
-                c.n_batches + 1, c.n_rows + len(inside), c.n_guarded + int(inside.sum())
-            )
+            self._counts = GuardCounts(c.n_batches + 1, c.n_rows + len(inside), c.n_guarded + int(inside.sum()))
 
 
 def _some(table: Any, rows: IntArray, n_rows: int) -> Any:

@@ -74,18 +74,14 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
         )
     if not original.forest.decision.cuts and original.forest.n_outputs == 1:
         raise InvalidInputError(
-            f"A guard needs a decision, and {original.kind} predicts a value; make the result "
-            "with threshold=."
+            f"A guard needs a decision, and {original.kind} predicts a value; make the result with threshold=."
         )
     certificate = getattr(result, "certificate", None)
     if X_val is not None:
         rows = X_val if prepare is None else prepare(X_val)
         _require_fresh(result, rows)
         margin = measure_margin(original, pruned, rows, fidelity, confidence)
-        return GuardedParts(
-            original, pruned, original.forest.classes, margin=margin, prepare=prepare,
-            finish=finish,
-        )  # fmt: skip
+        return GuardedParts(original, pruned, original.forest.classes, margin=margin, prepare=prepare, finish=finish)
     region = getattr(result, "region", None)
     if certificate is None or region is None:
         raise InvalidInputError(
@@ -108,9 +104,14 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
     if certificate.serving is not None:
         certificate.serving.require_region(region.tables_digest, region.tau)
     return GuardedParts(
-        original, pruned, original.forest.classes, region=region, certificate=certificate,
-        prepare=prepare, finish=finish,
-    )  # fmt: skip
+        original,
+        pruned,
+        original.forest.classes,
+        region=region,
+        certificate=certificate,
+        prepare=prepare,
+        finish=finish,
+    )
 
 
 def _require_fresh(result: Any, rows: Any) -> None:
@@ -129,9 +130,7 @@ def _require_fresh(result: Any, rows: Any) -> None:
         )
 
 
-def measure_margin(
-    original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float
-) -> MarginGuard:
+def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
     """The margin guard of two models on rows that nothing else has seen."""
     engine = make_engine(pruned, "native")
     if len(to_matrix(X_val, schema_of(original.forest), "X_val")) == 0:
@@ -140,6 +139,5 @@ def measure_margin(
     decision = pruned.forest.decision
     differs = decision.classes(margins) != predict_classes(original, X_val)
     return choose_margin(
-        decision.distance(margins), differs, margin_levels(pruned.forest),
-        fidelity=fidelity, confidence=confidence,
-    )  # fmt: skip
+        decision.distance(margins), differs, margin_levels(pruned.forest), fidelity=fidelity, confidence=confidence
+    )

@@ -46,12 +46,7 @@ class MarginGuard:
 
 
 def choose_margin(
-    distance: FloatArray,
-    differs: npt.NDArray[np.bool_],
-    levels: FloatArray,
-    *,
-    fidelity: float,
-    confidence: float,
+    distance: FloatArray, differs: npt.NDArray[np.bool_], levels: FloatArray, *, fidelity: float, confidence: float
 ) -> MarginGuard:
     """Test descending distances, each at the full level; the last that passes is taken.
 
@@ -76,10 +71,7 @@ def choose_margin(
     # nothing reaches the first level, so the first test passes
     last = len(levels) - 1 if passed.all() else int(np.argmin(passed)) - 1
     chosen = float(levels[last])
-    return MarginGuard(
-        chosen, fidelity, confidence, n_val, int(n_wrong[last]),
-        float(np.mean(distance >= chosen)),
-    )  # fmt: skip
+    return MarginGuard(chosen, fidelity, confidence, n_val, int(n_wrong[last]), float(np.mean(distance >= chosen)))
 
 
 def margin_levels(forest: Forest) -> FloatArray:

@@ -69,12 +69,7 @@ def make_plan(model: Model, reach: Reach, *, fold_constants: bool) -> Plan:
         shift = _shifts(forest, constant, kept)
         exact = len(np.setdiff1d(np.flatnonzero(~neutral), kept)) == 0
     trimming = trim(
-        forest,
-        kept,
-        shrunk.is_leaf,
-        instead=shrunk.instead,
-        value_node=shrunk.value_node,
-        category_kept=category_kept,
+        forest, kept, shrunk.is_leaf, instead=shrunk.instead, value_node=shrunk.value_node, category_kept=category_kept
     )
     n_codes = int(np.count_nonzero(~category_kept))
     return Plan(trimming, shift, exact, shrunk.n_dead, shrunk.n_twins, n_codes)

@@ -90,9 +90,7 @@ class SimplifyResult:
         return self.summary()
 
 
-def simplify(
-    model: Any, *, fold_constants: bool = False, trust_pickle: bool = False
-) -> SimplifyResult:
+def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = False) -> SimplifyResult:
     """Leave out of a model what no input can tell from the rest.
 
     Gone are branches that no input reaches (their path asks for ``x < 1`` and ``x >= 2``, or for a
@@ -186,12 +184,7 @@ def _unchanged(model: Model, note: str) -> SimplifyResult:
 
 
 def _result(
-    model: Model,
-    written: Any,
-    simplified: Model,
-    plan: Plan | None,
-    bound: float | None,
-    note: str = "",
+    model: Model, written: Any, simplified: Model, plan: Plan | None, bound: float | None, note: str = ""
 ) -> SimplifyResult:
     before, after = model.forest, simplified.forest
     return SimplifyResult(

@@ -21,9 +21,8 @@ from pine_boost.tables.schema import InputSchema, listing
 
 
 def recode(
-    own_codes: IntArray, own_values: Sequence[Any], known: Sequence[Any], schema: InputSchema,
-    label: str,
-) -> FloatArray:  # fmt: skip
+    own_codes: IntArray, own_values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str
+) -> FloatArray:
     """Codes of a categorical column, by value and whatever the order of its own categories.
 
     ``own_codes`` are positions in ``own_values``, negative for missing. XGBoost compares them, and
@@ -42,9 +41,7 @@ def recode(
     return codes
 
 
-def code_of(
-    values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema, label: str
-) -> FloatArray:
+def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema, label: str) -> FloatArray:
     """Codes of raw category values; what the library does with unknown ones."""
     if values.dtype.kind in "fiub":
         if known and all(isinstance(category, str) for category in known):
@@ -75,9 +72,7 @@ def code_of(
     return codes
 
 
-def check_booleans(
-    values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str
-) -> None:
+def check_booleans(values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str) -> None:
     """Refuse booleans against numbers as categories, where the library does not match them.
 
     For LightGBM, pandas finds no boolean among numbers and no number among booleans: all would be
@@ -88,8 +83,9 @@ def check_booleans(
     if schema.reader is Reader.XGBOOST and "boolean" in own_kinds:
         reason = "XGBoost takes no booleans as categories"
     elif schema.reader is Reader.LIGHTGBM and (own_kinds, known_kinds) in (
-        ({"boolean"}, {"number"}), ({"number"}, {"boolean"}),
-    ):  # fmt: skip
+        ({"boolean"}, {"number"}),
+        ({"number"}, {"boolean"}),
+    ):
         reason = "LightGBM would in most cases read every row as missing"
     else:
         return

@@ -38,9 +38,7 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
         raise InvalidInputError(f"{name} has the column {twice!r} more than once.")
     if own != list(expected):
         first = next(j for j, column in enumerate(own) if column != expected[j])
-        given = [
-            str(columns[found.index(column)]) for column in expected
-        ]  # as the table spells them
+        given = [str(columns[found.index(column)]) for column in expected]  # as the table spells them
         raise InvalidInputError(
             f"The columns of {name} are not the model's. The names are the same in another order "
             f"(column {first} is {own[first]!r}, the model has {expected[first]!r} there), and "

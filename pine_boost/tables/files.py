@@ -97,9 +97,7 @@ def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
         try:
             import pandas
         except ImportError as error:
-            raise MissingDependencyError(
-                f"Reading {path.name} needs pandas: pine-boost[tables]."
-            ) from error
+            raise MissingDependencyError(f"Reading {path.name} needs pandas: pine-boost[tables].") from error
         return _read_csv(pandas, path, texts, _separator(path))
     if kind in _BINARY:
         return _read_binary(path, kind)
@@ -138,9 +136,13 @@ def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return pandas.read_csv(
-                path, sep=separator, header=header, dtype=dict(texts) if header == 0 else None,
-                low_memory=False, **(exact if int(pandas.__version__.split(".")[0]) < 4 else {}),
-            )  # fmt: skip
+                path,
+                sep=separator,
+                header=header,
+                dtype=dict(texts) if header == 0 else None,
+                low_memory=False,
+                **(exact if int(pandas.__version__.split(".")[0]) < 4 else {}),
+            )
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} cannot be read as CSV: {error}.") from error
 
@@ -278,9 +280,7 @@ def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) 
     return TableFile(table, y, left_out)
 
 
-def _match(
-    names: list[str], schema: InputSchema, label: str | None, path: Path
-) -> tuple[list[int], tuple[str, ...]]:
+def _match(names: list[str], schema: InputSchema, label: str | None, path: Path) -> tuple[list[int], tuple[str, ...]]:
     if schema.feature_names is not None:
         find_columns(names, schema, str(path))  # as in Python: another order is refused
     stored = traits_of(schema.library).column_name
@@ -316,9 +316,7 @@ def match_names(
     found = {stored(name): j for j, name in enumerate(names)}
     absent = [name for name in expected if name not in found]
     if absent:
-        raise InvalidInputError(
-            f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}."
-        )
+        raise InvalidInputError(f"{path} lacks the model's column(s) {listing(absent)}; it has {listing(names)}.")
     order = [found[name] for name in expected]
     used = {names[j] for j in order} | {label}
     return order, tuple(name for name in names if name not in used)

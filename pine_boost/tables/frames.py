@@ -16,13 +16,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule
 from pine_boost.parsers.traits import Reader
-from pine_boost.tables.categories import (
-    check_booleans,
-    code_of,
-    recode,
-    refuse_unencoded,
-    refuse_unstored,
-)
+from pine_boost.tables.categories import check_booleans, code_of, recode, refuse_unencoded, refuse_unstored
 from pine_boost.tables.columns import model_columns
 from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
 from pine_boost.tables.schema import InputSchema, check_shape
@@ -31,17 +25,14 @@ from pine_boost.tables.schema import InputSchema, check_shape
 def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
     """The matrix of a pandas DataFrame."""
     if getattr(X, "ndim", 0) != 2:
-        raise InvalidInputError(
-            f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]])."
-        )
+        raise InvalidInputError(f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]]).")
     X = model_columns(X, schema, name)
     check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
     if len(X) == 0:  # columns without a value have no type, as those of a CSV file
         return np.empty(X.shape, dtype=np.float64)
     plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     early = any(dtype.kind == "b" for dtype in plain) or any(
-        not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype)
-        for dtype in X.dtypes
+        not isinstance(dtype, np.dtype) and dtype.kind in "iufb" and not _is_sparse(dtype) for dtype in X.dtypes
     )
     casting = casting_of(schema, TableKind.PANDAS, plain or [np.dtype(np.float64)], early)
     matrix = np.empty(X.shape, dtype=np.float64, order="F")
@@ -119,9 +110,7 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
     )
 
 
-def _read_columns(
-    columns: list[Any], kind: TableKind, schema: InputSchema, name: str
-) -> FloatArray:
+def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name: str) -> FloatArray:
     names = schema.feature_names or range(schema.n_features)
     labels = [f"column {column!r} of {name}" for column in names]
     read = [_values_of(column, kind) for column in columns]
@@ -184,9 +173,8 @@ def _is_category(column: Any, kind: TableKind) -> bool:
 
 
 def _check_categories(
-    column: Any, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str,
-    complete: bool,
-) -> None:  # fmt: skip
+    column: Any, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str, complete: bool
+) -> None:
     """Refuse categories that the library cannot take from such a table, or takes otherwise."""
     reader = schema.reader
     found = _type_of(column, kind)

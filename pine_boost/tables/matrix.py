@@ -18,22 +18,11 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.tables.categories import code_of
 from pine_boost.tables.frames import read_arrow, read_pandas, read_polars
-from pine_boost.tables.numbers import (
-    TableKind,
-    cast_numbers,
-    casting_of,
-    object_numbers,
-    require_read_alike,
-)
+from pine_boost.tables.numbers import TableKind, cast_numbers, casting_of, object_numbers, require_read_alike
 from pine_boost.tables.schema import InputSchema, check_shape
 from pine_boost.tables.sparse import read_sparse
 
-_READERS = {
-    "pandas": read_pandas,
-    "polars": read_polars,
-    "pyarrow": read_arrow,
-    "scipy": read_sparse,
-}
+_READERS = {"pandas": read_pandas, "polars": read_polars, "pyarrow": read_arrow, "scipy": read_sparse}
 
 
 def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
@@ -140,9 +129,7 @@ def _recoded(schema: InputSchema, is_frame: bool) -> list[int]:
     return [j for j in range(schema.n_features) if schema.categories_of(j) is not None]
 
 
-def _checked_values(
-    matrix: FloatArray, schema: InputSchema, name: str, is_frame: bool
-) -> FloatArray:
+def _checked_values(matrix: FloatArray, schema: InputSchema, name: str, is_frame: bool) -> FloatArray:
     if not np.isnan(schema.missing_value):
         with np.errstate(over="ignore"):
             # XGBoost compares the float32 of both

@@ -47,9 +47,7 @@ class Casting:
     schema: InputSchema
 
 
-def casting_of(
-    schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False
-) -> Casting:
+def casting_of(schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False) -> Casting:
     """The casts of a library for one table.
 
     ``dtypes`` are those of the columns of a frame; ``early`` says that one of them is of a kind
@@ -102,9 +100,7 @@ def cast_numbers(
 def check_dtype(dtype: Any, label: str) -> None:
     """Refuse numbers that libraries read in ways of their own."""
     if dtype.kind not in "fiub":
-        raise InvalidInputError(
-            f"The {label} has dtype {dtype}; numbers (float, int, bool) are accepted."
-        )
+        raise InvalidInputError(f"The {label} has dtype {dtype}; numbers (float, int, bool) are accepted.")
     if not dtype.isnative or dtype.itemsize > 8:
         found = "is not in this machine's byte order" if not dtype.isnative else "is beyond float64"
         raise InvalidInputError(

@@ -143,9 +143,7 @@ def _chance(size: npt.NDArray[Any], n_groups: npt.NDArray[Any], found: int, shar
     return float(np.exp(min(0.0, best.fun)))
 
 
-def check_overlap(
-    overlap: Overlap, seen_name: str, name: str, allow_overlap: bool, stacklevel: int = 2
-) -> None:
+def check_overlap(overlap: Overlap, seen_name: str, name: str, allow_overlap: bool, stacklevel: int = 2) -> None:
     """Refuse (or, if allowed, warn of) held-out rows that were evidently seen."""
     if overlap.n_seen:
         share = overlap.n_seen / overlap.n_rows

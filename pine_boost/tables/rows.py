@@ -141,9 +141,7 @@ class BatchRows:
             options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(
                 use_buffered_stream=True, buffer_size=2**18, pre_buffer=False
             )
-        batches = self.dataset.to_batches(
-            columns=self.columns, batch_size=CHUNK_ROWS, use_threads=False, **options
-        )
+        batches = self.dataset.to_batches(columns=self.columns, batch_size=CHUNK_ROWS, use_threads=False, **options)
         try:
             for batch in batches:
                 self._budget.check()
@@ -211,9 +209,7 @@ class DaskRows:
         task = dask.delayed(_some_rows)
         tasks = [
             task(part, rows[low:high] - start, self._schema, self._name)
-            for part, start, low, high in zip(
-                self.frame.to_delayed(), starts, bounds, bounds[1:], strict=False
-            )
+            for part, start, low, high in zip(self.frame.to_delayed(), starts, bounds, bounds[1:], strict=False)
         ]
         return np.concatenate(dask.compute(*tasks))
 
@@ -254,18 +250,14 @@ def _of_states(space: StateSpace, function: Callable[[States], Found], matrix: F
     return function(space.states(matrix))
 
 
-def _of_partition(
-    part: Any, schema: InputSchema, name: str, function: Callable[[FloatArray], Found]
-) -> list[Found]:
+def _of_partition(part: Any, schema: InputSchema, name: str, function: Callable[[FloatArray], Found]) -> list[Found]:
     """On a worker: a partition of no rows says nothing."""
     starts = range(0, len(part), CHUNK_ROWS)
     chunks = (part.iloc[start : start + CHUNK_ROWS] for start in starts)
     return [function(to_matrix(chunk, schema, name)) for chunk in chunks]
 
 
-def open_rows(
-    X: Any, schema: InputSchema, name: str = "X", budget: Budget | None = None
-) -> AnyRows:
+def open_rows(X: Any, schema: InputSchema, name: str = "X", budget: Budget | None = None) -> AnyRows:
     """The rows of a table of any kind.
 
     A path of a Parquet file or of a folder of them, a pyarrow Dataset and a Dask DataFrame are
@@ -281,9 +273,7 @@ def open_rows(
 
 def is_dask(X: Any) -> bool:
     """Whether a table is a Dask DataFrame."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
-        X, "to_delayed"
-    )
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "to_delayed")
 
 
 def is_large(X: Any) -> bool:

@@ -65,16 +65,12 @@ class InputSchema:
                     f"give positions 0 to {self.n_features - 1}."
                 )
             if feature not in self.feature_names:
-                raise InvalidInputError(
-                    f"The model has no feature {feature!r}; it has {listing(self.feature_names)}."
-                )
+                raise InvalidInputError(f"The model has no feature {feature!r}; it has {listing(self.feature_names)}.")
             return self.feature_names.index(feature)
         if not is_whole(feature):
             raise InvalidInputError(f"A feature is a name or a position, not {feature!r}.")
         if not 0 <= feature < self.n_features:
-            raise InvalidInputError(
-                f"Feature {feature} is out of range; the model has {self.n_features} features."
-            )
+            raise InvalidInputError(f"Feature {feature} is out of range; the model has {self.n_features} features.")
         return int(feature)
 
     def categories_of(self, feature: int) -> tuple[Any, ...] | None:
@@ -100,14 +96,10 @@ def schema_of(forest: Forest) -> InputSchema:
     )
 
 
-def check_shape(
-    shape: tuple[int, ...], schema: InputSchema, name: str, columns: Sequence[str] | None = None
-) -> None:
+def check_shape(shape: tuple[int, ...], schema: InputSchema, name: str, columns: Sequence[str] | None = None) -> None:
     """Refuse what is no table with as many columns as the model has features."""
     if len(shape) != 2:
-        raise InvalidInputError(
-            f"{name} has {len(shape)} dimension(s), a table has 2; for one row pass [row]."
-        )
+        raise InvalidInputError(f"{name} has {len(shape)} dimension(s), a table has 2; for one row pass [row].")
     if shape[1] != schema.n_features:
         differs = ""
         if columns is not None and schema.feature_names is not None:

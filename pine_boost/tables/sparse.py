@@ -25,9 +25,7 @@ def read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
     check_shape(X.shape, schema, name)
     label = f"table {name}"
     if schema.reader is Reader.HISTOGRAM:
-        raise InvalidInputError(
-            f"{name} is sparse, and HistGradientBoosting takes no sparse table; use X.toarray()."
-        )
+        raise InvalidInputError(f"{name} is sparse, and HistGradientBoosting takes no sparse table; use X.toarray().")
     if schema.reader is Reader.LIGHTGBM and X.dtype.kind != "f":
         raise InvalidInputError(
             f"{name} is a sparse matrix of {X.dtype}, and LightGBM takes only floats. Convert to "

@@ -23,9 +23,7 @@ _LOGGER = logging.getLogger("pine_boost")
 _FEWEST_ROWS = 10
 
 
-def split_tables(
-    forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bool = False
-) -> tuple[Any, Any]:
+def split_tables(forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bool = False) -> tuple[Any, Any]:
     """X_fit and X_cal, the second split off the first where it is missing.
 
     ``is_whole``: every input is asked about (alpha=0), so that there is nothing to calibrate.
@@ -33,16 +31,13 @@ def split_tables(
     if X_cal is not None or is_whole:
         return X_fit, X_cal
     if is_large(X_fit):
-        raise InvalidInputError(
-            "X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen."
-        )
+        raise InvalidInputError("X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen.")
     # a row shows whether it is a table at all; all of it is converted once, when it is split
     to_matrix(first_rows(X_fit, 1), schema_of(forest), "X_fit")
     n_rows = row_count(X_fit)
     if n_rows < _FEWEST_ROWS:
         raise InvalidInputError(
-            f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a "
-            "calibration set. Pass X_cal."
+            f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a calibration set. Pass X_cal."
         )
     order = np.random.default_rng(seed).permutation(n_rows)
     n_fit = int(0.8 * n_rows)

@@ -12,9 +12,7 @@ from pine_boost.result import PruneResult
 from tests.support.grids import feature_edges
 
 
-def adversarial_rows(
-    rng: np.random.Generator, forest: Forest, X: np.ndarray, n_rows: int
-) -> np.ndarray:
+def adversarial_rows(rng: np.random.Generator, forest: Forest, X: np.ndarray, n_rows: int) -> np.ndarray:
     """Rows of X with some cells moved onto, just below and just above thresholds, or emptied."""
     rows = X[rng.integers(len(X), size=n_rows)].copy()
     for feature in range(forest.n_features):

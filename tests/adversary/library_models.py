@@ -35,13 +35,7 @@ def small_models(seed: int, n_classes: int, depth: int = 2, few: int = 0) -> dic
         "xgboost": xgboost.XGBClassifier(
             n_estimators=few, max_depth=depth, learning_rate=0.5, n_jobs=1, random_state=seed
         ),
-        "lightgbm": lightgbm.LGBMClassifier(
-            n_estimators=few, max_depth=depth, n_jobs=1, verbose=-1, random_state=seed
-        ),
-        "histogram": ensemble.HistGradientBoostingClassifier(
-            max_iter=few, max_depth=depth, random_state=seed
-        ),
-        "gradient": ensemble.GradientBoostingClassifier(
-            n_estimators=few, max_depth=depth, random_state=seed
-        ),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=few, max_depth=depth, n_jobs=1, verbose=-1, random_state=seed),
+        "histogram": ensemble.HistGradientBoostingClassifier(max_iter=few, max_depth=depth, random_state=seed),
+        "gradient": ensemble.GradientBoostingClassifier(n_estimators=few, max_depth=depth, random_state=seed),
     }

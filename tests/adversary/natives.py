@@ -58,37 +58,48 @@ def _xgboost(forest: Forest, category: int | None) -> bytes:
     numbers = np.where(is_leaf, forest.value[:, 0], forest.threshold).astype(np.float32)
     zeros = np.zeros_like(numbers)
     trees = Trees(
-        offset=forest.tree_offset, left=forest.left, right=forest.right,
-        split_index=np.maximum(forest.feature, 0).astype(np.int64), condition=numbers,
+        offset=forest.tree_offset,
+        left=forest.left,
+        right=forest.right,
+        split_index=np.maximum(forest.feature, 0).astype(np.int64),
+        condition=numbers,
         default_left=forest.default_left,
-        is_categorical=forest.kind == SplitKind.CATEGORICAL, base_weight=numbers,
-        loss_change=zeros, sum_hessian=zeros, category_offset=forest.category_offset,
+        is_categorical=forest.kind == SplitKind.CATEGORICAL,
+        base_weight=numbers,
+        loss_change=zeros,
+        sum_hessian=zeros,
+        category_offset=forest.category_offset,
         category=forest.category.astype(np.int64),
-    )  # fmt: skip
+    )
     n_classes = 0 if forest.n_outputs == 1 else forest.n_outputs
-    objective: dict[str, Any] = {
-        "name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}
-    }  # fmt: skip
+    objective: dict[str, Any] = {"name": "binary:logistic", "reg_loss_param": {"scale_pos_weight": "1"}}
     if n_classes:
         parameter = {"num_class": str(n_classes)}
         objective = {"name": "multi:softprob", "softmax_multiclass_param": parameter}
     types = tuple("c" if j == category else "float" for j in range(forest.n_features))
     document = XGBoostDocument(
-        file_format="ubj", version=(3, 2, 0), objective=objective,
-        base_score=(0.5,) if n_classes == 0 else (0.0,), n_classes=n_classes,
-        n_features=forest.n_features, trees=trees,
+        file_format="ubj",
+        version=(3, 2, 0),
+        objective=objective,
+        base_score=(0.5,) if n_classes == 0 else (0.0,),
+        n_classes=n_classes,
+        n_features=forest.n_features,
+        trees=trees,
         tree_output=forest.tree_output.astype(np.int64),
         round_offset=np.append(np.arange(0, forest.n_trees, forest.n_outputs), forest.n_trees),
-        n_parallel=1, weight_drop=None,
+        n_parallel=1,
+        weight_drop=None,
         feature_names=tuple(f"column {j}" for j in range(forest.n_features)),
-        feature_types=types, attributes={}, cats=None, boost_from_average="1", leaf_vector_size=1,
-    )  # fmt: skip
+        feature_types=types,
+        attributes={},
+        cats=None,
+        boost_from_average="1",
+        leaf_vector_size=1,
+    )
     return write_document(document, "ubj")
 
 
-_MISSING_BITS = {
-    MissingRule.NAN_IS_ZERO: 0, MissingRule.ZERO_IS_MISSING: 4, MissingRule.DEFAULT: 8
-}  # fmt: skip
+_MISSING_BITS = {MissingRule.NAN_IS_ZERO: 0, MissingRule.ZERO_IS_MISSING: 4, MissingRule.DEFAULT: 8}
 
 
 def _lightgbm(forest: Forest, category: int | None) -> bytes:
@@ -96,9 +107,7 @@ def _lightgbm(forest: Forest, category: int | None) -> bytes:
     blocks = [_lightgbm_tree(forest, tree).encode() for tree in range(forest.n_trees)]
     objective = "binary sigmoid:1" if k == 1 else f"multiclass num_class:{k}"
     names = " ".join(f"column_{j}" for j in range(forest.n_features))
-    infos = " ".join(
-        "0:1:2" if j == category else "[-9:9]" for j in range(forest.n_features)
-    )  # fmt: skip
+    infos = " ".join("0:1:2" if j == category else "[-9:9]" for j in range(forest.n_features))
     header = (
         f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
         f"max_feature_idx={forest.n_features - 1}\nobjective={objective}\nfeature_names={names}\n"
@@ -139,10 +148,7 @@ def _lightgbm_tree(forest: Forest, tree: int) -> str:
     counts = " ".join("1" for _ in leaves)
     sets = ""
     if words:
-        sets = (
-            f"cat_boundaries={' '.join(map(str, boundaries))}\n"
-            f"cat_threshold={' '.join(map(str, words))}\n"
-        )
+        sets = f"cat_boundaries={' '.join(map(str, boundaries))}\ncat_threshold={' '.join(map(str, words))}\n"
     values = " ".join(repr(float(x)) for x in forest.value[leaves + start, 0])
     return (
         f"Tree={tree}\nnum_leaves={len(leaves)}\nnum_cat={len(words)}\n"

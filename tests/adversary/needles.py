@@ -49,10 +49,7 @@ def exactly(forest: Forest, feature: int, value: float) -> list[Step]:
     else:
         low = float(np.nextafter(np.float32(value), np.float32(-np.inf)))
         high = float(np.float32(value))
-    return [
-        Step(feature, low, to_left=False, nan_left=True),
-        Step(feature, high, to_left=True, nan_left=False),
-    ]
+    return [Step(feature, low, to_left=False, nan_left=True), Step(feature, high, to_left=True, nan_left=False)]
 
 
 def only_nan(feature: int, threshold: float) -> list[Step]:
@@ -106,17 +103,11 @@ def add_needle(forest: Forest, path: list[Step], value: float, output: int = 0) 
         tree_offset=np.concatenate([forest.tree_offset, start + np.cumsum(sizes)]),
         missing=np.append(forest.missing, np.zeros(n_new, dtype=np.uint8)),
         set_left=np.append(forest.set_left, np.full(n_new, forest.library != "xgboost")),
-        category_offset=np.concatenate(
-            [forest.category_offset, forest.category_offset[-1] + counts]
-        ),
-        category=np.concatenate(
-            [forest.category, np.array([c for codes in sets for c in codes], dtype=np.int32)]
-        ),
+        category_offset=np.concatenate([forest.category_offset, forest.category_offset[-1] + counts]),
+        category=np.concatenate([forest.category, np.array([c for codes in sets for c in codes], dtype=np.int32)]),
         value=np.concatenate([forest.value, np.array(columns[-1])[:, None]]),
         tree_output=np.append(forest.tree_output, np.arange(k, dtype=np.int32)),
-        tree_round=np.append(
-            forest.tree_round, np.full(k, forest.tree_round.max() + 1, dtype=np.int32)
-        ),
+        tree_round=np.append(forest.tree_round, np.full(k, forest.tree_round.max() + 1, dtype=np.int32)),
         tree_bias=np.append(forest.tree_bias, np.zeros(k)),
     )
 
@@ -124,9 +115,7 @@ def add_needle(forest: Forest, path: list[Step], value: float, output: int = 0) 
 _LEAF = (-1, 0.0, -1, -1, False, SplitKind.LEAF, 0.0)
 
 
-def _grow(
-    path: list[Step], start: int, nodes: list[tuple[Any, ...]], sets: list[tuple[int, ...]]
-) -> None:
+def _grow(path: list[Step], start: int, nodes: list[tuple[Any, ...]], sets: list[tuple[int, ...]]) -> None:
     first = len(nodes)
     nodes.append(_LEAF)
     sets.append(())
@@ -148,10 +137,18 @@ def base_forest(rng: np.random.Generator, manner: Manner, n_outputs: int = 1) ->
     """
     is_gradient = manner is SKLEARN
     forest = random_forest(
-        rng, n_trees=3 * n_outputs, depth=2, n_features=3, n_outputs=n_outputs, manner=manner,
-        categorical=() if is_gradient else (CATEGORICAL,), n_thresholds=3, n_categories=3,
-        leaf_grid=BASE_GRID, accepts_missing=not is_gradient,
-    )  # fmt: skip
+        rng,
+        n_trees=3 * n_outputs,
+        depth=2,
+        n_features=3,
+        n_outputs=n_outputs,
+        manner=manner,
+        categorical=() if is_gradient else (CATEGORICAL,),
+        n_thresholds=3,
+        n_categories=3,
+        leaf_grid=BASE_GRID,
+        accepts_missing=not is_gradient,
+    )
     return replace(forest, intercept=np.zeros(n_outputs))
 
 

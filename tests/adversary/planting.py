@@ -34,9 +34,12 @@ from tests.support.forests import SKLEARN, Manner
 from tests.support.naive import Case, broken_rows, total_score
 
 PATHS = (
-    "on a threshold", "one ulp beside", "only NaN", "only an unseen category",
+    "on a threshold",
+    "one ulp beside",
+    "only NaN",
+    "only an unseen category",
     "NaN and an unseen category together",
-)  # fmt: skip
+)
 CORNER, BAND, TIE = "only in the corner", "just outside the band", "a tie of classes"
 KINDS = (*PATHS, CORNER, BAND, TIE)
 _NUMBERS = (-1.25, -0.5, 0.75, 1.5, 2.25, -3.0)
@@ -66,9 +69,7 @@ def plant(kind: str, manner: Manner, seed: int) -> Iterator[Triple]:
     yield from maker(manner, rng) if maker else _needles(kind, manner, rng, score_name)
 
 
-def _needles(
-    kind: str, manner: Manner, rng: np.random.Generator, score_name: str | None
-) -> Iterator[Triple]:
+def _needles(kind: str, manner: Manner, rng: np.random.Generator, score_name: str | None) -> Iterator[Triple]:
     """The pruned model lacks one needle, and is wrong where only that needle decides."""
     model, case, trees = _needled(kind, manner, rng, score_name)
     whole = (case, on_grid(model.forest))

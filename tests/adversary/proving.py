@@ -23,9 +23,7 @@ Methods = tuple[Setting | str, ...]  # a setting of CP-SAT, or one of the method
 EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, BOXES, LISTED, WALKED)
 
 
-def proofs(
-    case: Case, pruned: PrunedForest, prover: Prover, wanted: np.ndarray, methods: Methods
-) -> Iterator[Proof]:
+def proofs(case: Case, pruned: PrunedForest, prover: Prover, wanted: np.ndarray, methods: Methods) -> Iterator[Proof]:
     """Answers of some methods to some questions."""
     budget = Budget.of(600, Effort(proof_effort=1e9))
     problem = case.problem
@@ -37,8 +35,7 @@ def proofs(
             for question in questions:
                 yield prove_boxes(problem, pruned, question, max_boxes=10**6, budget=budget)
         else:
-            yield from (p for p in _enumerated(problem, pruned, method, budget)
-                        if wanted[p.question.index])  # fmt: skip
+            yield from (p for p in _enumerated(problem, pruned, method, budget) if wanted[p.question.index])
 
 
 def _enumerated(problem: Problem, pruned: PrunedForest, method: str, budget: Budget) -> list[Proof]:

@@ -71,16 +71,13 @@ def _files(model: Any, result: PruneResult, folder: Path, suffix: str) -> tuple[
     saved = result.save(folder, report=False)
     original = folder / f"original{suffix}"
     (model.get_booster() if suffix == ".json" else model.booster_).save_model(original)
-    return (original, next(saved.glob("model.*")), saved / "region.json",
-            saved / "certificate.json")  # fmt: skip
+    return (original, next(saved.glob("model.*")), saved / "region.json", saved / "certificate.json")
 
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_no_native_sample_breaks_a_certificate(form: str, tmp_path: Path) -> None:
     seeds = (1,) if "class trees" in form else (1, 2)  # of two classes rounds are trees
-    tried, smaller = np.sum(
-        [_attack(seed, 20_000, form, tmp_path / str(seed)) for seed in seeds], axis=0
-    )
+    tried, smaller = np.sum([_attack(seed, 20_000, form, tmp_path / str(seed)) for seed in seeds], axis=0)
     assert tried > 10_000
     assert smaller >= 2 * len(seeds)
 

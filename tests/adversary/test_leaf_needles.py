@@ -52,9 +52,7 @@ def _collapsed(triple: Triple, rng: np.random.Generator) -> PrunedForest:
 @pytest.mark.parametrize("change", [_moved, _collapsed])
 @pytest.mark.parametrize("manner", MANNERS, ids=NAMES)
 @pytest.mark.parametrize("kind", PATHS[:2])
-def test_every_method_tells_broken_from_kept(
-    kind: str, manner: Manner, change: Callable[..., PrunedForest]
-) -> None:
+def test_every_method_tells_broken_from_kept(kind: str, manner: Manner, change: Callable[..., PrunedForest]) -> None:
     n_found = n_proved = 0
     for seed in range(N_TRIPLES):
         rng = np.random.default_rng([seed, 17])

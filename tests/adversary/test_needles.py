@@ -68,9 +68,7 @@ def _require_proved(case: Case, pruned: PrunedForest, methods: Methods) -> None:
         assert proof.answer is Answer.PROVED
 
 
-def _attack(
-    kind: str, manner: Manner, first_seed: int, n_triples: int, thorough: bool
-) -> tuple[int, int]:
+def _attack(kind: str, manner: Manner, first_seed: int, n_triples: int, thorough: bool) -> tuple[int, int]:
     """Numbers of triples refuted, natively too, and of twins proved."""
     n_refuted = n_twins = 0
     for seed in range(first_seed, first_seed + n_triples):

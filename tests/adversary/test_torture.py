@@ -71,9 +71,7 @@ def _nothing(trees: Trees) -> None:
     """Leave the trees alone."""
 
 
-def _survives(
-    contents: bytes, X: np.ndarray, rng: np.random.Generator, n_rows: int = 4000, **options: Any
-) -> str:
+def _survives(contents: bytes, X: np.ndarray, rng: np.random.Generator, n_rows: int = 4000, **options: Any) -> str:
     """Prune; what is certified must hold natively on rows around every threshold."""
     try:
         result = prune_booster(contents, X[:150], X[150:], time_limit=6, **options)
@@ -88,9 +86,7 @@ def _survives(
     return "pruned"
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(-30, 6), (-30, -20), (-3, 0), (4, 6), (-45, -38), (-8, -6)]
-)
+@pytest.mark.parametrize(("low", "high"), [(-30, 6), (-30, -20), (-3, 0), (4, 6), (-45, -38), (-8, -6)])
 def test_leaves_of_wildly_different_size(low: float, high: float) -> None:
     """All of these fit some grid, so most are pruned; below 1e-38 the leaves are denormal."""
     outcomes = []

@@ -104,9 +104,7 @@ def _parse_only(self: argparse.ArgumentParser, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("run", plan.PLAN, ids=lambda run: run.name)
-def test_every_run_of_the_plan_is_a_command_that_exists(
-    run: plan.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_run_of_the_plan_is_a_command_that_exists(run: plan.Run, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(f"benchmarks.{run.module}")
     readme = (runner.RESULTS.parent / "README.md").read_text(encoding="utf-8")
     assert f"`{run.file}`" in readme, f"{run.file} is not in benchmarks/README.md"

@@ -6,13 +6,11 @@ from types import SimpleNamespace
 
 from benchmarks import answer_times as table_of_times
 from benchmarks.cells import answer_times
-from pine_boost.search.found import Moment
+from pine_boost.search.search_result import Moment
 
 
 def test_the_first_moment_of_the_final_size_counts() -> None:
-    history = (
-        Moment(0.1, 12, 1, 1), Moment(0.2, 9, 1, 1), Moment(0.3, 9, 1, 9), Moment(0.4, 9, 2, 9),
-    )  # fmt: skip
+    history = (Moment(0.1, 12, 1, 1), Moment(0.2, 9, 1, 1), Moment(0.3, 9, 1, 9), Moment(0.4, 9, 2, 9))
     search = SimpleNamespace(history=history, n_kept=9, pruned=object())
     assert answer_times(search) == {"once_s": "0.200", "twice_s": "0.400", "fewest_s": "0.300"}
 

@@ -30,12 +30,22 @@ def test_answers_are_told_apart(change, answer):
 
 def test_the_summary_takes_the_geometric_mean_and_counts_other_answers():
     rows = [
-        {"before": "a", "after": "b", "dataset": name, "time_before": before, "time_after": after,
-         "ratio": str(float(before) / float(after)), "cpu_ratio": "2", "answer": answer}
+        {
+            "before": "a",
+            "after": "b",
+            "dataset": name,
+            "time_before": before,
+            "time_after": after,
+            "ratio": str(float(before) / float(after)),
+            "cpu_ratio": "2",
+            "answer": answer,
+        }
         for name, before, after, answer in (
-            ("X", "4", "1", "same"), ("Y", "1", "1", "more rounds"), ("Y", "2", "1", "same"),
+            ("X", "4", "1", "same"),
+            ("Y", "1", "1", "more rounds"),
+            ("Y", "2", "1", "same"),
         )
-    ]  # fmt: skip
+    ]
     *_, both, everything = compare.summary(rows).splitlines()
     assert "| Y | 2 | 3.0 | 2.0 | 1.41 | 1.00 | 2.00 | 2.00 | 1 more rounds |" in both
     assert "| **all** | 3 | 7.0 | 3.0 | 2.00 | 1.00 | 4.00 |" in everything
@@ -45,8 +55,22 @@ def test_a_commit_and_the_working_tree_run_the_same_cells(tmp_path, capsys):
     X, y = load_iris(return_X_y=True)
     pd.DataFrame(X).assign(label=y).to_csv(tmp_path / "Flowers.csv", index=False)
     out = tmp_path / "compare.csv"
-    arguments = ["HEAD", ".", "--datasets", "Flowers", "--data", str(tmp_path), "--seeds", "1",
-                 "--alphas", "0.8", "--trees", "5", "--out", str(out)]  # fmt: skip
+    arguments = [
+        "HEAD",
+        ".",
+        "--datasets",
+        "Flowers",
+        "--data",
+        str(tmp_path),
+        "--seeds",
+        "1",
+        "--alphas",
+        "0.8",
+        "--trees",
+        "5",
+        "--out",
+        str(out),
+    ]
     assert compare.main(arguments) == 0
     (row,) = runner.read_rows(out)
     assert row["status_before"] == row["status_after"] == "CERTIFIED"

@@ -28,9 +28,7 @@ def test_encoder_scales_numbers_and_knows_its_groups(folder):
 
 
 def test_gaps_are_dropped_or_kept_as_asked(tmp_path):
-    frame = pd.DataFrame(
-        {"a": [1.0, None, 3, 4, 5], "b": [5, 4, 3, 2, 1], "label": [0, 1, 0, 1, 0]}
-    )
+    frame = pd.DataFrame({"a": [1.0, None, 3, 4, 5], "b": [5, 4, 3, 2, 1], "label": [0, 1, 0, 1, 0]})
     frame.to_csv(tmp_path / "Gaps.csv", index=False)
     assert len(data.load("Gaps", str(tmp_path)).X) == 4
     kept = data.load("Gaps", str(tmp_path), "raw", True)
@@ -43,12 +41,7 @@ def test_splits_have_the_shares_of_the_paper(folder):
     three = data.split(table, 0)
     assert [len(three.X_fit), len(three.X_cal), len(three.X_test)] == [192, 48, 60]
     four = data.split(table, 0, selection=True)
-    assert [len(four.X_fit), len(four.X_cal), len(four.X_sel), len(four.X_test)] == [
-        144,
-        48,
-        48,
-        60,
-    ]
+    assert [len(four.X_fit), len(four.X_cal), len(four.X_sel), len(four.X_test)] == [144, 48, 48, 60]
     assert np.array_equal(three.X_test, four.X_test)
 
 

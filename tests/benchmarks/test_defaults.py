@@ -17,8 +17,22 @@ def test_two_models_run_once_and_are_compared(tmp_path):
         X, y = make_classification(500, 6, n_informative=4, n_classes=n_classes, random_state=0)
         pd.DataFrame(X).assign(label=y).to_csv(tmp_path / f"{name}.csv", index=False)
     out = tmp_path / "defaults.csv"
-    arguments = ["--datasets", "Toy,Three", "--data", str(tmp_path), "--models", "xgboost-0.3",
-                 "--trees", "5", "--seeds", "1", "--jobs", "0", "--out", str(out)]  # fmt: skip
+    arguments = [
+        "--datasets",
+        "Toy,Three",
+        "--data",
+        str(tmp_path),
+        "--models",
+        "xgboost-0.3",
+        "--trees",
+        "5",
+        "--seeds",
+        "1",
+        "--jobs",
+        "0",
+        "--out",
+        str(out),
+    ]
     assert defaults.main(arguments) == 0
     rows = runner.read_rows(out)
     assert [row["size"] for row in rows] == 2 * ["returned", "50", "25", "10"]
@@ -37,8 +51,15 @@ def test_two_models_run_once_and_are_compared(tmp_path):
 
 
 def test_the_targets_are_computed_from_the_lines():
-    line = {"model": "xgboost-0.1", "size": "returned", "seed": "0", "n_fresh": "1000",
-            "time_s": "10", "cpu_s": "5", "target": "0.99"}  # fmt: skip
+    line = {
+        "model": "xgboost-0.1",
+        "size": "returned",
+        "seed": "0",
+        "n_fresh": "1000",
+        "time_s": "10",
+        "cpu_s": "5",
+        "target": "0.99",
+    }
     rows = [
         {**line, "dataset": "Adult", "leaves_gone": "40", "fidelity": "99.5"},
         {**line, "dataset": "HTRU2", "leaves_gone": "90", "fidelity": "97.0"},

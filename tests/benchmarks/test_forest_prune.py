@@ -12,12 +12,7 @@ pytest.importorskip("sklearn")
 
 from benchmarks.cells import train  # noqa: E402
 from benchmarks.forest_prune import Case, run_case  # noqa: E402
-from benchmarks.pruning_rules.depth_cuts import (  # noqa: E402
-    ABSOLUTE_ERROR,
-    CutForest,
-    forest_prune,
-    layers_of,
-)
+from benchmarks.pruning_rules.depth_cuts import ABSOLUTE_ERROR, CutForest, forest_prune, layers_of  # noqa: E402
 from pine_boost.parsers import read_model  # noqa: E402
 
 
@@ -43,8 +38,7 @@ def test_uncut_trees_are_the_model_and_cut_ones_answer_with_their_inner_node(row
     whole = CutForest(layers, np.full(12, layers.depth), np.ones(12), intercept)
     assert np.array_equal(whole.predict(X), native.predict(X))
     # the first tree cut at depth 1, by hand from the JSON: which side of the root's split
-    tree = json.loads(native.get_booster().save_raw("json"))["learner"]["gradient_booster"][
-        "model"]["trees"][0]  # fmt: skip
+    tree = json.loads(native.get_booster().save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"][0]
     left, right = tree["left_children"][0], tree["right_children"][0]
     is_left = X[:, tree["split_indices"][0]] < np.float32(tree["split_conditions"][0])
     by_hand = 0.1 * np.where(is_left, tree["base_weights"][left], tree["base_weights"][right])
@@ -94,9 +88,7 @@ def test_every_method_is_a_row_with_its_leaves(rows, tmp_path):
     case = Case("Toy", 3, 0, 60.0, str(tmp_path), trees=5, indifference=("0", "0.1"))
     found = {row["method"]: row for row in run_case(case)}
     ours = [method for method in found if method.startswith("pine_boost")]
-    assert ours == [
-        "pine_boost", "pine_boost, unit leaf", "pine_boost, unit leaf, indifference 0.1",
-    ]  # fmt: skip
+    assert ours == ["pine_boost", "pine_boost, unit leaf", "pine_boost, unit leaf, indifference 0.1"]
     for method in ours:
         assert found[method]["status"] == "CERTIFIED"
         assert float(found[method]["fidelity_in_region"]) == 100

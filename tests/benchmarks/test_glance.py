@@ -23,10 +23,7 @@ def test_every_way_is_measured_at_the_leaves_of_the_proved_model(
         (size, method) for size in ("0.2", "0.8") for method in methods
     }
     for row in rows:
-        (proved,) = [
-            other for other in rows
-            if other["size"] == row["size"] and other["method"] == "proved"
-        ]  # fmt: skip
+        (proved,) = [other for other in rows if other["size"] == row["size"] and other["method"] == "proved"]
         assert proved["status"] == "CERTIFIED"
         assert int(row["leaves_after"]) <= int(proved["leaves_after"]) < int(row["leaves_before"])
         assert 0 <= float(row["fidelity"]) <= 100
@@ -36,14 +33,21 @@ def _lines(model: str, sizes: dict[str, float]) -> list[dict[str, object]]:
     methods = ("proved", "validated", "slicing", "retraining", *glance.BEST_RULES)
     return [
         {
-            "dataset": dataset, "model": model, "seed": 0, "size": size, "method": method,
-            "leaves_before": 100, "leaves_after": kept, "leaves_kept": kept,
-            "fidelity": 100 - position - extra, "status": "",
+            "dataset": dataset,
+            "model": model,
+            "seed": 0,
+            "size": size,
+            "method": method,
+            "leaves_before": 100,
+            "leaves_after": kept,
+            "leaves_kept": kept,
+            "fidelity": 100 - position - extra,
+            "status": "",
         }
         for dataset, extra in (("A", 0), ("B", 2))
         for size, kept in sizes.items()
         for position, method in enumerate(methods)
-    ]  # fmt: skip
+    ]
 
 
 def test_curves_are_means_over_data_sets_and_the_best_rule_is_drawn(tmp_path: Path) -> None:

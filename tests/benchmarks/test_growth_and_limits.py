@@ -18,9 +18,7 @@ def test_a_child_tells_its_memory_and_is_interrupted():
     said, _ = run_child(SLEEPER, {"megabytes": 200, "seconds": 0}, hard_limit=120)
     assert said["answer"] == f"slept with {200 * 2**20}"
     assert 190 < said["peak_mb"] < 260
-    said, seconds = run_child(
-        SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=120, interrupt_after=0.5
-    )
+    said, seconds = run_child(SLEEPER, {"megabytes": 1, "seconds": 600}, hard_limit=120, interrupt_after=0.5)
     assert said["answer"].startswith("interrupted")
     assert seconds > 0
 
@@ -51,12 +49,15 @@ def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setitem(growth.AXES, "trees", (4, 8))
     monkeypatch.setattr(
-        growth, "sizes_of",
+        growth,
+        "sizes_of",
         lambda axes, calls, limit: [
             growth.Size(axis, call, trees=trees, rows=3000, features=6, time_limit=limit)
-            for call in calls for axis in axes for trees in growth.AXES["trees"]
+            for call in calls
+            for axis in axes
+            for trees in growth.AXES["trees"]
         ],
-    )  # fmt: skip
+    )
     in_child = growth.run_size
     asked = []
 

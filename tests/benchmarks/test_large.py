@@ -24,14 +24,23 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
         assert float(row["native_ratio"]) > 0
     served = tmp_path / "serving.csv"
     serving.main(
-        [*arguments, "--models", "xgboost", "--alpha", "0.4", "--indifference", "0",
-         "--batches", "1,50", "--out", str(served)]
-    )  # fmt: skip
+        [
+            *arguments,
+            "--models",
+            "xgboost",
+            "--alpha",
+            "0.4",
+            "--indifference",
+            "0",
+            "--batches",
+            "1,50",
+            "--out",
+            str(served),
+        ]
+    )
     rows = runner.read_rows(served)
     assert [(r["engine"], r["batch"]) for r in rows] == [
-        (engine, batch)
-        for engine in ("native", "treelite gtil", "tl2cgen")
-        for batch in ("1", "50")
+        (engine, batch) for engine in ("native", "treelite gtil", "tl2cgen") for batch in ("1", "50")
     ]
     text = tables.render(tmp_path)
     assert "## Inference" in text
@@ -45,9 +54,25 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
     monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
     out = tmp_path / "guarded.csv"
     guarded.main(
-        ["--datasets", "Toy", "--data", folder, "--backends", "native,gtil", "--batches", "1,50",
-         "--time-limit", "5", "--trees", "4", "--fidelity", "0.9", "--out", str(out)]
-    )  # fmt: skip
+        [
+            "--datasets",
+            "Toy",
+            "--data",
+            folder,
+            "--backends",
+            "native,gtil",
+            "--batches",
+            "1,50",
+            "--time-limit",
+            "5",
+            "--trees",
+            "4",
+            "--fidelity",
+            "0.9",
+            "--out",
+            str(out),
+        ]
+    )
     rows = runner.read_rows(out)
     assert {row["guard"] for row in rows} >= {"region"}
     for row in rows:
@@ -58,9 +83,25 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
     out = tmp_path / "large.csv"
     code = large.main(
-        ["--datasets", "Toy", "--data", folder, "--trees", "3", "--models", "xgboost", "--jobs",
-         "0", "--indifference", "0.5", "--fit", "unseen", "--out", str(out)]
-    )  # fmt: skip
+        [
+            "--datasets",
+            "Toy",
+            "--data",
+            folder,
+            "--trees",
+            "3",
+            "--models",
+            "xgboost",
+            "--jobs",
+            "0",
+            "--indifference",
+            "0.5",
+            "--fit",
+            "unseen",
+            "--out",
+            str(out),
+        ]
+    )
     (row,) = runner.read_rows(out)
     assert code == 1
     assert row["status"].startswith("REFUSED RegionError: indifference=0.5")

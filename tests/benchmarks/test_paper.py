@@ -31,8 +31,20 @@ def test_cells_have_the_columns_of_the_issue_and_are_certified(results):
 def test_a_finished_cell_is_not_run_again(folder, results, tmp_path):
     out = tmp_path / "again.csv"
     out.write_bytes((results / "paper_l0.csv").read_bytes())
-    options = ["--datasets", "Flowers", "--data", folder, "--seeds", "1", "--jobs", "0",
-               "--time-limit", "600", "--out", str(out)]  # fmt: skip
+    options = [
+        "--datasets",
+        "Flowers",
+        "--data",
+        folder,
+        "--seeds",
+        "1",
+        "--jobs",
+        "0",
+        "--time-limit",
+        "600",
+        "--out",
+        str(out),
+    ]
     before = out.read_bytes()
     assert paper.main([*options, "--alphas", "faithful,0.2"]) == 0
     assert out.read_bytes() == before
@@ -60,13 +72,41 @@ def test_absent_data_is_named(tmp_path, capsys):
 
 def test_cells_with_a_gap_are_searched_further(folder, tmp_path):
     out, further = tmp_path / "trees.csv", tmp_path / "fewest.csv"
-    arguments = ["--datasets", "Toy,Flowers", "--data", folder, "--seeds", "1", "--alphas", "0.8",
-                 "--trees", "10", "--depth", "3", "--time-limit", "600", "--jobs", "0"]  # fmt: skip
+    arguments = [
+        "--datasets",
+        "Toy,Flowers",
+        "--data",
+        folder,
+        "--seeds",
+        "1",
+        "--alphas",
+        "0.8",
+        "--trees",
+        "10",
+        "--depth",
+        "3",
+        "--time-limit",
+        "600",
+        "--jobs",
+        "0",
+    ]
     assert paper.main([*arguments, "--out", str(out)]) == 0
     flowers, toy = sorted(runner.read_rows(out), key=lambda row: row["dataset"])
     assert fewest.kept_of(toy) == int(toy["lower_bound"]) > 1  # proved to be the fewest
-    options = ["--results", str(out), "--data", folder, "--trees", "10", "--time-limit", "600",
-               "--jobs", "0", "--out", str(further)]  # fmt: skip
+    options = [
+        "--results",
+        str(out),
+        "--data",
+        folder,
+        "--trees",
+        "10",
+        "--time-limit",
+        "600",
+        "--jobs",
+        "0",
+        "--out",
+        str(further),
+    ]
     assert fewest.main(options) == 0
     assert runner.read_rows(further) == []  # no gap, nothing to do
     out.unlink()

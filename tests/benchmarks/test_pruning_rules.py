@@ -10,19 +10,9 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-from benchmarks.pruning_rules import (
-    DEPARTURES,
-    RULES,
-    Members,
-    library,
-)
+from benchmarks.pruning_rules import DEPARTURES, RULES, Members, library
 from benchmarks.pruning_rules.pairs import least_sum, likeness, shared_errors
-from benchmarks.pruning_rules.ranking import (
-    agreement,
-    ambiguity_losses,
-    contributions,
-    margin_diversities,
-)
+from benchmarks.pruning_rules.ranking import agreement, ambiguity_losses, contributions, margin_diversities
 
 
 def with_margins(margins, y=None):
@@ -116,9 +106,7 @@ def test_margin_distance():
 
 
 def test_drep():
-    members = with_margins(
-        [[1, 1, 1, -1], [2, 2, -0.5, 2], [-5, -5, -5, 2], [-0.1, -0.1, 0.1, 2], [1, 1, 1, -1]]
-    )
+    members = with_margins([[1, 1, 1, -1], [2, 2, -0.5, 2], [-5, -5, -5, 2], [-0.1, -0.1, 0.1, 2], [1, 1, 1, -1]])
     # 0 begins and says 1 1 1 0; same votes: 2, 0, 1, 4 of 4. Two candidates: 2 and 3.
     # With 2 three rows are wrong, with 3 none (nor with 1, which is too much like 0).
     assert kept_by("drep", members, 2) == [0, 3]
@@ -164,9 +152,7 @@ def test_swaps_find_the_least_sum_that_trying_all_finds(seed):
     costs = random.normal(size=(9, 9))
     costs += costs.T
     for n_kept in range(1, 10):
-        sums = {
-            chosen: costs[np.ix_(chosen, chosen)].sum() for chosen in combinations(range(9), n_kept)
-        }
+        sums = {chosen: costs[np.ix_(chosen, chosen)].sum() for chosen in combinations(range(9), n_kept)}
         assert least_sum(costs, n_kept).tolist() == list(min(sums, key=sums.__getitem__))
 
 

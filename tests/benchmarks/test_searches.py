@@ -58,9 +58,7 @@ def test_search_judges_its_cells():
     target = search.target_of("Spambase", "0.05")
     assert (target.rate, target.seconds, target.prototype) == (3, 60, 3.3)
     assert search.verdict(3.33, 59, "CERTIFIED", target) == "ok"
-    assert search.verdict(0.0, 61, "NOT_CERTIFIED", target) == (
-        "not certified, fewer trees removed, slower"
-    )
+    assert search.verdict(0.0, 61, "NOT_CERTIFIED", target) == ("not certified, fewer trees removed, slower")
     assert search.target_of("Seeds", "0.2").rate == 82.0
 
 
@@ -79,9 +77,7 @@ def test_selection_runs(folder, tmp_path):
     out = tmp_path / "selection.csv"
     candidate = selection.Candidate("Toy", 0, "0.8", 600.0, folder)
     job = runner.Job(("Toy", "0", "0.8"), candidate)
-    runner.run_jobs(
-        selection.run_candidate, [job], out, selection.COLUMNS, selection.KEY_COLUMNS, n_workers=0
-    )
+    runner.run_jobs(selection.run_candidate, [job], out, selection.COLUMNS, selection.KEY_COLUMNS, n_workers=0)
     (row,) = runner.read_rows(out)
     assert int(row["n_selection"]) == 48
     assert row["status"] == "CERTIFIED"
@@ -89,10 +85,7 @@ def test_selection_runs(folder, tmp_path):
 
 def test_sweeping_runs_and_keeps_what_single_calls_keep(folder, tmp_path):
     out = tmp_path / "sweep.csv"
-    assert (
-        sweeping.main(["--datasets", "Toy", "--data", folder, "--jobs", "0", "--out", str(out)])
-        == 0
-    )
+    assert sweeping.main(["--datasets", "Toy", "--data", folder, "--jobs", "0", "--out", str(out)]) == 0
     (row,) = runner.read_rows(out)
     assert row["kept_single"] == row["kept_sweep"]
     assert len(row["kept_sweep"].split()) == 7

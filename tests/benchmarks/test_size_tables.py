@@ -11,20 +11,58 @@ PROVED = {"model": "xgboost", "alpha": "0.1", "seed": "0", "pruning_rate": "0"}
 
 def _write(folder: Path) -> None:
     rows = [
-        {**PROVED, "dataset": "A", "indifference": "0", "fit": "training",
-         "leaf_pruning_rate": "0.0", "status": "CERTIFIED"},
-        {**PROVED, "dataset": "A", "indifference": "auto", "fit": "training",
-         "pruning_rate": "40", "leaf_pruning_rate": "30.0", "status": "CERTIFIED"},
-        {**PROVED, "dataset": "B", "indifference": "0", "fit": "training",
-         "leaf_pruning_rate": "0.0", "status": "NOT_CERTIFIED"},
-        {**PROVED, "dataset": "B", "indifference": "auto", "fit": "training",
-         "status": "REFUSED RegionError: too many"},
-        {**PROVED, "dataset": "A", "indifference": "0", "fit": "unseen",
-         "pruning_rate": "10", "leaf_pruning_rate": "8.0", "status": "CERTIFIED"},
-    ]  # fmt: skip
+        {
+            **PROVED,
+            "dataset": "A",
+            "indifference": "0",
+            "fit": "training",
+            "leaf_pruning_rate": "0.0",
+            "status": "CERTIFIED",
+        },
+        {
+            **PROVED,
+            "dataset": "A",
+            "indifference": "auto",
+            "fit": "training",
+            "pruning_rate": "40",
+            "leaf_pruning_rate": "30.0",
+            "status": "CERTIFIED",
+        },
+        {
+            **PROVED,
+            "dataset": "B",
+            "indifference": "0",
+            "fit": "training",
+            "leaf_pruning_rate": "0.0",
+            "status": "NOT_CERTIFIED",
+        },
+        {
+            **PROVED,
+            "dataset": "B",
+            "indifference": "auto",
+            "fit": "training",
+            "status": "REFUSED RegionError: too many",
+        },
+        {
+            **PROVED,
+            "dataset": "A",
+            "indifference": "0",
+            "fit": "unseen",
+            "pruning_rate": "10",
+            "leaf_pruning_rate": "8.0",
+            "status": "CERTIFIED",
+        },
+    ]
     runner.append_rows(folder / "large.csv", large.COLUMNS, rows)
-    line = {"model": "xgboost-0.3", "seed": "0", "size": "returned", "fidelity": "99.5",
-            "sliced_gone": "20", "slice_fidelity": "98", "retrained_fidelity": "97"}  # fmt: skip
+    line = {
+        "model": "xgboost-0.3",
+        "seed": "0",
+        "size": "returned",
+        "fidelity": "99.5",
+        "sliced_gone": "20",
+        "slice_fidelity": "98",
+        "retrained_fidelity": "97",
+    }
     validated = [
         {**line, "dataset": "A", "leaves_gone": "50"},
         {**line, "dataset": "A", "seed": "1", "leaves_gone": "70"},

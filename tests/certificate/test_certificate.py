@@ -11,12 +11,7 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster
-from pine_boost.certificate.certificate import (
-    FORMAT_VERSION,
-    Certificate,
-    Status,
-    library_versions,
-)
+from pine_boost.certificate.certificate import FORMAT_VERSION, Certificate, Status, library_versions
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.rules import SplitKind
@@ -332,9 +327,7 @@ def test_digest_of_file_and_live_model_agree(tmp_path: Path) -> None:
 def test_saved_region_has_the_fingerprint(tmp_path: Path) -> None:
     result = _result()
     result.region.save(tmp_path / "region.json")
-    assert Region.load(tmp_path / "region.json").fingerprint() == (
-        result.certificate.region_fingerprint
-    )
+    assert Region.load(tmp_path / "region.json").fingerprint() == (result.certificate.region_fingerprint)
 
 
 def test_versions_and_plain_data() -> None:

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, prune_booster
-from pine_boost.certificate.claim import (
-    bound_of,
-    claim_of,
-    coverage_of,
-    exception_of,
-    headline_of,
-    proof_of,
-    rests_on,
-)
+from pine_boost.certificate.claim import bound_of, claim_of, coverage_of, exception_of, headline_of, proof_of, rests_on
 from pine_boost.certificate.compression_claim import VALIDATED, compression_claim, kept_answer
 from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
@@ -117,9 +109,7 @@ def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Cer
 
 
 def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate) -> None:
-    whole = replace(
-        certified, alpha=0.0, tau=None, undecided=1e-6, native_band=1e-6, undecided_exists=True
-    )
+    whole = replace(certified, alpha=0.0, tau=None, undecided=1e-6, native_band=1e-6, undecided_exists=True)
     for text in (claim_of(whole), headline_of(whole)):
         assert "every possible input" in text
         assert "within 1e-06 of the decision boundary" in text
@@ -159,9 +149,7 @@ def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> No
     X, _ = table
     domain = Domain(lower={0: 0.25})
     with pytest.warns(UserWarning, match="rows of X_cal impossible"):
-        certificate = prune_booster(
-            model, X[:300], X[300:600], alpha=0.0, domain=domain, objective="l1"
-        ).certificate
+        certificate = prune_booster(model, X[:300], X[300:600], alpha=0.0, domain=domain, objective="l1").certificate
     assert certificate.narrowed
     assert "every possible input that the given domain permits" in certificate.claim
     assert any("the domain permits" in entry for entry in certificate.rests_on)
@@ -169,9 +157,7 @@ def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> No
         assert "that your domain permits" in headline_of(certificate)
 
 
-def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(
-    certified: Certificate,
-) -> None:
+def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(certified: Certificate) -> None:
     kept = replace(certified, grid=-1, optimal=False, trees_after=certified.trees_before)
     assert "was found" in headline_of(kept)
     assert "No model of this form" not in headline_of(kept)
@@ -191,9 +177,7 @@ def test_without_a_certificate_nothing_is_promised(certified: Certificate) -> No
     assert proof_of(none) == ""
 
 
-def test_what_rests_on_the_certificates_word_is_less_with_the_tables(
-    certified: Certificate,
-) -> None:
+def test_what_rests_on_the_certificates_word_is_less_with_the_tables(certified: Certificate) -> None:
     files, tables = rests_on(certified), rests_on(certified, tables=True)
     assert set(tables) < set(files)
     assert any("calibration scores are those of X_cal" in entry for entry in files)
@@ -204,9 +188,7 @@ def test_what_rests_on_the_certificates_word_is_less_with_the_tables(
 
 def test_score_bands_have_no_accuracy(table: Any, model: Any) -> None:
     X, y = table
-    bands = prune_booster(
-        model, X[:300], X[300:600], alpha=0.3, threshold=(0.3, 0.7), objective="l1"
-    )
+    bands = prune_booster(model, X[:300], X[300:600], alpha=0.3, threshold=(0.3, 0.7), objective="l1")
     with pytest.raises(InvalidInputError, match="3 score bands, and y holds labels"):
         bands.evaluate(X[600:], y[600:])
     assert bands.evaluate(X[600:]).accuracy_before is None

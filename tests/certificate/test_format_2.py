@@ -26,10 +26,7 @@ def test_a_certificate_of_format_2_is_proved_anew_with_its_own_band() -> None:
     wide = restated(narrow, region.tables, 0.0, certificate.undecided)
     assert (wide.least >= narrow.least).all()
     assert wide.undecided == pytest.approx(certificate.undecided, rel=1e-12)
-    found = verify(
-        FOLDER / "original.txt", FOLDER / "model.txt", FOLDER / "region.json",
-        FOLDER / "certificate.json",
-    )  # fmt: skip
+    found = verify(FOLDER / "original.txt", FOLDER / "model.txt", FOLDER / "region.json", FOLDER / "certificate.json")
     assert found.agrees is True
     assert found.proved_twice
     assert any("earlier format" in remark for remark in found.remarks)

@@ -12,14 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import (
-    CertificateMismatch,
-    GuardedModel,
-    InvalidInputError,
-    load_guarded,
-    prune_booster,
-    verify,
-)
+from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_guarded, prune_booster, verify
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import rests_on
 from pine_boost.certificate.serving import require_serving
@@ -171,9 +164,7 @@ def test_a_file_beside_its_grid_leaves_no_room() -> None:
     """Leaves that are off the grid move the margin by more than the unit that was added."""
     _, _, result, _ = drawn(threshold=0.4, reweight="tree")
     region, certificate = result.region, result.certificate
-    problem = build_problem(
-        result.original.forest, region.space, region.tables, delta=region.delta or 0.0
-    )
+    problem = build_problem(result.original.forest, region.space, region.tables, delta=region.delta or 0.0)
     kept, grid = list(certificate.kept), certificate.grid
     smaller = result.pruned.forest
     exact = match_trees(result.original.forest, smaller, kept, grid)

@@ -81,15 +81,12 @@ def test_verify_computes_it_anew_from_the_tables(case: Case) -> None:
     n = len(X) // 2
     assert Certificate.from_json(result.certificate.to_json()) == result.certificate
     assert Region.from_json(result.region.to_json()) == result.region
-    verdict = verify(
-        model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:]
-    )
+    verdict = verify(model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:])
     assert verdict.agrees
     assert "Region and tau were computed anew" in verdict.summary()
     if result.region.nesting is not None:
         with pytest.raises(CertificateMismatch):
-            verify(model, result.model, result.region, result.certificate,
-                   X_fit=X[n : 2 * n], X_cal=X[:n])  # fmt: skip
+            verify(model, result.model, result.region, result.certificate, X_fit=X[n : 2 * n], X_cal=X[:n])
 
 
 def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
@@ -97,21 +94,27 @@ def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
     document = result.region.to_json()
     higher = {**document["nesting"], "delta": [d * 0.9 for d in document["nesting"]["delta"]]}
     smaller = {**document, "nesting": higher}
-    for edit in (smaller, {**document, "delta": document["delta"] * 1.1},
-                 {**document, "tau": document["tau"] - 1},
-                 {**document, "indifference": 0.01}):  # fmt: skip
+    for edit in (
+        smaller,
+        {**document, "delta": document["delta"] * 1.1},
+        {**document, "tau": document["tau"] - 1},
+        {**document, "indifference": 0.01},
+    ):
         region = Region.from_json(edit)
-        fields = {"region_fingerprint": region.fingerprint(), "delta": region.delta,
-                  "tau": region.tau, "indifference": region.indifference,
-                  "sureness": sureness_of(result.original.forest, region.delta)}  # fmt: skip
+        fields = {
+            "region_fingerprint": region.fingerprint(),
+            "delta": region.delta,
+            "tau": region.tau,
+            "indifference": region.indifference,
+            "sureness": sureness_of(result.original.forest, region.delta),
+        }
         with pytest.raises(CertificateMismatch, match=r"follow|indifference"):
             verify(model, result.model, region, forged(result, **fields))
     # a ladder that fits its steps is noticed with the tables only
     levels = result.region.with_alpha(result.region.alpha)
     ladder = replace(levels.nesting, share=0.33)
     region = replace(levels, nesting=ladder).with_alpha(levels.alpha)
-    fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference,
-              "toss_ups": 0.33}  # fmt: skip
+    fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference, "toss_ups": 0.33}
     certificate = forged(result, **fields)
     assert verify(model, result.model, region, certificate).agrees
     with pytest.raises(CertificateMismatch, match="ladder"):
@@ -235,8 +238,7 @@ def test_every_alpha_of_a_sweep_has_a_margin_that_serving_can_see(booster: Case)
     model, X, _ = booster
     swept = sweep(model, X[:250], X[250:], alphas=[0.2, 0.4], indifference=0.05)
     for one in swept:
-        alone = prune_booster(model, X[:250], X[250:], alpha=one.certificate.alpha,
-                              indifference=0.05)  # fmt: skip
+        alone = prune_booster(model, X[:250], X[250:], alpha=one.certificate.alpha, indifference=0.05)
         assert (one.certificate.serving is None) == (alone.certificate.serving is None)
         assert verify(model, one.model, one.region, one.certificate).agrees
     assert any(one.certificate.serving is not None for one in swept)

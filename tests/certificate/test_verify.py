@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pine_boost.budget import StopReason
+from pine_boost.build_result import build_prune_result
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claim import rests_on
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
-from pine_boost.issuing import conclude
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
@@ -80,9 +80,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     problem = build_problem(forest, region.space, region.tables)
     # the points of the bound are those of another region, over other states
     search = replace(result.search, bound=None, lower_bound=1, stopped=StopReason.EFFORT)
-    moved = conclude(
-        result.original, region, problem, search, objective="l0", unit="round"
-    ).certificate
+    moved = build_prune_result(result.original, region, problem, search, objective="l0", unit="round").certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True
     assert found.proved_twice
@@ -119,9 +117,7 @@ def test_a_certificate_records_that_it_was_proved_twice(booster: tuple[Any, Prun
     assert unsettled.record(result.certificate) == result.certificate
 
 
-def test_the_command_line_records_into_the_file(
-    booster: tuple[Any, PruneResult], tmp_path: Path
-) -> None:
+def test_the_command_line_records_into_the_file(booster: tuple[Any, PruneResult], tmp_path: Path) -> None:
     model, result = booster
     model.get_booster().save_model(tmp_path / "original.json")
     folder = result.save(tmp_path / "out")
@@ -140,18 +136,30 @@ def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult])
     found = result.certificate
     kept = tuple(range(found.trees_before))
     certificate = replace(
-        found, pruned_digest=found.original_digest, grid=-1, kept=kept, trees_after=len(kept),
-        leaves_after=found.leaves_before, units_kept=found.units_before, proofs=(),
-        weights=(1.0,) * len(kept), optimal=False,
-    )  # fmt: skip
+        found,
+        pruned_digest=found.original_digest,
+        grid=-1,
+        kept=kept,
+        trees_after=len(kept),
+        leaves_after=found.leaves_before,
+        units_kept=found.units_before,
+        proofs=(),
+        weights=(1.0,) * len(kept),
+        optimal=False,
+    )
     assert found.serving is not None
     with pytest.raises(CertificateMismatch, match="serving margin that nothing needs"):
         verify(model, model, result.region, certificate)
     certificate = replace(certificate, serving=None)
     certificate = replace(certificate, rests_on=rests_on(certificate))
     assert verify(model, model, result.region, certificate).agrees is True
-    for edit in ({"kept": kept[1:], "trees_after": len(kept) - 1}, {"weights": (2.0,) * len(kept)},
-                 {"leaves_after": 1}, {"units_kept": 1}, {"grid": -2}):  # fmt: skip
+    for edit in (
+        {"kept": kept[1:], "trees_after": len(kept) - 1},
+        {"weights": (2.0,) * len(kept)},
+        {"leaves_after": 1},
+        {"units_kept": 1},
+        {"grid": -2},
+    ):
         with pytest.raises(CertificateMismatch):
             verify(model, model, result.region, replace(certificate, **edit))
     forged = replace(result.certificate, grid=-1)
@@ -221,9 +229,7 @@ def test_a_budget_that_runs_out_settles_nothing(booster: tuple[Any, PruneResult]
     assert all(proof.answer is Answer.UNKNOWN for proof in found.proofs)
 
 
-def test_more_jobs_give_the_same_answers(
-    booster: tuple[Any, PruneResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_jobs_give_the_same_answers(booster: tuple[Any, PruneResult], monkeypatch: pytest.MonkeyPatch) -> None:
     model, result = booster
     alone = verify(model, result.model, result.region, result.certificate)
     monkeypatch.setattr(box_jobs, "_ALONE", 1)
@@ -236,9 +242,7 @@ def test_more_jobs_give_the_same_answers(
 
 
 @pytest.mark.parametrize("options", [{"time_limit": 0}, {"time_limit": -1.0}, {"n_jobs": 0}])
-def test_options_that_mean_nothing_are_refused(
-    booster: tuple[Any, PruneResult], options: dict[str, Any]
-) -> None:
+def test_options_that_mean_nothing_are_refused(booster: tuple[Any, PruneResult], options: dict[str, Any]) -> None:
     model, result = booster
     with pytest.raises(InvalidInputError, match=next(iter(options))):
         verify(model, result.model, result.region, result.certificate, **options)

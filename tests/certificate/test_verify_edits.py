@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.certificate import (
-    _SINCE_3,
-    _SINCE_4,
-    _SINCE_5,
-    FORMAT_VERSION,
-    Certificate,
-)
+from pine_boost.certificate.certificate import _SINCE_3, _SINCE_4, _SINCE_5, FORMAT_VERSION, Certificate
 from pine_boost.errors import CertificateMismatch, MalformedModelError
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
@@ -78,9 +72,7 @@ CONSISTENT_EDITS = {
 
 
 @pytest.mark.parametrize("name", CONSISTENT_EDITS)
-def test_an_edited_region_with_a_forged_certificate_is_noticed(
-    booster: tuple[Any, PruneResult], name: str
-) -> None:
+def test_an_edited_region_with_a_forged_certificate_is_noticed(booster: tuple[Any, PruneResult], name: str) -> None:
     """What follows from the original or from the calibration scores cannot be chosen freely."""
     model, result = booster
     edit = REGION_EDITS[name]
@@ -90,9 +82,7 @@ def test_an_edited_region_with_a_forged_certificate_is_noticed(
             document["calibration"] = [0] * len(document["calibration"])
 
     region = _edit_region(edit)(result.region)
-    certificate = replace(
-        result.certificate, region_fingerprint=region.fingerprint(), tau=region.tau
-    )
+    certificate = replace(result.certificate, region_fingerprint=region.fingerprint(), tau=region.tau)
     with pytest.raises(CertificateMismatch, match=CONSISTENT_EDITS[name]):
         verify(model, result.model, region, certificate)
 
@@ -139,9 +129,7 @@ def test_an_edited_model_is_noticed(booster: tuple[Any, PruneResult], edit: Any)
 
 
 @pytest.mark.parametrize("edit", MODEL_EDITS[1:])
-def test_an_edited_split_with_a_forged_certificate_is_noticed(
-    booster: tuple[Any, PruneResult], edit: Any
-) -> None:
+def test_an_edited_split_with_a_forged_certificate_is_noticed(booster: tuple[Any, PruneResult], edit: Any) -> None:
     model, result = booster
     contents = _with_document(result.model, edit)
     digest = forest_digest(read_model(contents).forest)
@@ -196,8 +184,13 @@ def test_edited_counts_with_a_new_digest_are_noticed(booster: tuple[Any, PruneRe
     refuted = (replace(found.proofs[0], answer="FOUND"), *found.proofs[1:])
     other = (replace(found.proofs[0], question="class 2 over 7"), *found.proofs)
     heavier = (found.weights[0] * 1.001, *found.weights[1:])
-    for edit in ({"proofs": one_proof}, {"proofs": refuted}, {"proofs": other},
-                 {"weights": heavier}, {"lower_bound": -1}):  # fmt: skip
+    for edit in (
+        {"proofs": one_proof},
+        {"proofs": refuted},
+        {"proofs": other},
+        {"weights": heavier},
+        {"lower_bound": -1},
+    ):
         with pytest.raises(CertificateMismatch):
             verify(model, result.model, result.region, replace(found, **edit))
 
@@ -274,8 +267,10 @@ def test_the_files_themselves_are_proved(folder: Path) -> None:
 def test_any_edited_value_of_the_certificate_is_noticed(folder: Path) -> None:
     document = json.loads((folder / "certificate.json").read_text())
     assert set(document) == {field.name for field in fields(Certificate)} - {"version"} | {
-        "format", "format_version", "digest"
-    }  # fmt: skip
+        "format",
+        "format_version",
+        "digest",
+    }
     edits = [path for path in _edits(document, 100) if path[0] not in ("timings", "date")]
     empty = {"thresholds", "files"}
     assert {path[0] for path in edits} | {"timings", "date"} | empty == set(document)

@@ -49,10 +49,12 @@ def saved(tables: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _verify(saved: Path, pruned: Any = None, **given: Any) -> Any:
     out = saved / "out"
     return verify(
-        saved / "original.json", out / "model.json" if pruned is None else pruned,
+        saved / "original.json",
+        out / "model.json" if pruned is None else pruned,
         given.pop("region", out / "region.json"),
-        given.pop("certificate", out / "certificate.json"), **given,
-    )  # fmt: skip
+        given.pop("certificate", out / "certificate.json"),
+        **given,
+    )
 
 
 EDITS = {
@@ -60,9 +62,7 @@ EDITS = {
     "another name": lambda d: d["learner"]["feature_names"].__setitem__(0, "z"),
     "another type": lambda d: d["learner"]["feature_types"].__setitem__(0, "int"),
     "another objective": lambda d: d["learner"]["objective"].update(name="binary:logitraw"),
-    "another weight": lambda d: d["learner"]["objective"]["reg_loss_param"].update(
-        scale_pos_weight="3"
-    ),
+    "another weight": lambda d: d["learner"]["objective"]["reg_loss_param"].update(scale_pos_weight="3"),
 }
 
 
@@ -100,9 +100,7 @@ def test_labels_of_wrappers_are_compared(tables: Any) -> None:
         verify(model, result.model, result.region, result.certificate)
 
 
-@pytest.mark.parametrize(
-    "options", [{"missing": -999.0}, {"objective": "binary:logitraw"}], ids=str
-)
+@pytest.mark.parametrize("options", [{"missing": -999.0}, {"objective": "binary:logitraw"}], ids=str)
 def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(
     tables: Any, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -111,15 +109,12 @@ def test_what_only_a_wrapper_knows_does_not_hinder_verifying_from_files(
     model.save_model(tmp_path / "original.json")
     folder = prune_booster(model, X_fit, X_cal, alpha=0.2).save(tmp_path / "out", report=False)
     found = verify(
-        tmp_path / "original.json", folder / "model.json", folder / "region.json",
-        folder / "certificate.json",
-    )  # fmt: skip
+        tmp_path / "original.json", folder / "model.json", folder / "region.json", folder / "certificate.json"
+    )
     assert found.agrees
 
 
-def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(
-    saved: Path, tables: Any
-) -> None:
+def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved: Path, tables: Any) -> None:
     certificate = Certificate.load(saved / "out" / "certificate.json")
     assert certificate.model_name == "original.json"
     assert certificate.rests_on == rests_on(certificate)
@@ -142,16 +137,19 @@ def _forged(saved: Path) -> tuple[Region, Certificate]:
     forged = Region.from_json(document)
     certificate = Certificate.load(saved / "out" / "certificate.json")
     certificate = replace(
-        certificate, region_fingerprint=forged.fingerprint(), alpha=0.1, tau=forged.tau,
-        bound=None, lower_bound=1, optimal=False,
-    )  # fmt: skip
+        certificate,
+        region_fingerprint=forged.fingerprint(),
+        alpha=0.1,
+        tau=forged.tau,
+        bound=None,
+        lower_bound=1,
+        optimal=False,
+    )
     certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
     return forged, Certificate.from_json(certificate.to_json())
 
 
-def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(
-    saved: Path, tables: Any
-) -> None:
+def test_a_forged_calibration_passes_by_the_files_but_not_by_the_tables(saved: Path, tables: Any) -> None:
     region, certificate = _forged(saved)
     bare = _verify(saved, region=region, certificate=certificate)
     assert bare.agrees  # the classes are the same on it: that is proved, whatever alpha is
@@ -165,9 +163,8 @@ def test_region_and_tau_follow_from_the_tables_for_every_score(tables: Any, scor
     X_fit, X_cal, y = tables
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
     result = prune_booster(
-        model, X_fit, X_cal, alpha=0.5, score=score, n_bins=3, indifference=0.05, random_state=3,
-        objective="l1",
-    )  # fmt: skip
+        model, X_fit, X_cal, alpha=0.5, score=score, n_bins=3, indifference=0.05, random_state=3, objective="l1"
+    )
     parts = (model, result.model, result.region, result.certificate)
     assert verify(*parts, X_fit=X_fit, X_cal=X_cal, time_limit=60).agrees is not False
     moved = X_fit.copy()
@@ -195,9 +192,17 @@ def test_calibration_rows_that_were_seen_promise_nothing_wherever_it_is_said(
     X_fit = tables[0]
     X_fit.iloc[:100].to_csv(tmp_path / "seen.csv", index=False)
     arguments = [
-        "prune", str(saved / "original.json"), "--fit", str(saved / "fit.csv"), "--cal",
-        str(tmp_path / "seen.csv"), "--alpha", "0.2", "-o", str(tmp_path / "out"),
-    ]  # fmt: skip
+        "prune",
+        str(saved / "original.json"),
+        "--fit",
+        str(saved / "fit.csv"),
+        "--cal",
+        str(tmp_path / "seen.csv"),
+        "--alpha",
+        "0.2",
+        "-o",
+        str(tmp_path / "out"),
+    ]
     assert main(arguments) == 1
     assert "--allow-overlap" in capsys.readouterr().err
     assert main([*arguments, "--allow-overlap"]) in (0, 2)
@@ -216,16 +221,13 @@ def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> No
     model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X_fit, y)
     seen = X_fit.iloc[:100]
     with pytest.warns(UserWarning, match="also occur in X_fit"):
-        result = prune_booster(
-            model, X_fit, seen, alpha=0.3, allow_overlap=True, objective="l1"
-        )  # fmt: skip
+        result = prune_booster(model, X_fit, seen, alpha=0.3, allow_overlap=True, objective="l1")
     document = result.region.to_json()
     document["overlap"].update(n_seen=0, n_expected=0.0, p_value=1.0)
     forged = Region.from_json(document)
     certificate = replace(
-        result.certificate, region_fingerprint=forged.fingerprint(), overlap=0.0,
-        overlap_evident=False,
-    )  # fmt: skip
+        result.certificate, region_fingerprint=forged.fingerprint(), overlap=0.0, overlap_evident=False
+    )
     certificate = replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
     parts = (model, result.model, forged, certificate)
     assert verify(*parts).agrees is not False

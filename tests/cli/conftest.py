@@ -36,7 +36,17 @@ def files(tmp_path_factory: Any) -> Path:
 @pytest.fixture(scope="module")
 def pruned(files: Path) -> Path:
     folder = files / "pruned"
-    arguments = ["prune", f"{files}/model.json", "--fit", f"{files}/fit.csv", "--cal",
-                 f"{files}/cal.csv", "--alpha", "0.5", "-o", str(folder)]  # fmt: skip
+    arguments = [
+        "prune",
+        f"{files}/model.json",
+        "--fit",
+        f"{files}/fit.csv",
+        "--cal",
+        f"{files}/cal.csv",
+        "--alpha",
+        "0.5",
+        "-o",
+        str(folder),
+    ]
     assert main(arguments) == 0
     return folder

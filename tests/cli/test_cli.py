@@ -22,9 +22,7 @@ pandas = pytest.importorskip("pandas")
 
 
 def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) -> None:
-    assert {path.name for path in pruned.iterdir()} == {
-        "model.json", "certificate.json", "region.json", "report.html"
-    }  # fmt: skip
+    assert {path.name for path in pruned.iterdir()} == {"model.json", "certificate.json", "region.json", "report.html"}
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6]
     region = Region.load(pruned / "region.json")
     before = xgboost.Booster(model_file=files / "model.json").predict(xgboost.DMatrix(X)) > 0.5
@@ -37,29 +35,50 @@ def test_prune_writes_a_model_that_keeps_its_promise(files: Path, pruned: Path) 
 
 def test_all_formats_give_the_same(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
-        capsys, "prune", files / "model.ubj", "--fit", files / "fit.csv", "--cal",
-        files / "cal.parquet", "--test", files / "test.feather", "--label", "target",
-        "--alpha", "0.5", "-o", tmp_path / "out", "--json",
-    )  # fmt: skip
+        capsys,
+        "prune",
+        files / "model.ubj",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.parquet",
+        "--test",
+        files / "test.feather",
+        "--label",
+        "target",
+        "--alpha",
+        "0.5",
+        "-o",
+        tmp_path / "out",
+        "--json",
+    )
     document = json.loads(out)
     assert code == 0
     assert document["model"] == "model.ubj"
     assert document["test"]["fidelity_in_region"] == 1.0
     assert document["test"]["accuracy_before"] > 0.8
-    first, second = (
-        json.loads((folder / "certificate.json").read_text())
-        for folder in (pruned, tmp_path / "out")
-    )
+    first, second = (json.loads((folder / "certificate.json").read_text()) for folder in (pruned, tmp_path / "out"))
     assert first["region_fingerprint"] == second["region_fingerprint"]
     assert first["kept"] == second["kept"]
 
 
 def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
-        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
-        files / "cal.csv", "--alpha", "0.5", "--time-limit", "1e-9", "--json", "-o",
+        capsys,
+        "prune",
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--alpha",
+        "0.5",
+        "--time-limit",
+        "1e-9",
+        "--json",
+        "-o",
         tmp_path / "out",
-    )  # fmt: skip
+    )
     assert code == 2
     assert json.loads(out)["status"] == "NOT_CERTIFIED"
     rows = xgboost.DMatrix(datasets.load_breast_cancer(as_frame=True).data.iloc[:, :6])
@@ -71,32 +90,64 @@ def test_no_time_is_exit_code_two(files: Path, tmp_path: Path, capsys: Any) -> N
 
 def test_several_thresholds_are_score_bands(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(
-        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
-        files / "cal.csv", "--alpha", "0.6", "--threshold", "0.3", "--threshold", "0.7",
-        "--objective", "l1", "-o", tmp_path / "out",
-    )  # fmt: skip
+        capsys,
+        "prune",
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--alpha",
+        "0.6",
+        "--threshold",
+        "0.3",
+        "--threshold",
+        "0.7",
+        "--objective",
+        "l1",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 0
     assert json.loads((tmp_path / "out/certificate.json").read_text())["thresholds"] == [0.3, 0.7]
     assert "CERTIFIED" in out
 
 
-def test_without_calibration_rows_the_split_is_said(
-    files: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_without_calibration_rows_the_split_is_said(files: Path, tmp_path: Path, capsys: Any) -> None:
     code, _, err = run(
-        capsys, "prune", files / "model.json", "--fit", files / "cal.csv", "--alpha", "0.5",
-        "--objective", "l1", "-o", tmp_path / "out",
-    )  # fmt: skip
+        capsys,
+        "prune",
+        files / "model.json",
+        "--fit",
+        files / "cal.csv",
+        "--alpha",
+        "0.5",
+        "--objective",
+        "l1",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 0
     assert "pine-boost: warning: No --cal was given" in err
 
 
 def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: Any) -> None:
     arguments = (
-        "sweep", files / "model.json", "--fit", files / "fit.csv", "--cal", files / "cal.csv",
-        "--test", files / "test.csv.gz", "--alphas", "0.3,0.6", "--objective", "l1", "-o",
+        "sweep",
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--test",
+        files / "test.csv.gz",
+        "--alphas",
+        "0.3,0.6",
+        "--objective",
+        "l1",
+        "-o",
         tmp_path / "out",
-    )  # fmt: skip
+    )
     code, out, _ = run(capsys, *arguments)
     assert code == 0
     assert out.splitlines()[0].split()[:2] == ["alpha", "trees"]
@@ -110,16 +161,21 @@ def test_sweep_writes_a_folder_per_alpha(files: Path, tmp_path: Path, capsys: An
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
 
 
-def test_verify_agrees_and_refuses_what_was_changed(
-    files: Path, pruned: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_verify_agrees_and_refuses_what_was_changed(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
     code, out, _ = run(capsys, "verify", files / "model.json", pruned)
     assert code == 0
     assert out.startswith("AGREES")
     code, out, _ = run(
-        capsys, "verify", files / "model.json", pruned / "model.json", "--certificate",
-        pruned / "certificate.json", "--region", pruned / "region.json", "--json",
-    )  # fmt: skip
+        capsys,
+        "verify",
+        files / "model.json",
+        pruned / "model.json",
+        "--certificate",
+        pruned / "certificate.json",
+        "--region",
+        pruned / "region.json",
+        "--json",
+    )
     assert json.loads(out)["agrees"] is True
     code, _, err = run(capsys, "verify", pruned / "model.json", pruned)
     assert code == 1
@@ -129,9 +185,15 @@ def test_verify_agrees_and_refuses_what_was_changed(
     tree["split_conditions"][-1] *= 2
     (tmp_path / "model.json").write_text(json.dumps(document))
     code, _, err = run(
-        capsys, "verify", files / "model.json", tmp_path / "model.json", "--certificate",
-        pruned / "certificate.json", "--region", pruned / "region.json",
-    )  # fmt: skip
+        capsys,
+        "verify",
+        files / "model.json",
+        tmp_path / "model.json",
+        "--certificate",
+        pruned / "certificate.json",
+        "--region",
+        pruned / "region.json",
+    )
     assert code == 1
     assert "pine-boost: error:" in err
 
@@ -152,16 +214,12 @@ def test_inspect_counts(files: Path, capsys: Any) -> None:
 def test_check_inputs_lists_the_rows_outside(files: Path, pruned: Path, capsys: Any) -> None:
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[450:, :6]
     inside = Region.load(pruned / "region.json").contains(X)
-    code, out, _ = run(
-        capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json"
-    )
+    code, out, _ = run(capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--json")
     document = json.loads(out)
     assert code == 0
     assert document["rows_outside"] == np.flatnonzero(~inside).tolist()
     assert document["n_inside"] == int(inside.sum())
-    code, out, _ = run(
-        capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--limit", "2"
-    )
+    code, out, _ = run(capsys, "check-inputs", pruned / "region.json", files / "test.csv.gz", "--limit", "2")
     assert out.count("outside the region: score") == 2
     assert f"and {int((~inside).sum()) - 2} more rows outside" in out
 
@@ -172,9 +230,8 @@ def test_report_is_written_anew(files: Path, pruned: Path, capsys: Any) -> None:
     assert code == 0
     assert "Not measured" in (pruned / "report.html").read_text()
     code, out, _ = run(
-        capsys, "report", pruned, "--original", files / "model.json", "--data",
-        files / "test.csv.gz", "--json",
-    )  # fmt: skip
+        capsys, "report", pruned, "--original", files / "model.json", "--data", files / "test.csv.gz", "--json"
+    )
     page = Path(json.loads(out)["report"]).read_text()
     assert "Rows per second" in page
     assert "rows given for this report" in page
@@ -185,9 +242,20 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
     forest = ensemble.RandomForestClassifier(n_estimators=4, max_depth=2, random_state=0)
     forest.fit(data.data.iloc[:250, :6], data.target[:250])
     (tmp_path / "forest.pkl").write_bytes(pickle.dumps(forest))
-    arguments = ("prune", tmp_path / "forest.pkl", "--fit", files / "fit.csv", "--cal",
-                 files / "cal.csv", "--alpha", "0.6", "--objective", "l1", "-o",
-                 tmp_path / "out")  # fmt: skip
+    arguments = (
+        "prune",
+        tmp_path / "forest.pkl",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--alpha",
+        "0.6",
+        "--objective",
+        "l1",
+        "-o",
+        tmp_path / "out",
+    )
     code, _, err = run(capsys, *arguments)
     assert code == 1
     assert "run code from the file" in err
@@ -247,21 +315,31 @@ def test_help_has_examples(command: str, capsys: Any) -> None:
     assert f"  pine-boost {command}" in capsys.readouterr().out
 
 
-def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(
-    files: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_region_that_was_never_calibrated_says_nothing_about_inputs(files: Path, tmp_path: Path, capsys: Any) -> None:
     table = files / "cal.csv"
-    run(capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal", table,
-        "--alpha", "0.5", "--time-limit", "1e-9", "--json", "-o", tmp_path / "out")  # fmt: skip
+    run(
+        capsys,
+        "prune",
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        table,
+        "--alpha",
+        "0.5",
+        "--time-limit",
+        "1e-9",
+        "--json",
+        "-o",
+        tmp_path / "out",
+    )
     for command in (["check-inputs"], ["monitor", "--state", tmp_path / "state"]):
         code, out, err = run(capsys, command[0], tmp_path / "out", table, *command[1:])
         assert (code, out) == (1, "")
         assert "calibrated" in err
 
 
-def test_a_table_that_was_counted_is_not_counted_again(
-    files: Path, pruned: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_a_table_that_was_counted_is_not_counted_again(files: Path, pruned: Path, tmp_path: Path, capsys: Any) -> None:
     command = ["monitor", pruned, files / "cal.csv", "--state", tmp_path / "state"]
     _, first, err = run(capsys, *command)
     assert "counted before" not in err

@@ -37,8 +37,19 @@ def files(tmp_path_factory: Any) -> Path:
 
 
 def _arguments(files: Path, out: str, *more: str, model: str = "model.json") -> list[str]:
-    return ["compress", f"{files}/{model}", "--fit", f"{files}/fit.csv", "--val",
-            f"{files}/val.csv", "--fidelity", "0.9", "-o", f"{files}/{out}", *more]  # fmt: skip
+    return [
+        "compress",
+        f"{files}/{model}",
+        "--fit",
+        f"{files}/fit.csv",
+        "--val",
+        f"{files}/val.csv",
+        "--fidelity",
+        "0.9",
+        "-o",
+        f"{files}/{out}",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +121,7 @@ def test_overlap_is_measured_only(files: Path, capsys: Any) -> None:
     assert capsys.readouterr().out.startswith("MEASURED")
 
 
-def test_verify_counts_again_what_compress_wrote(
-    files: Path, compressed: Path, capsys: Any
-) -> None:
+def test_verify_counts_again_what_compress_wrote(files: Path, compressed: Path, capsys: Any) -> None:
     arguments = ["verify", f"{files}/model.json", str(compressed)]
     assert main(arguments) == 1
     assert "name them with --val" in capsys.readouterr().err

@@ -44,9 +44,8 @@ def test_one_model_three_ways(tmp_path: Path, capsys: Any) -> None:
 
     target = tmp_path / "model.onnx"
     code, out, err = run(
-        capsys, "export", source, "--to", "onnx", "-o", target, "--data", tmp_path / "rows.csv",
-        "--json",
-    )  # fmt: skip
+        capsys, "export", source, "--to", "onnx", "-o", target, "--data", tmp_path / "rows.csv", "--json"
+    )
     assert code == 0, err
     assert json.loads(out)["bytes"] == target.stat().st_size
     session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])

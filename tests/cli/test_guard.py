@@ -51,14 +51,7 @@ def test_a_certified_result_is_guarded_and_scores_as_the_original(place, tmp_pat
 
 
 def test_a_compressed_result_needs_fresh_rows(place, tmp_path, capsys):
-    start = [
-        "guard",
-        place / "compressed",
-        "--original",
-        place / "model.json",
-        "-o",
-        tmp_path / "s",
-    ]
+    start = ["guard", place / "compressed", "--original", place / "model.json", "-o", tmp_path / "s"]
     assert run(*start) == 1
     assert "no certified region" in capsys.readouterr().err
     assert run(*start, "--val", place / "val.npy", "--fidelity", "0.9") == 1
@@ -73,9 +66,17 @@ def test_a_compressed_result_needs_fresh_rows(place, tmp_path, capsys):
 def test_another_original_is_refused(place, tmp_path, capsys):
     for result in ("pruned", "compressed"):
         code = run(
-            "guard", place / result, "--original", place / "other.json", "-o", tmp_path / "s",
-            "--val", place / "fresh.npy", "--fidelity", "0.9",
-        )  # fmt: skip
+            "guard",
+            place / result,
+            "--original",
+            place / "other.json",
+            "-o",
+            tmp_path / "s",
+            "--val",
+            place / "fresh.npy",
+            "--fidelity",
+            "0.9",
+        )
         assert code == 1
         assert "other.json is not" in capsys.readouterr().err
         assert not (tmp_path / "s").exists()

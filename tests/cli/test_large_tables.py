@@ -32,8 +32,9 @@ def test_prune_and_fleet(files, tmp_path, capsys):
     common = ["prune", files / "model.json", "--alpha", 0.5, "--no-report"]
     code, _, err = run(capsys, *common, "--fit", fit, "--cal", cal, "-o", tmp_path / "chunks")
     assert code == 0, err
-    code, _, err = run(capsys, *common, "--fit", files / "fit.csv", "--cal", files / "cal.csv",
-                       "-o", tmp_path / "whole")  # fmt: skip
+    code, _, err = run(
+        capsys, *common, "--fit", files / "fit.csv", "--cal", files / "cal.csv", "-o", tmp_path / "whole"
+    )
     assert code == 0, err
     chunks, whole = ((tmp_path / n / "region.json").read_bytes() for n in ("chunks", "whole"))
     assert chunks == whole
@@ -41,8 +42,7 @@ def test_prune_and_fleet(files, tmp_path, capsys):
     row = run_job(job, str(tmp_path / "fleet"), Policy("prune", {"alpha": 0.5}))
     assert row.status == "CERTIFIED", row.error
     assert (tmp_path / "fleet" / "a" / "region.json").read_bytes() == whole
-    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit,
-                         "--cal", cal)  # fmt: skip
+    code, out, err = run(capsys, "verify", files / "model.json", tmp_path / "chunks", "--fit", fit, "--cal", cal)
     assert code == 0, err
     assert "AGREES" in out
 
@@ -52,9 +52,7 @@ def test_compress_and_its_verification(files, tmp_path, capsys):
     common = ["compress", files / "model.json", "--fit", files / "fit.csv", "--fidelity", 0.9]
     found = []
     for number, given in enumerate((val, files / "cal.csv")):
-        code, out, err = run(
-            capsys, *common, "--val", given, "-o", tmp_path / f"{number}", "--json"
-        )
+        code, out, err = run(capsys, *common, "--val", given, "-o", tmp_path / f"{number}", "--json")
         assert code in (0, 2), err
         document = json.loads(out)
         found.append({k: v for k, v in document.items() if k not in ("seconds", "folder")})

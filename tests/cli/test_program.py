@@ -28,14 +28,22 @@ pandas = pytest.importorskip("pandas")
 
 def test_a_domain_file_says_what_a_domain_says(tmp_path: Path) -> None:
     path = tmp_path / "domain.json"
-    path.write_text(json.dumps({
-        "lower": {"age": 18}, "integer": ["age"], "never_missing": True,
-        "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "job", "categories": ["x"]}]],
-    }))  # fmt: skip
+    path.write_text(
+        json.dumps(
+            {
+                "lower": {"age": 18},
+                "integer": ["age"],
+                "never_missing": True,
+                "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "job", "categories": ["x"]}]],
+            }
+        )
+    )
     expected = Domain(
-        lower={"age": 18}, integer=["age"], never_missing=True,
+        lower={"age": 18},
+        integer=["age"],
+        never_missing=True,
         forbidden=[(Condition("age", upper=20), Condition("job", categories=["x"]))],
-    )  # fmt: skip
+    )
     assert read_domain(str(path)) == expected
     for wrong in ('{"lowest": {}}', "[]", "{", '{"forbidden": [[{"name": "age"}]]}'):
         path.write_text(wrong)
@@ -51,10 +59,22 @@ def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any)
     upper = float(splits[name]) * 0.999
     (tmp_path / "domain.json").write_text(json.dumps({"upper": {name: upper}}))
     code, _, err = run(
-        capsys, "prune", files / "model.json", "--fit", files / "fit.csv", "--cal",
-        files / "cal.csv", "--alpha", "0.5", "--objective", "l1", "--domain",
-        tmp_path / "domain.json", "-o", tmp_path / "out",
-    )  # fmt: skip
+        capsys,
+        "prune",
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--alpha",
+        "0.5",
+        "--objective",
+        "l1",
+        "--domain",
+        tmp_path / "domain.json",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 0
     assert "impossible" in err
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
@@ -63,9 +83,7 @@ def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any)
 
 
 def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
-    code, out, _ = run(
-        capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json"
-    )
+    code, out, _ = run(capsys, "demo", "-o", tmp_path / "demo", "--alpha", "0.4", "--time-limit", "8", "--json")
     document = json.loads(out)
     assert code == 0
     assert document["trees_after"] < document["trees_before"] / 2
@@ -75,10 +93,26 @@ def test_demo_prunes_and_reports(tmp_path: Path, capsys: Any) -> None:
 
 def test_as_a_program_with_plain_lines_in_a_log(files: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.csv",
-         "--cal", "cal.csv", "--alpha", "0.5", "-o", str(tmp_path / "out")],
-        cwd=files, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pine_boost.cli",
+            "prune",
+            "model.json",
+            "--fit",
+            "fit.csv",
+            "--cal",
+            "cal.csv",
+            "--alpha",
+            "0.5",
+            "-o",
+            str(tmp_path / "out"),
+        ],
+        cwd=files,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0
     assert done.stdout.startswith("CERTIFIED")
     assert "\r" not in done.stderr
@@ -94,11 +128,27 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
     np.save(tmp_path / "fit.npy", X[:250])
     np.save(tmp_path / "cal.npy", X[250:])
     process = subprocess.Popen(
-        [sys.executable, "-m", "pine_boost.cli", "prune", "model.json", "--fit", "fit.npy",
-         "--cal", "cal.npy", "--alpha", "0.05", "-o", "out"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [
+            sys.executable,
+            "-m",
+            "pine_boost.cli",
+            "prune",
+            "model.json",
+            "--fit",
+            "fit.npy",
+            "--cal",
+            "cal.npy",
+            "--alpha",
+            "0.05",
+            "-o",
+            "out",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     process.stderr.readline()  # the search has begun
     time.sleep(1.0)

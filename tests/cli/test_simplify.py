@@ -18,12 +18,7 @@ lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
 
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
-    booster_margins,
-    make_labels,
-    make_rows,
-    train,
-)
+from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
 
 
 def run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
@@ -45,9 +40,7 @@ def test_xgboost_files(suffix: str, tmp_path: Path, capsys: Any) -> None:
     assert facts["bytes_after"] == target.stat().st_size < facts["bytes_before"]
     assert not facts["exact"]
     rows = make_rows(100)
-    moved = booster_margins(xgboost.Booster(model_file=target), rows) - booster_margins(
-        booster, rows
-    )
+    moved = booster_margins(xgboost.Booster(model_file=target), rows) - booster_margins(booster, rows)
     assert np.abs(moved).max() <= facts["bound"]
     assert source.read_bytes() == before
 
@@ -119,14 +112,14 @@ def test_lightgbm_text(tmp_path: Path, capsys: Any) -> None:
     rows = make_rows()
     booster = lightgbm.train(
         {"objective": "binary", "verbose": -1, "num_threads": 1, "min_gain_to_split": 5.0},
-        lightgbm.Dataset(rows, make_labels(rows, 2)), 20,
-    )  # fmt: skip
+        lightgbm.Dataset(rows, make_labels(rows, 2)),
+        20,
+    )
     source, target = tmp_path / "model.txt", tmp_path / "smaller.txt"
     booster.save_model(source)
     code, out, _ = run(capsys, "simplify", source, "-o", target)
     assert code == 0
     assert "trees" in out
     np.testing.assert_array_equal(
-        lightgbm.Booster(model_file=target).predict(rows, raw_score=True),
-        booster.predict(rows, raw_score=True),
+        lightgbm.Booster(model_file=target).predict(rows, raw_score=True), booster.predict(rows, raw_score=True)
     )

@@ -18,8 +18,22 @@ COMMANDS = (("prune", "--alpha", "0.5"), ("sweep", "--alphas", "0.5,0.6"))
 
 def _call(files: Path, out: Path, test: Any, command: tuple[str, ...]) -> list[Any]:
     name, *rest = command
-    return [name, files / "model.json", "--fit", files / "fit.csv", "--cal", files / "cal.csv",
-            "--test", test, "--label", "target", "--no-report", "-o", out, *rest]  # fmt: skip
+    return [
+        name,
+        files / "model.json",
+        "--fit",
+        files / "fit.csv",
+        "--cal",
+        files / "cal.csv",
+        "--test",
+        test,
+        "--label",
+        "target",
+        "--no-report",
+        "-o",
+        out,
+        *rest,
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -19,9 +19,18 @@ from pine_boost.cli.words import FLAGS, advice_in_flags, files_of, in_flags
 PACKAGE = Path(pine_boost.__file__).parent
 # no command can bring these about, or they are words of another library
 PYTHON_ONLY = {
-    "callback", "verbose", "method", "options", "decision", "serving", "init", "missing", "model",
-    "margins", "delta",
-}  # fmt: skip
+    "callback",
+    "verbose",
+    "method",
+    "options",
+    "decision",
+    "serving",
+    "init",
+    "missing",
+    "model",
+    "margins",
+    "delta",
+}
 
 
 def _messages() -> Iterator[str]:

@@ -22,10 +22,7 @@ from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.compose import make_column_transformer  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.model_selection import (  # noqa: E402
-    FixedThresholdClassifier,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
@@ -38,11 +35,13 @@ def trees() -> Any:
 
 def table(n_rows: int = 1500) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({
-        "size": np.where(rng.random(n_rows) < 0.1, np.nan, rng.normal(size=n_rows)),
-        "weight": rng.normal(size=n_rows),
-        "colour": rng.choice(["red", "green", "blue"], n_rows),
-    })  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            "size": np.where(rng.random(n_rows) < 0.1, np.nan, rng.normal(size=n_rows)),
+            "weight": rng.normal(size=n_rows),
+            "colour": rng.choice(["red", "green", "blue"], n_rows),
+        }
+    )
     y = ((frame["size"].fillna(0) + frame["weight"] > 0) ^ (frame["colour"] == "red")).astype(int)
     return frame, y.to_numpy()
 
@@ -58,9 +57,7 @@ def place(tmp_path_factory: Any) -> Path:
     last = FixedThresholdClassifier(trees(), threshold=0.4)
     pipeline = Pipeline([("columns", columns), ("trees", last)]).fit(frame[:400], y[:400])
     joblib.dump(pipeline, folder / "pipeline.joblib")
-    other = Pipeline(
-        [("columns", columns), ("trees", FixedThresholdClassifier(trees(), threshold=0.6))]
-    )
+    other = Pipeline([("columns", columns), ("trees", FixedThresholdClassifier(trees(), threshold=0.6))])
     joblib.dump(other.fit(frame[:400], y[:400]), folder / "other.joblib")
     shuffled = frame.iloc[:, ::-1].assign(target=y)
     shuffled[:400].to_csv(folder / "fit.csv", index=False)
@@ -74,9 +71,23 @@ def place(tmp_path_factory: Any) -> Path:
 def pruned(place: Path) -> Path:
     from pine_boost.cli import main
 
-    arguments = ["prune", place / "pipeline.joblib", "--trust-pickle", "--fit", place / "fit.csv",
-                 "--cal", place / "cal.parquet", "--alpha", "0.3", "--test", place / "new.csv",
-                 "--label", "target", "-o", place / "pruned"]  # fmt: skip
+    arguments = [
+        "prune",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--fit",
+        place / "fit.csv",
+        "--cal",
+        place / "cal.parquet",
+        "--alpha",
+        "0.3",
+        "--test",
+        place / "new.csv",
+        "--label",
+        "target",
+        "-o",
+        place / "pruned",
+    ]
     assert main([str(argument) for argument in arguments]) == 0
     return place / "pruned"
 
@@ -84,9 +95,7 @@ def pruned(place: Path) -> Path:
 def test_the_same_kind_comes_out_with_the_same_classes(place, pruned):
     names = {"model.json", "region.json", "certificate.json", "report.html", "whole_model.pkl"}
     assert {path.name for path in pruned.iterdir()} == names
-    before, after = joblib.load(place / "pipeline.joblib"), pickle.loads(
-        (pruned / "whole_model.pkl").read_bytes()
-    )  # fmt: skip
+    before, after = (joblib.load(place / "pipeline.joblib"), pickle.loads((pruned / "whole_model.pkl").read_bytes()))
     assert type(after) is Pipeline
     assert isinstance(after[-1], FixedThresholdClassifier)
     frame, _ = table()
@@ -105,7 +114,7 @@ def test_a_pickle_needs_trust_in_the_same_words(place, capsys):
         ["sweep", place / "pipeline.joblib", *fit],
         ["simplify", place / "pipeline.joblib", "-o", place / "simple.pkl"],
         ["inspect", place / "pipeline.joblib"],
-    ):  # fmt: skip
+    ):
         code, _, err = run(capsys, *command)
         assert code == 1
         assert "is a pickle, and loading it would run code from the file" in err
@@ -138,23 +147,26 @@ def test_guard_and_score_take_raw_tables(place, pruned, tmp_path, capsys):
     code, out, err = run(capsys, *asked, "-o", tmp_path / "guarded")
     assert code == 0, err
     assert "On every input, the guarded model" in out
-    code, _, err = run(capsys, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle",
-                       "-o", tmp_path / "classes.csv")  # fmt: skip
+    code, _, err = run(
+        capsys, "score", tmp_path / "guarded", place / "new.csv", "--trust-pickle", "-o", tmp_path / "classes.csv"
+    )
     assert code == 0, err
     with (tmp_path / "classes.csv").open(newline="") as file:
         classes = [int(row["class"]) for row in csv.DictReader(file)]
     expected = joblib.load(place / "pipeline.joblib").predict(table()[0][1200:])
     assert classes == expected.tolist()
-    code, _, err = run(capsys, "guard", pruned, "--original", place / "other.joblib",
-                       "--trust-pickle", "-o", tmp_path / "wrong")  # fmt: skip
+    code, _, err = run(
+        capsys, "guard", pruned, "--original", place / "other.joblib", "--trust-pickle", "-o", tmp_path / "wrong"
+    )
     assert code == 1
     assert not (tmp_path / "wrong").exists()
 
 
 def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, capsys):
     asked = ["--model", place / "pipeline.joblib", "--trust-pickle", "--json"]
-    code, out, err = run(capsys, "monitor", pruned, place / "new.csv", place / "val.csv",
-                         "--state", tmp_path / "state.json", *asked)  # fmt: skip
+    code, out, err = run(
+        capsys, "monitor", pruned, place / "new.csv", place / "val.csv", "--state", tmp_path / "state.json", *asked
+    )
     assert code == 0, err
     assert json.loads(out)["coverage"]["n_rows"] == 800
     code, out, err = run(capsys, "check-inputs", pruned, place / "new.csv", *asked)
@@ -171,38 +183,60 @@ def test_monitor_and_check_inputs_prepare_the_rows(place, pruned, tmp_path, caps
 
 def test_compress_writes_the_whole_model_and_verifies(place, tmp_path, capsys):
     code, out, err = run(
-        capsys, "compress", place / "pipeline.joblib", "--trust-pickle", "--fit",
-        place / "fit.csv", "--val", place / "val.csv", "--fidelity", 0.9, "--segments", "colour",
-        "-o", tmp_path / "small", "--json",
-    )  # fmt: skip
+        capsys,
+        "compress",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--fit",
+        place / "fit.csv",
+        "--val",
+        place / "val.csv",
+        "--fidelity",
+        0.9,
+        "--segments",
+        "colour",
+        "-o",
+        tmp_path / "small",
+        "--json",
+    )
     assert code == 0, err
     document = json.loads(out)
     assert {s["name"] for s in document["segments"]} == {"red", "green", "blue"}
     names = {path.name for path in (tmp_path / "small").iterdir()}
     assert names == {"model.json", "compression.json", "report.html", "whole_model.pkl"}
-    code, out, err = run(capsys, "verify", place / "pipeline.joblib", tmp_path / "small",
-                         "--val", place / "val.csv", "--trust-pickle")  # fmt: skip
+    code, out, err = run(
+        capsys, "verify", place / "pipeline.joblib", tmp_path / "small", "--val", place / "val.csv", "--trust-pickle"
+    )
     assert code == 0, err
     assert "This is about the XGBClassifier inside" in out
     asked = ["guard", tmp_path / "small", "--original", place / "pipeline.joblib", "--trust-pickle"]
-    code, _, err = run(capsys, *asked, "--val", place / "new.csv", "--fidelity", 0.95,
-                       "-o", tmp_path / "guarded")  # fmt: skip
+    code, _, err = run(capsys, *asked, "--val", place / "new.csv", "--fidelity", 0.95, "-o", tmp_path / "guarded")
     assert code == 0, err
 
 
 def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsys):
     rows = ["--trust-pickle", "--fit", place / "fit.csv"]
-    code, _, err = run(capsys, "sweep", place / "pipeline.joblib", *rows, "--cal",
-                       place / "cal.parquet", "--alphas", "0.2,0.4", "--no-report", "-o",
-                       tmp_path / "swept")  # fmt: skip
+    code, _, err = run(
+        capsys,
+        "sweep",
+        place / "pipeline.joblib",
+        *rows,
+        "--cal",
+        place / "cal.parquet",
+        "--alphas",
+        "0.2,0.4",
+        "--no-report",
+        "-o",
+        tmp_path / "swept",
+    )
     assert code == 0, err
     assert (tmp_path / "swept" / "alpha-0.4" / "whole_model.pkl").is_file()
-    code, out, err = run(capsys, "survey", place / "pipeline.joblib", *rows, "--look",
-                         place / "val.csv", "--time-limit", 3)  # fmt: skip
+    code, out, err = run(
+        capsys, "survey", place / "pipeline.joblib", *rows, "--look", place / "val.csv", "--time-limit", 3
+    )
     assert code == 0, err
     assert "the original" in out
-    code, _, err = run(capsys, "simplify", place / "pipeline.joblib", "--trust-pickle", "-o",
-                       tmp_path / "simple.pkl")  # fmt: skip
+    code, _, err = run(capsys, "simplify", place / "pipeline.joblib", "--trust-pickle", "-o", tmp_path / "simple.pkl")
     assert code == 0, err
     frame, _ = table()
     simple = pickle.loads((tmp_path / "simple.pkl").read_bytes())
@@ -211,8 +245,9 @@ def test_sweep_survey_simplify_inspect_and_report(place, pruned, tmp_path, capsy
     assert (simple.predict_proba(frame) == before.predict_proba(frame)).all()
     code, out, _ = run(capsys, "inspect", place / "pipeline.joblib", "--trust-pickle", "--json")
     assert json.loads(out)["layers"] == ["Pipeline", "FixedThresholdClassifier"]
-    code, _, err = run(capsys, "report", pruned, "--original", place / "pipeline.joblib",
-                       "--trust-pickle", "--data", place / "new.csv")  # fmt: skip
+    code, _, err = run(
+        capsys, "report", pruned, "--original", place / "pipeline.joblib", "--trust-pickle", "--data", place / "new.csv"
+    )
     assert code == 0, err
 
 
@@ -223,27 +258,34 @@ def test_every_wrapper_from_a_pickle(kind, tmp_path, capsys):
     fit = frame[:400], y[:400]
     made = {
         "tuned": lambda: TunedThresholdClassifierCV(trees(), cv=3, random_state=0).fit(*fit),
-        "calibrated": lambda: CalibratedClassifierCV(
-            FrozenEstimator(trees().fit(*fit)), ensemble=False, cv=3
-        ).fit(frame[700:], y[700:]),
-        "frozen": lambda: FrozenEstimator(trees().fit(*fit)),
-        "array-pipeline": lambda: make_pipeline(StandardScaler(), trees()).fit(
-            frame[:400].to_numpy(), y[:400]
+        "calibrated": lambda: CalibratedClassifierCV(FrozenEstimator(trees().fit(*fit)), ensemble=False, cv=3).fit(
+            frame[700:], y[700:]
         ),
+        "frozen": lambda: FrozenEstimator(trees().fit(*fit)),
+        "array-pipeline": lambda: make_pipeline(StandardScaler(), trees()).fit(frame[:400].to_numpy(), y[:400]),
     }[kind]()
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
     frame[:400].to_csv(tmp_path / "fit.csv", index=False)
     frame[400:700].to_csv(tmp_path / "cal.csv", index=False)
     code, _, err = run(
-        capsys, "prune", tmp_path / "model.pkl", "--trust-pickle", "--fit", tmp_path / "fit.csv",
-        "--cal", tmp_path / "cal.csv", "--alpha", 0.4, "--no-report", "-o", tmp_path / "out",
-    )  # fmt: skip
+        capsys,
+        "prune",
+        tmp_path / "model.pkl",
+        "--trust-pickle",
+        "--fit",
+        tmp_path / "fit.csv",
+        "--cal",
+        tmp_path / "cal.csv",
+        "--alpha",
+        0.4,
+        "--no-report",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 0, err
     after = pickle.loads((tmp_path / "out" / "whole_model.pkl").read_bytes())
     assert type(after) is type(made)
-    code, out, err = run(
-        capsys, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle"
-    )
+    code, out, err = run(capsys, "verify", tmp_path / "model.pkl", tmp_path / "out", "--trust-pickle")
     assert code == 0, err
     assert "AGREES" in out
 
@@ -255,12 +297,18 @@ def test_layers_that_cannot_be_written_back_are_found_before_the_search(place, t
 
     frame, y = table()
     numbers = frame[["weight"]]
-    made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(
-        numbers[:400], y[:400]
-    )
+    made = make_pipeline(FunctionTransformer(lambda X: X * 2.0), trees()).fit(numbers[:400], y[:400])
     (tmp_path / "model.pkl").write_bytes(cloudpickle.dumps(made))
-    code, _, err = run(capsys, "prune", tmp_path / "model.pkl", "--trust-pickle", "--fit",
-                       tmp_path / "nowhere.csv", "-o", tmp_path / "out")  # fmt: skip
+    code, _, err = run(
+        capsys,
+        "prune",
+        tmp_path / "model.pkl",
+        "--trust-pickle",
+        "--fit",
+        tmp_path / "nowhere.csv",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 1
     assert "The Pipeline cannot be pickled" in err
     from pine_boost import OutputError, prune_booster
@@ -275,18 +323,42 @@ def test_codes_in_csv_are_not_taken_for_numbers(place, tmp_path, capsys):
     raw = pd.read_csv(place / "fit.csv", dtype=str)
     raw["weight"] = "0" + raw.index.astype(str)
     raw.to_csv(tmp_path / "codes.csv", index=False)
-    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
-                       tmp_path / "codes.csv", "-o", tmp_path / "out")  # fmt: skip
+    code, _, err = run(
+        capsys,
+        "prune",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--fit",
+        tmp_path / "codes.csv",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 1
     assert "column 'weight' holds '00', which may be a text or a number" in err
     raw.drop(columns="colour").to_csv(tmp_path / "lacks.csv", index=False)
-    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
-                       tmp_path / "lacks.csv", "-o", tmp_path / "out")  # fmt: skip
+    code, _, err = run(
+        capsys,
+        "prune",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--fit",
+        tmp_path / "lacks.csv",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 1
     assert "lacks the model's column(s) 'colour'" in err
     (tmp_path / "folder").mkdir()
-    code, _, err = run(capsys, "prune", place / "pipeline.joblib", "--trust-pickle", "--fit",
-                       tmp_path / "folder", "-o", tmp_path / "out")  # fmt: skip
+    code, _, err = run(
+        capsys,
+        "prune",
+        place / "pipeline.joblib",
+        "--trust-pickle",
+        "--fit",
+        tmp_path / "folder",
+        "-o",
+        tmp_path / "out",
+    )
     assert code == 1
     assert "the first steps of a Pipeline take a table as a whole" in err
 
@@ -306,9 +378,7 @@ def test_a_record_with_a_tolerance_is_not_verified_for_a_calibrated_model(tmp_pa
     folder = result.save(tmp_path / "out")
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(made))
     frame[400:].to_csv(tmp_path / "val.csv", index=False)
-    asked = (
-        "verify", tmp_path / "model.pkl", folder, "--trust-pickle", "--val", tmp_path / "val.csv",
-    )  # fmt: skip
+    asked = ("verify", tmp_path / "model.pkl", folder, "--trust-pickle", "--val", tmp_path / "val.csv")
     code, out, err = run(capsys, *asked)
     assert code == 0, err
     assert "AGREES" in out

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from pine_boost.compression.candidates import (
-    Candidate,
-    Chains,
-    choose,
-    choose_chains,
-    undominated,
-)
+from pine_boost.compression.candidates import Candidate, Chains, choose, choose_chains, undominated
 from pine_boost.compression.fixed_sequence import (
     allowed,
     allowed_by_the_rest,
@@ -80,17 +74,12 @@ def _candidate(n_leaves: int, estimate: float) -> Candidate:
 # the last ones, so the true fidelity of all is known. "plateau": every size is just below the
 # target, the worst case.
 CELLS = 1000
-CHANGED = {
-    "falling": np.rint(np.geomspace(40, 1, 40)).astype(int),
-    "plateau": np.full(40, 51),
-}
+CHANGED = {"falling": np.rint(np.geomspace(40, 1, 40)).astype(int), "plateau": np.full(40, 51)}
 
 
 @pytest.mark.parametrize("world", CHANGED)
 @pytest.mark.parametrize(("n_fit", "n_val"), [(20, 59), (500, 59), (20, 600), (500, 600)])
-def test_the_promise_is_broken_at_most_as_often_as_stated(
-    world: str, n_fit: int, n_val: int
-) -> None:
+def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int, n_val: int) -> None:
     fidelity, confidence, n_draws = 0.95, 0.95, 2000
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
@@ -121,10 +110,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(
             )
             tested = list(in_order(counts, n_val, confidence, most))
             accepted += any(test.accepted for test in tested)
-            wrong |= any(
-                test.accepted and n / CELLS > 1 - fidelity
-                for n, test in zip(cells, tested, strict=False)
-            )
+            wrong |= any(test.accepted and n / CELLS > 1 - fidelity for n, test in zip(cells, tested, strict=False))
         broken += wrong
     # three standard deviations of a count of 2000 draws above the stated rate
     rate = 1 - confidence
@@ -185,9 +171,7 @@ def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
     assert thinned.slices == given.slices
 
 
-@pytest.mark.parametrize(
-    ("n_most", "expected"), [(1, [80]), (2, [80, 60]), (3, [80, 70, 60]), (4, [100, 80, 60, 40])]
-)
+@pytest.mark.parametrize(("n_most", "expected"), [(1, [80]), (2, [80, 60]), (3, [80, 70, 60]), (4, [100, 80, 60, 40])])
 def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: list[int]) -> None:
     """Ten rows in a thousand may change; the largest would be a waste of the only test."""
     estimates = {100: 0.0001, 90: 0.001, 80: 0.002, 70: 0.005, 60: 0.009, 50: 0.02, 40: 0.05}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.intercepts import best_shift
+from pine_boost.compression.least_squares_rows import build_pulls
 from pine_boost.compression.path import walk
-from pine_boost.compression.pulls import build_pulls
 from pine_boost.compression.rows import FitRows, draw_rows
 from pine_boost.compression.shape import leaf_ranges, margins, original_shape
 from pine_boost.model.routing import route
@@ -60,14 +60,9 @@ def test_a_few_rows_move_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [
-        ("HistGradientBoostingClassifier", {"max_iter": 40}),
-        ("RandomForestClassifier", {"n_estimators": 40}),
-    ],
+    [("HistGradientBoostingClassifier", {"max_iter": 40}), ("RandomForestClassifier", {"n_estimators": 40})],
 )
-def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(
-    name: str, size: dict[str, int]
-) -> None:
+def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size: dict[str, int]) -> None:
     """A few categories and hundreds of equal rows, as in COMPAS: no shape of the path gives up
     more rows, beyond chance, than another intercept would."""
     random = np.random.default_rng(1)

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import (
-    InvalidInputError,
-    compress_booster,
-    select_alpha,
-    verify_compression,
-)
+from pine_boost import InvalidInputError, compress_booster, select_alpha, verify_compression
 from pine_boost.tables import rows
 
 pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
@@ -41,9 +36,7 @@ def _model(kind: str, frame: Any, y: Any) -> Any:
         "xgboost": lambda: xgboost.XGBClassifier(
             n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, tree_method="hist"
         ),
-        "lightgbm": lambda: lightgbm.LGBMClassifier(
-            n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1
-        ),
+        "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1),
         "histogram": lambda: ensemble.HistGradientBoostingClassifier(
             max_iter=8, max_leaf_nodes=7, categorical_features="from_dtype"
         ),
@@ -63,9 +56,7 @@ def _same_record(found: Any, expected: Any) -> None:
     assert replace(found.record, **timeless) == replace(expected.record, **timeless)
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"), [("xgboost", "dask"), ("lightgbm", "folders"), ("histogram", "dataset")]
-)
+@pytest.mark.parametrize(("kind", "form"), [("xgboost", "dask"), ("lightgbm", "folders"), ("histogram", "dataset")])
 def test_compression_is_that_of_the_rows_in_memory(
     kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,9 +84,7 @@ def test_compression_is_that_of_the_rows_in_memory(
         compress_booster(model, fit, fit, **options)
 
 
-def test_selection_is_that_of_the_rows_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame, y = _frame()
     model = _model("xgboost", frame, y)
     X_fit, X_cal, X_sel = frame[:600], frame[600:1200], frame[1200:].reset_index(drop=True)

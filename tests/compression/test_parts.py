@@ -10,18 +10,12 @@ import pytest
 from pine_boost.budget import Budget
 from pine_boost.compression.collapse import collapse
 from pine_boost.compression.goal import Goal
+from pine_boost.compression.least_squares_rows import Points, build_pulls
 from pine_boost.compression.path import Pace, slices, step_sizes, walk
-from pine_boost.compression.pulls import Points, build_pulls
 from pine_boost.compression.refit import RIDGE, Intervals, refit
 from pine_boost.compression.rounding import to_pruned
 from pine_boost.compression.rows import FitRows, draw_rows
-from pine_boost.compression.shape import (
-    GONE,
-    leaf_ranges,
-    margins,
-    original_shape,
-    slice_shape,
-)
+from pine_boost.compression.shape import GONE, leaf_ranges, margins, original_shape, slice_shape
 from pine_boost.compression.synthetic_rows import Sources, draw_between
 from pine_boost.exporters import export
 from pine_boost.model.routing import route
@@ -40,17 +34,12 @@ def _models() -> dict[str, Any]:
     X, y = make_table(3)
     full, labels = make_table(3, missing=False)
     return {
-        "xgboost binary": (
-            xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(X, y > 0), X),
-        "xgboost classes": (
-            xgboost.XGBClassifier(n_estimators=5, max_depth=4, n_jobs=1).fit(X, y), X),
-        "lightgbm classes": (
-            lightgbm.LGBMClassifier(n_estimators=6, n_jobs=1, verbose=-1).fit(X, y), X),
-        "forest": (
-            ensemble.RandomForestClassifier(7, max_depth=6, random_state=0).fit(full, labels),
-            full),
+        "xgboost binary": (xgboost.XGBClassifier(n_estimators=8, max_depth=4, n_jobs=1).fit(X, y > 0), X),
+        "xgboost classes": (xgboost.XGBClassifier(n_estimators=5, max_depth=4, n_jobs=1).fit(X, y), X),
+        "lightgbm classes": (lightgbm.LGBMClassifier(n_estimators=6, n_jobs=1, verbose=-1).fit(X, y), X),
+        "forest": (ensemble.RandomForestClassifier(7, max_depth=6, random_state=0).fit(full, labels), full),
         "histogram": (ensemble.HistGradientBoostingClassifier(max_iter=6).fit(X, y), X),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module", params=list(_models()))
@@ -119,7 +108,7 @@ def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
     fit = FitRows(MemoryRows(X.astype(np.float64)), space)
     few = draw_rows(goal, trees, original, fit, 0, Budget.of(1e-4))
     many = draw_rows(goal, trees, original, fit, 0, Budget.of(3600.0))
-    assert 0 < len(few.looked_at.weight) <= 1000 < len(many.looked_at.weight)
+    assert 0 < len(few.holdout_points.weight) <= 1000 < len(many.holdout_points.weight)
     unlimited = draw_rows(goal, trees, original, fit, 0, Budget.of())
     assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
@@ -167,9 +156,7 @@ def test_slices_are_the_native_first_rounds() -> None:
 def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
     """Boosting goes on where nothing is left to split; such trees were kept to the end."""
     X, y = make_table(3, missing=False)
-    native = xgboost.XGBClassifier(
-        n_estimators=40, max_depth=3, gamma=3.0, n_jobs=1
-    ).fit(X, y > 0)  # fmt: skip
+    native = xgboost.XGBClassifier(n_estimators=40, max_depth=3, gamma=3.0, n_jobs=1).fit(X, y > 0)
     forest = read_model(native).forest
     space = build_space(forest)
     trees = route(forest, space)
@@ -180,13 +167,9 @@ def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
     leaves = trees.leaves(space.states(X))
     weight = np.bincount(leaves.ravel(), minlength=trees.n_leaves).astype(float)
     for whole_trees in (False, True):
-        smaller = collapse(
-            forest, ranges, start, weight, start.n_leaves - n_constant, whole_trees
-        )  # fmt: skip
+        smaller = collapse(forest, ranges, start, weight, start.n_leaves - n_constant, whole_trees)
         assert smaller.n_leaves == start.n_leaves - n_constant
-        np.testing.assert_allclose(
-            margins(smaller, forest, leaves), margins(start, forest, leaves), atol=1e-9
-        )
+        np.testing.assert_allclose(margins(smaller, forest, leaves), margins(start, forest, leaves), atol=1e-9)
 
 
 def test_collapse_takes_the_cheapest_subtree() -> None:

@@ -17,9 +17,7 @@ xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
-SINCE_2, SINCE_3 = ("leaves_lossless",), (
-    "proved_distance", "proved_largest", "proved_rows", "proved_trees",
-)  # fmt: skip
+SINCE_2, SINCE_3 = (("leaves_lossless",), ("proved_distance", "proved_largest", "proved_rows", "proved_trees"))
 
 
 @pytest.fixture(scope="module")

@@ -36,8 +36,7 @@ def test_reversed_labels_are_noticed_scikit_learn() -> None:
 def test_reversed_labels_are_noticed_lightgbm() -> None:
     lightgbm = pytest.importorskip("lightgbm")
     model, X_val, result = _compressed(
-        lightgbm.LGBMClassifier(n_estimators=6, num_leaves=5, n_jobs=1, verbose=-1),
-        np.array(["no", "yes"]),
+        lightgbm.LGBMClassifier(n_estimators=6, num_leaves=5, n_jobs=1, verbose=-1), np.array(["no", "yes"])
     )
     bad = copy.deepcopy(result.model)
     bad._le.classes_ = bad._le.classes_[::-1].copy()

@@ -56,13 +56,8 @@ def test_classifier_in_classifier_out(n_classes: int, boosting: str) -> None:
     assert model.forest.classes == tuple(labels)
     rows = np.vstack([X, edge_rows(model.forest, X, infinite=True, limit=40)])
     margins = native_margins(model.forest, rows)
-    np.testing.assert_array_equal(
-        margins, original.predict(rows, raw_score=True).reshape(len(rows), -1)
-    )
-    if n_classes == 2:
-        index = (margins[:, 0] > model.forest.decision.cuts[0]).astype(int)
-    else:
-        index = margins.argmax(axis=1)
+    np.testing.assert_array_equal(margins, original.predict(rows, raw_score=True).reshape(len(rows), -1))
+    index = (margins[:, 0] > model.forest.decision.cuts[0]).astype(int) if n_classes == 2 else margins.argmax(axis=1)
     np.testing.assert_array_equal(labels[index], original.predict(rows))
 
     pruned = grid_forest(model.forest, kept_half(model.forest))
@@ -81,14 +76,10 @@ def test_classifier_in_classifier_out(n_classes: int, boosting: str) -> None:
         )
         np.testing.assert_array_equal(copied.predict(rows), expected)
         assert copied.predict_proba(rows).shape == (len(rows), n_classes)
-    assert before == (
-        original.booster_.model_to_string(), original.get_params(), original.n_estimators_,
-    )  # fmt: skip
+    assert before == (original.booster_.model_to_string(), original.get_params(), original.n_estimators_)
     assert written.booster_ is not original.booster_
     again = read_lightgbm(written)
-    np.testing.assert_array_equal(
-        native_margins(again.forest, rows), integer_margins(pruned, rows) / 2.0**pruned.grid
-    )
+    np.testing.assert_array_equal(native_margins(again.forest, rows), integer_margins(pruned, rows) / 2.0**pruned.grid)
 
 
 def test_subclass_of_the_wrapper() -> None:
@@ -114,12 +105,9 @@ def test_best_iteration_is_honoured_live_and_not_in_files(boosting: str, tmp_pat
     booster.best_iteration = 5
     live = read_lightgbm(booster)
     assert live.forest.n_trees == 5
+    np.testing.assert_array_equal(native_margins(live.forest, X)[:, 0], booster.predict(X, raw_score=True))
     np.testing.assert_array_equal(
-        native_margins(live.forest, X)[:, 0], booster.predict(X, raw_score=True)
-    )
-    np.testing.assert_array_equal(
-        native_margins(live.forest, X)[:, 0] > live.forest.decision.cuts[0],
-        booster.predict(X) > 0.5,
+        native_margins(live.forest, X)[:, 0] > live.forest.decision.cuts[0], booster.predict(X) > 0.5
     )
     written = export(live, grid_forest(live.forest))
     assert written.current_iteration() == 5
@@ -129,9 +117,7 @@ def test_best_iteration_is_honoured_live_and_not_in_files(boosting: str, tmp_pat
     whole = read_lightgbm(path)
     assert whole.forest.n_trees == 12
     reloaded = lgb.Booster(model_file=path)
-    np.testing.assert_array_equal(
-        native_margins(whole.forest, X)[:, 0], reloaded.predict(X, raw_score=True)
-    )
+    np.testing.assert_array_equal(native_margins(whole.forest, X)[:, 0], reloaded.predict(X, raw_score=True))
     pickled = pickle.loads(pickle.dumps(booster))  # keeps best_iteration
     assert read_lightgbm(pickled).forest.n_trees == 5
 
@@ -139,15 +125,10 @@ def test_best_iteration_is_honoured_live_and_not_in_files(boosting: str, tmp_pat
 def test_early_stopped_classifier() -> None:
     X, y = make_table()
     original = lgb.LGBMClassifier(**{**WRAPPER, "n_estimators": 200, "learning_rate": 0.5})
-    original.fit(
-        X[:200], y[:200], eval_X=X[200:], eval_y=y[200:],
-        callbacks=[lgb.early_stopping(3, verbose=False)],
-    )  # fmt: skip
+    original.fit(X[:200], y[:200], eval_X=X[200:], eval_y=y[200:], callbacks=[lgb.early_stopping(3, verbose=False)])
     assert 0 < original.best_iteration_ < 200
     model = read_lightgbm(original)
-    np.testing.assert_array_equal(
-        native_margins(model.forest, X)[:, 0], original.predict(X, raw_score=True)
-    )
+    np.testing.assert_array_equal(native_margins(model.forest, X)[:, 0], original.predict(X, raw_score=True))
     pruned = grid_forest(model.forest, kept_half(model.forest))
     written = export(model, pruned)
     assert written.best_iteration_ == 0
@@ -165,18 +146,14 @@ def test_file_in_bytes_out(tmp_path: Path) -> None:
         model = read_model(source)
         assert model.kind == "lightgbm file"
         assert model.forest.feature_names == ("ä", "b=c", "d_d", "e")
-        np.testing.assert_array_equal(
-            native_margins(model.forest, X), booster.predict(X, raw_score=True)
-        )
+        np.testing.assert_array_equal(native_margins(model.forest, X), booster.predict(X, raw_score=True))
     assert write_document(model.document) == contents
     pruned = grid_forest(model.forest, kept_half(model.forest))
     written = export(model, pruned)
     assert isinstance(written, bytes)
     assert b"\r" not in written
     loaded = lgb.Booster(model_str=written.decode())
-    np.testing.assert_array_equal(
-        loaded.predict(X, raw_score=True), integer_margins(pruned, X) / 2.0**pruned.grid
-    )
+    np.testing.assert_array_equal(loaded.predict(X, raw_score=True), integer_margins(pruned, X) / 2.0**pruned.grid)
     assert loaded.model_to_string().encode() == written  # sizes, importances: as LightGBM writes
     assert loaded.feature_name() == booster.feature_name()
 
@@ -194,9 +171,7 @@ def test_pandas_categories() -> None:
     X, y = make_table()
     names = np.array(["oak", "pine", "fir", "ash", "elm"])
     code = random.integers(0, 5, len(y))
-    frame = pandas.DataFrame(
-        {"size": X[:, 0], "kind": pandas.Categorical(names[code], categories=names)}
-    )
+    frame = pandas.DataFrame({"size": X[:, 0], "kind": pandas.Categorical(names[code], categories=names)})
     frame["one"] = pandas.Categorical(["same"] * len(y))  # constant: feature_infos says "none"
     target = (y + (code == 1) + (code == 4)) % 2
     original = lgb.LGBMClassifier(**{**WRAPPER, "min_child_samples": 3, "cat_smooth": 1})
@@ -205,15 +180,12 @@ def test_pandas_categories() -> None:
     assert model.forest.feature_names == ("size", "kind", "one")
     assert model.forest.feature_categories == (None, tuple(names), ("same",))
     coded = np.column_stack([X[:, 0], code, np.zeros(len(y))])
-    np.testing.assert_array_equal(
-        native_margins(model.forest, coded)[:, 0], original.predict(frame, raw_score=True)
-    )
+    np.testing.assert_array_equal(native_margins(model.forest, coded)[:, 0], original.predict(frame, raw_score=True))
     pruned = grid_forest(model.forest, kept_half(model.forest, 1))
     written = export(model, pruned)
     shuffled = frame.assign(kind=frame["kind"].cat.reorder_categories(names[::-1]))
     np.testing.assert_array_equal(
-        written.predict(shuffled, raw_score=True),
-        integer_margins(pruned, coded)[:, 0] / 2.0**pruned.grid,
+        written.predict(shuffled, raw_score=True), integer_margins(pruned, coded)[:, 0] / 2.0**pruned.grid
     )
     ordered = frame.assign(size=pandas.Categorical(np.round(X[:, 0]), ordered=True))
     original.fit(ordered, target)  # three columns, two of them trained as categories
@@ -233,9 +205,7 @@ def test_regression_needs_a_threshold() -> None:
     pruned = grid_forest(model.forest)
     written = export(model, pruned)
     assert type(written) is lgb.LGBMRegressor
-    np.testing.assert_array_equal(
-        written.predict(X), integer_margins(pruned, X)[:, 0] / 2.0**pruned.grid
-    )
+    np.testing.assert_array_equal(written.predict(X), integer_margins(pruned, X)[:, 0] / 2.0**pruned.grid)
     ranker = lgb.LGBMRanker(**WRAPPER).fit(X, y, group=[100, 100, 100])
     with pytest.raises(UnsupportedModelError, match="lambdarank"):
         read_lightgbm(ranker)
@@ -253,8 +223,7 @@ def test_cross_entropy_is_a_class_only_through_the_classifier() -> None:
         read_lightgbm(original.booster_)
     forest = read_lightgbm(original.booster_, threshold=0.25).forest
     np.testing.assert_array_equal(
-        native_margins(forest, X)[:, 0] > forest.decision.cuts[0],
-        original.predict_proba(X)[:, 1] > 0.25,
+        native_margins(forest, X)[:, 0] > forest.decision.cuts[0], original.predict_proba(X)[:, 1] > 0.25
     )
 
 

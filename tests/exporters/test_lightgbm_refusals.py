@@ -62,10 +62,7 @@ def test_what_is_refused_and_why() -> None:
     long = {**QUIET, "objective": "binary", "sigmoid": 0.123456789}
     with pytest.raises(UnsupportedModelError, match="six digits"):
         read_lightgbm(lgb.train(long, lgb.Dataset(X, y), 2))
-    custom = lgb.train(
-        {**QUIET, "objective": lambda p, d: (p - d.get_label(), np.ones_like(p))},
-        lgb.Dataset(X, y), 2,
-    )  # fmt: skip
+    custom = lgb.train({**QUIET, "objective": lambda p, d: (p - d.get_label(), np.ones_like(p))}, lgb.Dataset(X, y), 2)
     with pytest.raises(UnsupportedModelError, match="custom"):
         read_lightgbm(custom)
     assert read_lightgbm(custom, threshold=0.5).forest.decision.cuts == (0.5,)
@@ -96,7 +93,5 @@ def test_text_is_read_without_lightgbm(tmp_path: Path) -> None:
         "assert write_document(model.document) == open(sys.argv[1], 'rb').read()\n"
         "print(model.forest.n_trees)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"

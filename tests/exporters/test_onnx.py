@@ -32,9 +32,7 @@ SAYABLE = [name for name in MODELS if name != "lgb zero as missing"]
 
 
 def run(converted: Any, forest: Forest, X: np.ndarray) -> dict[str, np.ndarray]:
-    session = onnxruntime.InferenceSession(
-        converted.SerializeToString(), providers=["CPUExecutionProvider"]
-    )
+    session = onnxruntime.InferenceSession(converted.SerializeToString(), providers=["CPUExecutionProvider"])
     dtype = np.float32 if forest.comparison is Comparison.FLOAT32_LESS else np.float64
     names = [output.name for output in converted.graph.output]
     return dict(zip(names, session.run(names, {"X": X.astype(dtype)}), strict=True))
@@ -106,13 +104,9 @@ REGRESSORS = {
     "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=5, random_state=0),
     "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=5),
     "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1),
-    "lightgbm tweedie": lambda: lightgbm.LGBMRegressor(
-        n_estimators=5, objective="tweedie", n_jobs=1, verbose=-1
-    ),
+    "lightgbm tweedie": lambda: lightgbm.LGBMRegressor(n_estimators=5, objective="tweedie", n_jobs=1, verbose=-1),
     "xgboost": lambda: xgboost.XGBRegressor(n_estimators=5, n_jobs=1),
-    "xgboost poisson": lambda: xgboost.XGBRegressor(
-        n_estimators=5, objective="count:poisson", n_jobs=1
-    ),
+    "xgboost poisson": lambda: xgboost.XGBRegressor(n_estimators=5, objective="count:poisson", n_jobs=1),
 }
 
 

@@ -32,14 +32,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier
 
-from tests.support.sklearn_models import (
-    CASES,
-    check_exported,
-    fitted,
-    native_values,
-    probe_rows,
-    table,
-)
+from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, table
 
 
 def random_weights(model: Model, seed: int) -> np.ndarray:
@@ -78,17 +71,14 @@ def test_round_trip_drop_and_reweight(name: str, n_classes: int) -> None:
         pruned = grid_forest(model.forest, random_weights(model, seed))
         exported = check_export(model, pruned, codes, raw)
         loaded = pickle.loads(pickle.dumps(exported))
-        assert np.array_equal(
-            native_values(loaded, model.kind, raw), native_values(exported, model.kind, raw)
-        )
+        assert np.array_equal(native_values(loaded, model.kind, raw), native_values(exported, model.kind, raw))
     assert pickle.dumps(native) == before
     # read again, it is a model whose every sum is exact, and writing it back moves nothing
     again = read_sklearn(exported)
     if again.forest.slack == 0:
         assert exact.is_exact(again.forest)
     assert np.array_equal(
-        native_margins(again.forest, codes),
-        np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid),
+        native_margins(again.forest, codes), np.ldexp(integer_margins(pruned, codes).astype(float), -pruned.grid)
     )
 
 
@@ -111,9 +101,7 @@ def test_export_shares_nothing_with_the_original(name: str) -> None:
     exported.n_features_in_ = 99
     assert np.array_equal(native_values(native, model.kind, raw), values)
     assert native.classes_.tolist() == ["ash", "birch", "cedar"]
-    assert np.array_equal(
-        native_margins(model.forest, codes), native_margins(read_sklearn(native).forest, codes)
-    )
+    assert np.array_equal(native_margins(model.forest, codes), native_margins(read_sklearn(native).forest, codes))
 
 
 def test_params_describe_the_export_and_clone_refits() -> None:
@@ -133,9 +121,7 @@ def test_params_describe_the_export_and_clone_refits() -> None:
         assert native.get_params()[counter] > 2
         assert not hasattr(exported, "train_score_") or len(exported.train_score_) == 0
         assert clone(exported).fit(X, y).predict(X).shape == y.shape
-    staged = write_sklearn(
-        read_sklearn(fitted("gradient", 3)), grid_forest(read_sklearn(fitted("gradient", 3)).forest)
-    )
+    staged = write_sklearn(read_sklearn(fitted("gradient", 3)), grid_forest(read_sklearn(fitted("gradient", 3)).forest))
     assert len(list(staged.staged_predict(X[:3]))) == 8
 
 
@@ -243,10 +229,7 @@ def test_forest_threshold_holds_one_grid_unit_and_ties() -> None:
         first = slice(0, model.forest.tree_offset[1])
         value_int[first, 0] = units * (model.forest.kind[first] == SplitKind.LEAF)
         exported = write_sklearn(
-            model,
-            PrunedForest(
-                model.forest, pruned.kept, value_int, 36, pruned.intercept_int, pruned.weights
-            ),
+            model, PrunedForest(model.forest, pruned.kept, value_int, 36, pruned.intercept_int, pruned.weights)
         )
         assert set((exported.predict_proba(X)[:, 1] > 0.3).tolist()) == {expected}
 
@@ -267,9 +250,7 @@ def test_refusals() -> None:
     pruned = grid_forest(adaboost.forest)
     refitted = pruned.value_int.copy()
     refitted[np.flatnonzero(adaboost.forest.kind == SplitKind.LEAF)[0]] += 1
-    refit = PrunedForest(
-        pruned.forest, pruned.kept, refitted, pruned.grid, pruned.intercept_int, pruned.weights
-    )
+    refit = PrunedForest(pruned.forest, pruned.kept, refitted, pruned.grid, pruned.intercept_int, pruned.weights)
     with pytest.raises(InvalidInputError, match="trees vote"):
         write_sklearn(adaboost, refit)
     forest = read_sklearn(fitted("forest", 3))
@@ -281,10 +262,7 @@ def test_refusals() -> None:
     with_threshold = read_sklearn(fitted("forest", 2), threshold=0.3)
     with pytest.raises(InvalidInputError, match="too fine"):
         write_sklearn(
-            with_threshold,
-            grid_forest(
-                with_threshold.forest, np.full(with_threshold.forest.n_trees, 9.0), grid=45
-            ),
+            with_threshold, grid_forest(with_threshold.forest, np.full(with_threshold.forest.n_trees, 9.0), grid=45)
         )
     nameless = Model(forest.forest, "sklearn.RandomForestClassifier", None, SklearnDocument("?"))
     with pytest.raises(UnsupportedModelError, match="read_sklearn"):
@@ -317,9 +295,7 @@ def test_random_exports(kind: str, seed: int, n_classes: int, data: st.DataObjec
     n_trees = model.forest.n_trees
     weights = np.array(
         data.draw(
-            st.lists(
-                st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.3, 3.0]), min_size=n_trees, max_size=n_trees
-            ).filter(any)
+            st.lists(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1.3, 3.0]), min_size=n_trees, max_size=n_trees).filter(any)
         )
     )
     codes = edge_rows(model.forest, np.abs(np.round(X)), limit=60, seed=seed)

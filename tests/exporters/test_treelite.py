@@ -88,9 +88,7 @@ def test_exponential_loss_keeps_its_probability() -> None:
 def test_whole_numbered_categories_are_fed_as_they_are() -> None:
     X, y = table(3, "")
     X[:, 4] = np.abs(np.round(X[:, 4] * 2)) * 3 + 1
-    native = HistGradientBoostingClassifier(
-        max_iter=6, categorical_features=[4], min_samples_leaf=5
-    ).fit(X, y)
+    native = HistGradientBoostingClassifier(max_iter=6, categorical_features=[4], min_samples_leaf=5).fit(X, y)
     model = read_model(native)
     codes = edge_rows(model.forest, X, infinite=False, limit=100)
     codes[:, 4] = np.where(np.isnan(codes[:, 4]), np.nan, np.floor(np.clip(codes[:, 4], -2, 1e7)))
@@ -99,8 +97,7 @@ def test_whole_numbered_categories_are_fed_as_they_are() -> None:
     assert np.array_equal(found, native.decision_function(raw))
     assert np.any(raw[:, 4] >= 1e6)  # unseen categories are among them
     assert np.array_equal(
-        gtil_margins(to_treelite(native, codes=True), model.forest, codes),
-        native.decision_function(raw),
+        gtil_margins(to_treelite(native, codes=True), model.forest, codes), native.decision_function(raw)
     )
 
 
@@ -137,9 +134,9 @@ def test_xgboost(name: str) -> None:
 
 def test_xgboost_wrapper_uses_its_best_iteration() -> None:
     X, y = table(3, "")
-    native = xgboost.XGBClassifier(
-        n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1
-    ).fit(X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False)
+    native = xgboost.XGBClassifier(n_estimators=40, learning_rate=0.9, early_stopping_rounds=3, n_jobs=1).fit(
+        X[:180], y[:180], eval_set=[(X[180:], y[180:])], verbose=False
+    )
     assert native.best_iteration + 1 < native.get_booster().num_boosted_rounds()
     found = gtil_margins(to_treelite(native), read_model(native).forest, X)
     assert np.array_equal(found, native.predict(X, output_margin=True))
@@ -163,18 +160,13 @@ def test_xgboost_categories_and_missing_value() -> None:
         model = read_model(booster)
         rows = edge_rows(model.forest, codes, limit=200)
         native = booster.predict(
-            xgboost.DMatrix(rows, feature_types=["q", "c"], enable_categorical=True),
-            output_margin=True,
+            xgboost.DMatrix(rows, feature_types=["q", "c"], enable_categorical=True), output_margin=True
         )
         assert np.array_equal(gtil_margins(to_treelite(booster), model.forest, rows)[:, 0], native)
     # a table of strings
     words = np.array(list("abcdefghi"))
-    frame = pandas.DataFrame(
-        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
-    )
-    native = xgboost.XGBClassifier(
-        n_estimators=5, enable_categorical=True, tree_method="hist", n_jobs=1
-    ).fit(frame, y)
+    frame = pandas.DataFrame({"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)})
+    native = xgboost.XGBClassifier(n_estimators=5, enable_categorical=True, tree_method="hist", n_jobs=1).fit(frame, y)
     with pytest.raises(UnsupportedModelError, match="category values of a table for word"):
         to_treelite(native)
     found = gtil_margins(to_treelite(native, codes=True), read_model(native).forest, codes)[:, 0]
@@ -214,16 +206,12 @@ def test_lightgbm(name: str, with_nan: bool) -> None:
     X[:, 5] = np.abs(np.round(np.nan_to_num(X[:, 5]) * 3))
     y = y if "num_class" in LIGHTGBM[name] else (y > 0).astype(int)
     parameters = {**LIGHTGBM[name], "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5}
-    booster = lightgbm.train(
-        parameters, lightgbm.Dataset(X, y, categorical_feature=[5], free_raw_data=False), 6
-    )
+    booster = lightgbm.train(parameters, lightgbm.Dataset(X, y, categorical_feature=[5], free_raw_data=False), 6)
     model = read_model(booster)
     base = np.nan_to_num(X)
     rows = np.vstack([X, edge_rows(model.forest, base, infinite=True, limit=120)])
     tiny = base[:60].copy()
-    tiny[:, :3] = np.tile([1e-35, -1e-35, 1e-36, -1.0000000180025095e-35, 2e-35, -2e-35], 30)[
-        :180
-    ].reshape(60, 3)
+    tiny[:, :3] = np.tile([1e-35, -1e-35, 1e-36, -1.0000000180025095e-35, 2e-35, -2e-35], 30)[:180].reshape(60, 3)
     rows = np.vstack([rows, tiny])
     # -0.5 is category 0 in LightGBM and no category in Treelite (documented)
     rows[:, 5] = np.where((rows[:, 5] > -1) & (rows[:, 5] < 0), 0.0, rows[:, 5])
@@ -249,11 +237,7 @@ def test_lightgbm_zero_as_missing_is_refused_or_right() -> None:
     messages = []
     for seed in range(6):
         data = np.roll(X, seed, axis=1)[:, :2]
-        booster = lightgbm.train(
-            {**parameters, "zero_as_missing": True, "num_leaves": 3},
-            lightgbm.Dataset(data, y),
-            2,
-        )
+        booster = lightgbm.train({**parameters, "zero_as_missing": True, "num_leaves": 3}, lightgbm.Dataset(data, y), 2)
         try:
             converted = to_treelite(booster)
         except UnsupportedModelError as error:
@@ -271,9 +255,7 @@ def test_lightgbm_wrapper_with_a_table() -> None:
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=400), random.integers(0, 6, 400)])
     words = np.array(list("abcdef"))
-    frame = pandas.DataFrame(
-        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
-    )
+    frame = pandas.DataFrame({"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)})
     y = (codes[:, 1] % 3 == 0) ^ (codes[:, 0] > 0)
     native = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, y)
     with pytest.raises(UnsupportedModelError, match="codes=True"):
@@ -286,9 +268,7 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
     tl2cgen = pytest.importorskip("tl2cgen")
     X, y = table(3, "NaN")
     booster = xgboost.train(
-        {"objective": "multi:softprob", "num_class": 3, "max_depth": 3, "nthread": 1},
-        xgboost.DMatrix(X, y),
-        4,
+        {"objective": "multi:softprob", "num_class": 3, "max_depth": 3, "nthread": 1}, xgboost.DMatrix(X, y), 4
     )
     forest = read_model(fitted("forest fitted with NaN", 3))
     weights = np.array([0.0, 2.5, 1.0, 0.0, 0.7, 1.0, 0.3])
@@ -315,9 +295,7 @@ def test_compiled_by_tl2cgen(tmp_path: Any) -> None:
 def test_a_result_with_category_names_is_converted_for_codes() -> None:
     pytest.importorskip("pandas")
     frame, codes, y = words_and_codes()
-    native = xgboost.XGBClassifier(
-        n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1
-    ).fit(frame, y)
+    native = xgboost.XGBClassifier(n_estimators=4, max_depth=2, enable_categorical=True, n_jobs=1).fit(frame, y)
     result = prune_booster(native, frame[:200], frame[200:], alpha=0.2, time_limit=20)
     with pytest.raises(UnsupportedModelError, match="codes=True"):
         result.to_treelite()

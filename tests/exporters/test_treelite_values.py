@@ -25,19 +25,15 @@ MODELS = {
     },
     **{
         f"lightgbm {objective}": lambda objective=objective: lgb(objective)
-        for objective in (
-            "regression", "quantile", "poisson", "tweedie", "gamma", "cross_entropy_lambda",
-        )
+        for objective in ("regression", "quantile", "poisson", "tweedie", "gamma", "cross_entropy_lambda")
     },
     "lightgbm square root": lambda: lgb("regression", reg_sqrt=True),
     "lightgbm forest": lambda: lgb("regression", **BAGGED),
     "forest": lambda: ensemble.RandomForestRegressor(6, max_depth=5, random_state=0).fit(*table()),
     "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=6).fit(*table()),
     "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=6).fit(*table()),
-    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(
-        loss="poisson", max_iter=6
-    ).fit(*table()),
-}  # fmt: skip
+    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=6).fit(*table()),
+}
 
 
 @pytest.mark.parametrize("name", MODELS)

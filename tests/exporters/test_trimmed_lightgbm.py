@@ -18,21 +18,14 @@ from tests.support.trimmed import assert_same_trees, cut_forest, n_remaining
 
 lgb = pytest.importorskip("lightgbm")
 
-from tests.support.lightgbm_models import (  # noqa: E402  (needs lightgbm)
-    CONFIGS,
-    raw,
-    rows_for,
-    table,
-    trained,
-)  # fmt: skip
+from tests.support.lightgbm_models import CONFIGS, raw, rows_for, table, trained  # noqa: E402  (needs lightgbm)
 
 
 def check(pruned: PrunedForest, exported: Any, X: np.ndarray) -> None:
     np.testing.assert_array_equal(raw(exported, X), integer_margins(pruned, X) / 2.0**pruned.grid)
     for i in range(0, len(X), 71):
         np.testing.assert_array_equal(
-            raw(exported, X[i : i + 1]),
-            integer_margins(pruned, X[i : i + 1]) / 2.0**pruned.grid,
+            raw(exported, X[i : i + 1]), integer_margins(pruned, X[i : i + 1]) / 2.0**pruned.grid
         )
     written = read_model(exported).forest
     assert assert_same_trees(pruned, written) == n_remaining(pruned)

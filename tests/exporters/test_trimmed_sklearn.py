@@ -32,15 +32,7 @@ from sklearn.ensemble import (
 from sklearn.inspection import partial_dependence
 from sklearn.tree import DecisionTreeRegressor, export_text
 
-from tests.support.sklearn_models import (
-    CASES,
-    check_exported,
-    fitted,
-    native_values,
-    probe_rows,
-    table,
-    to_raw,
-)
+from tests.support.sklearn_models import CASES, check_exported, fitted, native_values, probe_rows, table, to_raw
 from tests.support.verifying import pruned_model
 
 
@@ -71,9 +63,7 @@ def test_nodes_are_gone_and_margins_exact(name: str, n_classes: int) -> None:
         pruned = cut_forest(model.forest, weights, share=share, seed=n_classes)
         exported = check(model, pruned, codes, raw)
         loaded = pickle.loads(pickle.dumps(exported))
-        assert np.array_equal(
-            native_values(loaded, model.kind, raw), native_values(exported, model.kind, raw)
-        )
+        assert np.array_equal(native_values(loaded, model.kind, raw), native_values(exported, model.kind, raw))
     assert pickle.dumps(native) == before
 
 
@@ -114,9 +104,9 @@ def test_importances_texts_and_paths_work(name: str) -> None:
 def test_histograms_keep_counts_and_sets() -> None:
     X, y = table(2, "")
     X[:, 1] = np.random.default_rng(0).integers(0, 9, len(X))
-    native = HistGradientBoostingClassifier(
-        max_iter=6, categorical_features=[1], min_samples_leaf=4
-    ).fit(X, y ^ np.isin(X[:, 1], [2, 3, 7]))
+    native = HistGradientBoostingClassifier(max_iter=6, categorical_features=[1], min_samples_leaf=4).fit(
+        X, y ^ np.isin(X[:, 1], [2, 3, 7])
+    )
     model = read_sklearn(native)
     pruned = cut_forest(model.forest, share=0.15, seed=5)
     codes = edge_rows(model.forest, X, infinite=True, limit=100)
@@ -137,9 +127,7 @@ def test_histograms_keep_counts_and_sets() -> None:
     assert np.all(np.isfinite(found))
 
 
-@pytest.mark.parametrize(
-    "name", ["forest", "tree", "gradient", "histogram", "adaboost", "histogram of categories"]
-)
+@pytest.mark.parametrize("name", ["forest", "tree", "gradient", "histogram", "adaboost", "histogram of categories"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_tree_cut_at_its_root_is_a_constant(name: str, n_classes: int) -> None:
     model = read_sklearn(fitted(name, n_classes))

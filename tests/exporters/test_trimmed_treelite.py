@@ -44,8 +44,6 @@ def test_gtil_margins_are_exact(name: str, share: float) -> None:
         expected = expected / len(pruned.kept)
     np.testing.assert_array_equal(gtil_margins(converted, forest, rows), expected)
     assert converted.num_tree == again.forest.n_trees
-    n_nodes = sum(
-        len(converted.get_tree_accessor(i).get_field("cleft")) for i in range(converted.num_tree)
-    )
+    n_nodes = sum(len(converted.get_tree_accessor(i).get_field("cleft")) for i in range(converted.num_tree))
     n_constants = converted.num_tree - len(pruned.kept)
     assert n_nodes == n_remaining(pruned) + n_constants

@@ -160,8 +160,7 @@ def test_wrappers(kind, n_classes):
     for copied in (exported, pickle.loads(pickle.dumps(exported))):
         probe = edge_rows(model.forest, rows, limit=40)
         np.testing.assert_array_equal(
-            copied.predict(probe, output_margin=True).reshape(len(probe), -1),
-            expected_margins(pruned, probe),
+            copied.predict(probe, output_margin=True).reshape(len(probe), -1), expected_margins(pruned, probe)
         )
         assert copied.feature_importances_.sum() == pytest.approx(1.0, abs=1e-5)
         assert copied.predict_proba(probe).shape == (len(probe), n_classes)

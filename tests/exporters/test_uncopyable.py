@@ -21,13 +21,9 @@ lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
 
 KINDS = {
-    "LightGBM": lambda: lightgbm.LGBMClassifier(
-        n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1, random_state=0
-    ),
+    "LightGBM": lambda: lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1, random_state=0),
     "XGBoost": lambda: xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1),
-    "GradientBoosting": lambda: ensemble.GradientBoostingClassifier(
-        n_estimators=8, max_depth=2, random_state=0
-    ),
+    "GradientBoosting": lambda: ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0),
     "HistGradientBoosting": lambda: ensemble.HistGradientBoostingClassifier(
         max_iter=8, max_leaf_nodes=4, early_stopping=False, random_state=0
     ),

@@ -197,8 +197,7 @@ def test_leaves_that_float32_cannot_hold_are_refused():
     model = read_model(train(rounds=2, objective="binary:logistic"))
     pruned = grid_forest(model.forest)
     too_fine = pruned.value_int * 2**20 + 1
-    broken = type(pruned)(model.forest, pruned.kept, too_fine, pruned.grid + 20,
-                          pruned.intercept_int, pruned.weights)  # fmt: skip
+    broken = type(pruned)(model.forest, pruned.kept, too_fine, pruned.grid + 20, pruned.intercept_int, pruned.weights)
     with pytest.raises(InvalidInputError, match="float32"):
         export(model, broken)
 

@@ -13,12 +13,7 @@ from tests.support.grids import edge_rows, grid_forest
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
-    expected_margins,
-    make_labels,
-    make_rows,
-    some_weights,
-)
+from tests.support.xgboost_models import expected_margins, make_labels, make_rows, some_weights  # noqa: E402  (needs xgboost)
 
 CLASSIFIERS = {
     "binary": ("XGBClassifier", 2, {}),
@@ -37,9 +32,9 @@ CLASSIFIERS = {
 def test_classifier_export_is_a_whole_classifier(name):
     class_name, n_classes, options = CLASSIFIERS[name]
     rows = make_rows()
-    original = getattr(xgboost, class_name)(
-        n_estimators=8, max_depth=3, n_jobs=1, random_state=0, **options
-    ).fit(rows, make_labels(rows, n_classes))
+    original = getattr(xgboost, class_name)(n_estimators=8, max_depth=3, n_jobs=1, random_state=0, **options).fit(
+        rows, make_labels(rows, n_classes)
+    )
     before, parameters = original.get_booster().save_raw("ubj"), original.get_params()
     model = read_model(original)
     pruned = grid_forest(model.forest, some_weights(model.forest, seed=6))
@@ -48,8 +43,7 @@ def test_classifier_export_is_a_whole_classifier(name):
     assert original.get_params() == parameters
     assert type(exported) is type(original)
     np.testing.assert_array_equal(exported.classes_, original.classes_)
-    changed = {k for k, v in exported.get_params().items() if v is not parameters[k]
-               and v == v and v != parameters[k]}  # fmt: skip
+    changed = {k for k, v in exported.get_params().items() if v is not parameters[k] and v == v and v != parameters[k]}
     assert changed <= {"n_estimators", "booster"}
     probe = np.vstack([rows, edge_rows(model.forest, rows, infinite=True, limit=40)])
     expected = expected_margins(pruned, probe)
@@ -132,11 +126,13 @@ def test_pandas_categories_survive_and_are_recoded():
     pandas = pytest.importorskip("pandas")
     random = np.random.default_rng(0)
     names = random.choice(["red", "green", "blue"], 300)
-    table = pandas.DataFrame({
-        "x": random.normal(size=300),
-        "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
-        "size": pandas.Categorical(random.choice([7, 3, 40], 300)),
-    })  # fmt: skip
+    table = pandas.DataFrame(
+        {
+            "x": random.normal(size=300),
+            "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
+            "size": pandas.Categorical(random.choice([7, 3, 40], 300)),
+        }
+    )
     labels = ((names == "red") ^ (table["size"] == 3) ^ (table.x > 0)).astype(int)
     original = xgboost.XGBClassifier(n_estimators=6, n_jobs=1, enable_categorical=True)
     original.fit(table, labels)

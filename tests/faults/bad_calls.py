@@ -78,8 +78,12 @@ class World:
 
     def verify(self, **changes: Any) -> Any:
         """A good verification with something changed."""
-        given = {"original": self.model, "pruned": self.result.model,
-                 "region": self.result.region, "certificate": self.result.certificate}  # fmt: skip
+        given = {
+            "original": self.model,
+            "pruned": self.result.model,
+            "region": self.result.region,
+            "certificate": self.result.certificate,
+        }
         return verify(**{**given, **changes})
 
 
@@ -113,10 +117,18 @@ OPTIONS: list[Row] = [
     ("too many bins", lambda w: w.prune(n_bins=10**9), _INPUT, "from 1 to 1000 is accepted"),
     ("bins a float", lambda w: w.prune(n_bins=2.5), _INPUT, "n_bins=2.5"),
     ("indifference of one", lambda w: w.prune(indifference=1), _INPUT, f"indifference.*{_LEVEL}"),
-    ("indifference too large", lambda w: w.prune(indifference=0.9), pb.RegionError,
-     "no guarantee. The largest indifference that fits is"),
-    ("indifference with alpha 0", lambda w: w.prune(alpha=0, indifference=0.1), pb.PineBoostError,
-     "alpha=0|No indifference"),
+    (
+        "indifference too large",
+        lambda w: w.prune(indifference=0.9),
+        pb.RegionError,
+        "no guarantee. The largest indifference that fits is",
+    ),
+    (
+        "indifference with alpha 0",
+        lambda w: w.prune(alpha=0, indifference=0.1),
+        pb.PineBoostError,
+        "alpha=0|No indifference",
+    ),
     ("unknown score", lambda w: w.prune(score="kde"), _INPUT, "'kde'; accepted are chow-liu"),
     ("score an object", lambda w: w.prune(score=object()), _INPUT, "accepted are chow-liu"),
     ("threshold above one", lambda w: w.prune(threshold=2.0), _INPUT, "=2.0 must lie strictly"),
@@ -125,32 +137,62 @@ OPTIONS: list[Row] = [
     ("threshold as text", lambda w: w.prune(threshold="x"), _INPUT, "='x' must be one finite"),
     ("thresholds none", lambda w: w.prune(threshold=[]), _INPUT, "one finite number or a list"),
     ("thresholds twice", lambda w: w.prune(threshold=[0.5, 0.5]), _INPUT, "without repeats"),
-]  # fmt: skip
+]
 
 DOMAINS: list[Row] = [
-    ("domain a dict", lambda w: w.prune(domain={"lower": {0: 1}}), _INPUT,
-     "domain is a dict; pass a Domain"),
-    ("bounds crossed", lambda w: w.prune(domain=pb.Domain(lower={0: 5}, upper={0: 1})), _INPUT,
-     "lower bound must not exceed the upper"),
+    ("domain a dict", lambda w: w.prune(domain={"lower": {0: 1}}), _INPUT, "domain is a dict; pass a Domain"),
+    (
+        "bounds crossed",
+        lambda w: w.prune(domain=pb.Domain(lower={0: 5}, upper={0: 1})),
+        _INPUT,
+        "lower bound must not exceed the upper",
+    ),
     ("bound as text", lambda w: w.prune(domain=pb.Domain(lower={0: "x"})), _INPUT, "'x', no num"),
     ("bounds a number", lambda w: w.prune(domain=pb.Domain(lower=5)), _INPUT, "lower maps featu"),
-    ("feature out of range", lambda w: w.prune(domain=pb.Domain(lower={9: 1})), _INPUT,
-     "Feature 9 is out of range; the model has 3 features"),
-    ("feature without names", lambda w: w.prune(domain=pb.Domain(upper={"age": 1})), _INPUT,
-     "the model has no feature names; give positions 0 to 2"),
-    ("unknown feature", lambda w: pb.prune_booster(
-        w.named, w.frame[:120], w.frame[120:], domain=pb.Domain(upper={"age": 1})), _INPUT,
-     "no feature 'age'; it has 'a', 'b', 'c'"),
-    ("integer a text", lambda w: w.prune(domain=pb.Domain(integer="age")), _INPUT,
-     "Domain.integer is a list, found 'age'"),
-    ("one_hot without groups", lambda w: w.prune(domain=pb.Domain(one_hot=[0, 1])), _INPUT,
-     "one_hot is a list of groups"),
+    (
+        "feature out of range",
+        lambda w: w.prune(domain=pb.Domain(lower={9: 1})),
+        _INPUT,
+        "Feature 9 is out of range; the model has 3 features",
+    ),
+    (
+        "feature without names",
+        lambda w: w.prune(domain=pb.Domain(upper={"age": 1})),
+        _INPUT,
+        "the model has no feature names; give positions 0 to 2",
+    ),
+    (
+        "unknown feature",
+        lambda w: pb.prune_booster(w.named, w.frame[:120], w.frame[120:], domain=pb.Domain(upper={"age": 1})),
+        _INPUT,
+        "no feature 'age'; it has 'a', 'b', 'c'",
+    ),
+    (
+        "integer a text",
+        lambda w: w.prune(domain=pb.Domain(integer="age")),
+        _INPUT,
+        "Domain.integer is a list, found 'age'",
+    ),
+    (
+        "one_hot without groups",
+        lambda w: w.prune(domain=pb.Domain(one_hot=[0, 1])),
+        _INPUT,
+        "one_hot is a list of groups",
+    ),
     ("one_hot of one", lambda w: w.prune(domain=pb.Domain(one_hot=[[0]])), _INPUT, "two or more"),
-    ("half a pair", lambda w: w.prune(domain=pb.Domain(forbidden=[(Condition(0),)])), _INPUT,
-     "forbidden pair is two Conditions"),
-    ("domain against the data", lambda w: w.prune(domain=pb.Domain(lower={0: 1e9})),
-     pb.RegionError, "rows lie outside the region"),
-]  # fmt: skip
+    (
+        "half a pair",
+        lambda w: w.prune(domain=pb.Domain(forbidden=[(Condition(0),)])),
+        _INPUT,
+        "forbidden pair is two Conditions",
+    ),
+    (
+        "domain against the data",
+        lambda w: w.prune(domain=pb.Domain(lower={0: 1e9})),
+        pb.RegionError,
+        "rows lie outside the region",
+    ),
+]
 
 TABLES: list[Row] = [
     ("no table", lambda w: w.fit_on(None), _INPUT, "X_fit is missing"),
@@ -161,8 +203,12 @@ TABLES: list[Row] = [
     ("empty calibration", lambda w: w.fit_on(w.X[:120], w.X[:0]), _INPUT, r"X_cal has 0 row\(s\)"),
     ("missing column", lambda w: w.fit_on(w.X[:120, :2]), _INPUT, "2 columns, the model has 3"),
     ("extra columns", lambda w: w.fit_on(np.hstack([w.X, w.X])), _INPUT, "6 columns, the model"),
-    ("labels for calibration", lambda w: w.fit_on(w.X[:120], w.y[120:]), _INPUT,
-     r"X_cal has 1 dimension\(s\), a table has 2"),
+    (
+        "labels for calibration",
+        lambda w: w.fit_on(w.X[:120], w.y[120:]),
+        _INPUT,
+        r"X_cal has 1 dimension\(s\), a table has 2",
+    ),
     ("three dimensions", lambda w: w.fit_on(w.X[None]), _INPUT, r"3 dimension\(s\)"),
     ("text", lambda w: w.fit_on(w.X[:120].astype(str)), _INPUT, "numbers are accepted. Encode it"),
     ("complex", lambda w: w.fit_on(w.X[:120] + 1j), _INPUT, "dtype complex128; numbers"),
@@ -173,30 +219,59 @@ TABLES: list[Row] = [
     ("beyond float32", lambda w: w.fit_on(w.with_cell(1e39)), _INPUT, "beyond float32"),
     ("NaN where refused", lambda w: w.fit_on(w.with_cell(np.nan)), _INPUT, "row 4, 'f1'.*Impute"),
     ("a Series", lambda w: w.fit_on(w.frame["a"]), _INPUT, "pass a DataFrame"),
-    ("columns reordered", lambda w: w.fit_named(w.frame[["b", "a", "c"]]), _INPUT,
-     "same in another order .column 0 is 'b', the model has 'a'"),
-    ("column renamed", lambda w: w.fit_named(w.frame.rename(columns={"a": "q"})), _INPUT,
-     "lacks the model's column.s. 'a'. Not in the model: 'q'"),
-    ("columns reordered, one too many", lambda w: w.fit_named(w.frame.assign(z=1)[list("zbac")]),
-     _INPUT, "same in another order .column 0 is 'b', the model has 'a'"),
+    (
+        "columns reordered",
+        lambda w: w.fit_named(w.frame[["b", "a", "c"]]),
+        _INPUT,
+        "same in another order .column 0 is 'b', the model has 'a'",
+    ),
+    (
+        "column renamed",
+        lambda w: w.fit_named(w.frame.rename(columns={"a": "q"})),
+        _INPUT,
+        "lacks the model's column.s. 'a'. Not in the model: 'q'",
+    ),
+    (
+        "columns reordered, one too many",
+        lambda w: w.fit_named(w.frame.assign(z=1)[list("zbac")]),
+        _INPUT,
+        "same in another order .column 0 is 'b', the model has 'a'",
+    ),
     ("column of text", lambda w: w.fit_named(w.frame.assign(a="x")), _INPUT, "column 'a'.*'x'"),
-    ("categories of another kind", lambda w: pb.prune_booster(
-        w.categorical, w.frame[:120], w.category_frame[120:]), _INPUT, "use .astype.'category'"),
-    ("unseen category", lambda w: pb.prune_booster(
-        w.categorical, w.category_frame[:120].assign(c=_category(["w"] * 120)),
-        w.category_frame[120:]), _INPUT, "'w', a category the model was not trained on"),
-]  # fmt: skip
+    (
+        "categories of another kind",
+        lambda w: pb.prune_booster(w.categorical, w.frame[:120], w.category_frame[120:]),
+        _INPUT,
+        "use .astype.'category'",
+    ),
+    (
+        "unseen category",
+        lambda w: pb.prune_booster(
+            w.categorical, w.category_frame[:120].assign(c=_category(["w"] * 120)), w.category_frame[120:]
+        ),
+        _INPUT,
+        "'w', a category the model was not trained on",
+    ),
+]
 
 MODELS: list[Row] = [
     ("no model", lambda w: w.prune_with(None), _MODEL, "NoneType is not a model.*accepted: xgb"),
     ("a class", lambda w: w.prune_with(type(w.model)), _MODEL, "not a model|not fitted"),
     ("not fitted", lambda w: w.prune_with(type(w.model)()), _INPUT, "not fitted.*call fit"),
-    ("a pipeline that was not fitted", lambda w: w.prune_with(_pipeline(w)), _INPUT,
-     "first steps of the Pipeline cannot prepare.*not fitted yet"),
+    (
+        "a pipeline that was not fitted",
+        lambda w: w.prune_with(_pipeline(w)),
+        _INPUT,
+        "first steps of the Pipeline cannot prepare.*not fitted yet",
+    ),
     ("no trees", lambda w: w.prune_with(_linear(w)), _MODEL, "LogisticRegression is not supp"),
     ("no classes", lambda w: w.prune_with(w.regressor), _MODEL, "pass threshold="),
-    ("other features", lambda w: pb.prune_booster(_narrow(w), w.X[:120], w.X[120:]), _INPUT,
-     "X_fit has 3 columns, the model has 2"),
+    (
+        "other features",
+        lambda w: pb.prune_booster(_narrow(w), w.X[:120], w.X[120:]),
+        _INPUT,
+        "X_fit has 3 columns, the model has 2",
+    ),
     ("no such file", lambda w: w.prune_with("/nowhere/model.json"), _INPUT, "cannot be read.*No s"),
     ("a folder", lambda w: w.prune_with(str(w.saved)), _INPUT, "cannot be read .*directory"),
     ("an endless device", lambda w: w.prune_with("/dev/zero"), _INPUT, "pipe or device"),
@@ -206,18 +281,26 @@ MODELS: list[Row] = [
     ("half an XGBoost file", lambda w: w.prune_with(w.xgboost_file[:-200]), _DAMAGED, "truncated"),
     ("half a LightGBM file", lambda w: w.prune_with(w.lightgbm_file[:900]), _DAMAGED, "damaged"),
     ("another JSON", lambda w: w.prune_with(b'{"a": 1}'), _DAMAGED, "lacks learner, version"),
-]  # fmt: skip
+]
 
 FILES: list[Row] = [
     ("region of nowhere", lambda w: pb.Region.load(w.saved / "no"), _INPUT, "cannot be read"),
     ("region a number", lambda w: pb.Region.load(5), _INPUT, "5 cannot be read"),
     ("region of nothing", lambda w: pb.Region.from_json("{}"), _DAMAGED, "'format' is None"),
     ("region of bytes", lambda w: pb.Region.from_json(b"\xff"), _DAMAGED, "not even JSON"),
-    ("certificate for region", lambda w: pb.Region.load(w.saved / "certificate.json"), _DAMAGED,
-     "'format' is 'pine_boost certificate'"),
+    (
+        "certificate for region",
+        lambda w: pb.Region.load(w.saved / "certificate.json"),
+        _DAMAGED,
+        "'format' is 'pine_boost certificate'",
+    ),
     ("certificate of nowhere", lambda w: pb.Certificate.load(w.saved / "no"), _INPUT, "cannot be"),
-    ("region for certificate", lambda w: pb.Certificate.load(w.saved / "region.json"), _MISMATCH,
-     "'format' is 'pine_boost region'"),
+    (
+        "region for certificate",
+        lambda w: pb.Certificate.load(w.saved / "region.json"),
+        _MISMATCH,
+        "'format' is 'pine_boost region'",
+    ),
     ("certificate a number", lambda w: pb.Certificate.from_json(5), _MISMATCH, "not from int"),
     ("saved to nothing", lambda w: w.result.save(""), _INPUT, "'' names no folder"),
     ("saved to None", lambda w: w.result.save(None), _INPUT, "None names no folder"),
@@ -226,50 +309,93 @@ FILES: list[Row] = [
     ("region to None", lambda w: w.result.region.save(None), _INPUT, "None names no file"),
     ("certificate to None", lambda w: w.result.certificate.save(None), _INPUT, "names no file"),
     ("region to /proc", lambda w: w.result.region.save("/proc/x/y"), pb.OutputError, "cannot be"),
-    ("saved with other rows", lambda w: w.result.save(w.saved / "new", w.X[:, :2]), _INPUT,
-     "2 columns, the model has 3"),
-    ("saved with a lock", lambda w: w.with_lock().save(w.saved / "new"), pb.OutputError,
-     "GradientBoostingClassifier cannot be pickled .TypeError.*Take out of it what no file can"),
-    ("guarded with a lock", lambda w: pb.GuardedModel(w.with_lock()).save(w.saved / "new"),
-     pb.OutputError, "cannot be pickled .TypeError.*Take out of it what no file can hold"),
+    (
+        "saved with other rows",
+        lambda w: w.result.save(w.saved / "new", w.X[:, :2]),
+        _INPUT,
+        "2 columns, the model has 3",
+    ),
+    (
+        "saved with a lock",
+        lambda w: w.with_lock().save(w.saved / "new"),
+        pb.OutputError,
+        "GradientBoostingClassifier cannot be pickled .TypeError.*Take out of it what no file can",
+    ),
+    (
+        "guarded with a lock",
+        lambda w: pb.GuardedModel(w.with_lock()).save(w.saved / "new"),
+        pb.OutputError,
+        "cannot be pickled .TypeError.*Take out of it what no file can hold",
+    ),
     ("loaded from None", lambda w: pb.PruneResult.load(None), _INPUT, "None names no folder; pass"),
     ("loaded from a number", lambda w: pb.PruneResult.load(5), _INPUT, "5 names no folder; pass"),
     ("compression of None", lambda w: pb.CompressResult.load(None), _INPUT, "None names no fold"),
     ("guarded of None", lambda w: pb.load_guarded(None), _INPUT, "None names no folder; pass a p"),
-    ("a float as UBJSON", lambda w: ubjson.write_ubjson({"a": 0.5}), _INPUT,
-     "float is not written as UBJSON; dicts, lists"),
-    ("a set as JSON", lambda w: write.write_document(_odd_document(w), "json"), _INPUT,
-     "set is not written as JSON; dicts, lists"),
-]  # fmt: skip
+    (
+        "a float as UBJSON",
+        lambda w: ubjson.write_ubjson({"a": 0.5}),
+        _INPUT,
+        "float is not written as UBJSON; dicts, lists",
+    ),
+    (
+        "a set as JSON",
+        lambda w: write.write_document(_odd_document(w), "json"),
+        _INPUT,
+        "set is not written as JSON; dicts, lists",
+    ),
+]
 
 QUESTIONS: list[Row] = [
     ("rows of another model", lambda w: w.result.region.contains(w.X[:, :2]), _INPUT, "2 columns"),
     ("nothing contained", lambda w: w.result.region.contains(None), _INPUT, "X is missing"),
     ("coverage of no rows", lambda w: w.result.region.coverage(w.X[:0]), _INPUT, "has no rows"),
-    ("confidence of two", lambda w: w.result.region.coverage(w.X, confidence=2), _INPUT,
-     "confidence=2: a number strictly between 0 and 1"),
+    (
+        "confidence of two",
+        lambda w: w.result.region.coverage(w.X, confidence=2),
+        _INPUT,
+        "confidence=2: a number strictly between 0 and 1",
+    ),
     ("two rows explained", lambda w: w.result.region.explain(w.X[:2]), _INPUT, "one row, found 2"),
     ("recalibrated beyond one", lambda w: w.result.region.with_alpha(1.5), _INPUT, _LEVEL),
     ("labels too short", lambda w: w.result.evaluate(w.X, w.y[:3]), _INPUT, "200 rows and y 3"),
-    ("labels of another kind", lambda w: w.result.evaluate(w.X, ["yes"] * 200), _INPUT,
-     "y holds 'yes', a label the model does not have; its predict returns 0, 1"),
+    (
+        "labels of another kind",
+        lambda w: w.result.evaluate(w.X, ["yes"] * 200),
+        _INPUT,
+        "y holds 'yes', a label the model does not have; its predict returns 0, 1",
+    ),
     ("labels counted from one", lambda w: w.result.evaluate(w.X, w.y + 1), _INPUT, "y holds 2, a"),
     ("labels that are dicts", lambda w: w.result.evaluate(w.X, [{}] * 200), _INPUT, "y holds {}"),
-    ("labels of other lengths", lambda w: w.result.evaluate(w.X, [[1], [1, 2]]), _INPUT,
-     "y is no list of labels .*pass one label for each row"),
+    (
+        "labels of other lengths",
+        lambda w: w.result.evaluate(w.X, [[1], [1, 2]]),
+        _INPUT,
+        "y is no list of labels .*pass one label for each row",
+    ),
     ("margins of text", lambda w: w.margins("abc"), _INPUT, "no array of numbers .*raw scores"),
     ("margins of text in a list", lambda w: w.margins(["a", "b", "c"]), _INPUT, "no array of num"),
     ("margins ragged", lambda w: w.margins([[1.0], [1.0, 2.0], [3.0]]), _INPUT, "no array of num"),
     ("margins NaN", lambda w: w.margins([1.0, np.nan, 1.0]), _INPUT, "no number in row 1; a marg"),
     ("margins None", lambda w: w.margins([1.0, 1.0, None]), _INPUT, "no number in row 2; a margin"),
-    ("alpha of fresh rows", lambda w: pb.recalibrate(w.result.region, w.X, alpha="x"), _INPUT,
-     rf"alpha='x': {_LEVEL}"),
-    ("a path recalibrated", lambda w: pb.recalibrate("region.json", w.X), _INPUT,
-     "recalibrate takes a region, found a str; pass result.region"),
-    ("a path monitored", lambda w: pb.RegionMonitor("region.json"), _INPUT,
-     "RegionMonitor takes a region, found a str; pass result.region, or Region.load"),
-    ("probabilities of gaps", lambda w: predict_probabilities(
-        w.result.original, w.with_cell(np.nan)), _INPUT, "own predict refuses this table"),
+    ("alpha of fresh rows", lambda w: pb.recalibrate(w.result.region, w.X, alpha="x"), _INPUT, rf"alpha='x': {_LEVEL}"),
+    (
+        "a path recalibrated",
+        lambda w: pb.recalibrate("region.json", w.X),
+        _INPUT,
+        "recalibrate takes a region, found a str; pass result.region",
+    ),
+    (
+        "a path monitored",
+        lambda w: pb.RegionMonitor("region.json"),
+        _INPUT,
+        "RegionMonitor takes a region, found a str; pass result.region, or Region.load",
+    ),
+    (
+        "probabilities of gaps",
+        lambda w: predict_probabilities(w.result.original, w.with_cell(np.nan)),
+        _INPUT,
+        "own predict refuses this table",
+    ),
     ("evaluated on no rows", lambda w: w.result.evaluate(w.X[:0]), _INPUT, "X has no rows"),
     ("evaluated on other rows", lambda w: w.result.evaluate(w.X[:, :2]), _INPUT, "2 columns"),
     ("verified in no time", lambda w: w.verify(time_limit=0), _INPUT, "seconds above 0"),
@@ -277,20 +403,31 @@ QUESTIONS: list[Row] = [
     ("verified by nobody", lambda w: w.verify(n_jobs=0), _INPUT, "whole number from 1"),
     ("another original", lambda w: w.verify(original=w.named), _MISMATCH, "original model is not"),
     ("another pruned model", lambda w: w.verify(pruned=w.model), _MISMATCH, "pruned model is not"),
-    ("another region", lambda w: w.verify(region=w.result.region.with_alpha(0.5)), _MISMATCH,
-     "region is not the one"),
+    ("another region", lambda w: w.verify(region=w.result.region.with_alpha(0.5)), _MISMATCH, "region is not the one"),
     ("an empty sweep", lambda w: pb.sweep(w.model, w.X, alphas=[]), _INPUT, "alphas is empty"),
     ("a sweep of one number", lambda w: pb.sweep(w.model, w.X, alphas=5), _INPUT, "list of num"),
     ("a sweep beyond one", lambda w: pb.sweep(w.model, w.X, alphas=[2]), _INPUT, _LEVEL),
-    ("fidelity above one", lambda w: pb.select_alpha(w.model, w.X, w.X, w.X, 1.5), _INPUT,
-     "target_fidelity=1.5: a number strictly between"),
-    ("unknown rule", lambda w: pb.select_alpha(w.model, w.X, w.X, w.X, 0.9, rule="x"), _INPUT,
-     "'confidence' and 'empirical' are accepted"),
-    ("everything held out", lambda w: pb.PineClassifier(calibration_size=2).fit(w.X, w.y), _INPUT,
-     "calibration_size=2: a number strictly between"),
+    (
+        "fidelity above one",
+        lambda w: pb.select_alpha(w.model, w.X, w.X, w.X, 1.5),
+        _INPUT,
+        "target_fidelity=1.5: a number strictly between",
+    ),
+    (
+        "unknown rule",
+        lambda w: pb.select_alpha(w.model, w.X, w.X, w.X, 0.9, rule="x"),
+        _INPUT,
+        "'confidence' and 'empirical' are accepted",
+    ),
+    (
+        "everything held out",
+        lambda w: pb.PineClassifier(calibration_size=2).fit(w.X, w.y),
+        _INPUT,
+        "calibration_size=2: a number strictly between",
+    ),
     ("one class", lambda w: pb.PineClassifier().fit(w.X, np.zeros(200)), _INPUT, "one class only"),
     ("no tree ensemble", lambda w: pb.PineClassifier(_linear(w)).fit(w.X, w.y), _MODEL, "is not s"),
-]  # fmt: skip
+]
 
 BAD_CALLS = [*OPTIONS, *DOMAINS, *TABLES, *MODELS, *FILES, *QUESTIONS]
 

@@ -216,9 +216,7 @@ def test_a_read_only_folder_is_one_line(tmp_path, results):
 
 
 def test_files_that_are_too_large_are_not_read(tmp_path):
-    for name, reader in (
-        ("model.json", read_model), ("region.json", Region.load), ("c.json", Certificate.load),
-    ):  # fmt: skip
+    for name, reader in (("model.json", read_model), ("region.json", Region.load), ("c.json", Certificate.load)):
         path = tmp_path / name
         with path.open("wb") as file:
             file.truncate(2**30 + 1)  # sparse: takes no space

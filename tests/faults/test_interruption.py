@@ -86,9 +86,7 @@ def test_out_of_time_at_every_step_returns_a_certified_model_or_the_original(dat
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(time, "monotonic", clock)
-            result = prune_booster(
-                model, X[:250], X[250:], alpha=0.2, time_limit=limit, callback=wait
-            )
+            result = prune_booster(model, X[:250], X[250:], alpha=0.2, time_limit=limit, callback=wait)
         _check(result, model, X)
         seen.add(result.search.stopped)
     assert "time" in seen
@@ -133,7 +131,7 @@ def test_ctrl_c_while_the_region_is_fitted_returns_the_original(data):
 def test_ctrl_c_while_the_search_is_prepared_returns_the_original(data, monkeypatch):
     model, X = data
     monkeypatch.setattr(
-        "pine_boost.search.game.distinct_fit_rows", lambda *_: signal.raise_signal(signal.SIGINT)
+        "pine_boost.search.search_state.distinct_fit_rows", lambda *_: signal.raise_signal(signal.SIGINT)
     )
     result = prune_booster(model, X[:250], X[250:], alpha=0.2)
     _check(result, model, X)

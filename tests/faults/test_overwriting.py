@@ -39,19 +39,29 @@ def results(table):
 def place(table, tmp_path):
     """A folder with a model called model.json and tables, as a user has it."""
     X, y = table
-    xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X, y).save_model(
-        tmp_path / "model.json"
-    )
+    xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X, y).save_model(tmp_path / "model.json")
     np.save(tmp_path / "fit.npy", X[:200])
     np.save(tmp_path / "cal.npy", X[200:])
     return tmp_path
 
 
 def _prune(place: Path, *arguments: str) -> int:
-    return main([
-        "prune", str(place / "model.json"), "--fit", str(place / "fit.npy"), "--cal",
-        str(place / "cal.npy"), "--alpha", "0.5", "--objective", "l1", "--no-report", *arguments,
-    ])  # fmt: skip
+    return main(
+        [
+            "prune",
+            str(place / "model.json"),
+            "--fit",
+            str(place / "fit.npy"),
+            "--cal",
+            str(place / "cal.npy"),
+            "--alpha",
+            "0.5",
+            "--objective",
+            "l1",
+            "--no-report",
+            *arguments,
+        ]
+    )
 
 
 def test_the_original_is_never_replaced_by_the_result(place, capsys):
@@ -161,11 +171,22 @@ def test_a_result_that_cannot_be_written_after_all_is_kept_elsewhere(place, caps
 
 def test_a_sweep_replaces_an_earlier_sweep_and_nothing_else(place, capsys):
     def sweep(*arguments: str) -> int:
-        return main([
-            "sweep", str(place / "model.json"), "--fit", str(place / "fit.npy"), "--cal",
-            str(place / "cal.npy"), "--objective", "l1", "--no-report", "-o", str(place / "out"),
-            *arguments,
-        ])  # fmt: skip
+        return main(
+            [
+                "sweep",
+                str(place / "model.json"),
+                "--fit",
+                str(place / "fit.npy"),
+                "--cal",
+                str(place / "cal.npy"),
+                "--objective",
+                "l1",
+                "--no-report",
+                "-o",
+                str(place / "out"),
+                *arguments,
+            ]
+        )
 
     assert sweep("--alphas", "0.3,0.5") == 0
     assert sweep("--alphas", "0.4,0.5") == 0
@@ -197,7 +218,7 @@ def test_a_search_is_not_lost_to_an_exporter_that_refuses(table, monkeypatch, er
     def refuse(*_, **__):
         raise error("these weights have no place in this file")
 
-    monkeypatch.setattr("pine_boost.issuing.export", refuse)
+    monkeypatch.setattr("pine_boost.build_result.export", refuse)
     result = prune_booster(model, X[:200], X[200:], alpha=0.5)
     assert result.status == "NOT_CERTIFIED"
     assert "these weights have no place" in result.certificate.reason
@@ -210,9 +231,19 @@ def test_who_interrupts_the_report_is_told_that_the_result_is_there(place, capsy
 
     monkeypatch.setattr("pine_boost.report.report.render_report", interrupted)
     arguments = [
-        "prune", str(place / "model.json"), "--fit", str(place / "fit.npy"), "--cal",
-        str(place / "cal.npy"), "--alpha", "0.5", "--objective", "l1", "-o", str(place / "out"),
-    ]  # fmt: skip
+        "prune",
+        str(place / "model.json"),
+        "--fit",
+        str(place / "fit.npy"),
+        "--cal",
+        str(place / "cal.npy"),
+        "--alpha",
+        "0.5",
+        "--objective",
+        "l1",
+        "-o",
+        str(place / "out"),
+    ]
     assert main(arguments) == 130
     assert f"interrupted; written to {place / 'out'}" in capsys.readouterr().err
     assert read_saved(place / "out").certificate.status == "CERTIFIED"

@@ -51,17 +51,23 @@ def _commands(folder: Path, target: Path) -> dict[str, list[Any]]:
     model, fit, cal, val = (folder / n for n in ("model.json", "fit.npy", "cal.npy", "val.npy"))
     return {
         "score": ["score", folder / "scorer", val, "-o", target],
-        "monitor": ["monitor", folder / "pruned", val, "--state", folder / "state.json", "--page",
-                    target],
+        "monitor": ["monitor", folder / "pruned", val, "--state", folder / "state.json", "--page", target],
         "survey": ["survey", model, "--fit", fit, "--look", cal, "--time-limit", "1", "-o", target],
         "simplify": ["simplify", model, "-o", target],
         "export": ["export", model, "--to", "onnx", "--data", val, "-o", target],
-    }  # fmt: skip
+    }
 
 
-READ = [("score", "val.npy"), ("monitor", "val.npy"), ("survey", "fit.npy"), ("survey", "cal.npy"),
-        ("survey", "model.json"), ("simplify", "model.json"), ("export", "val.npy"),
-        ("export", "model.json")]  # fmt: skip
+READ = [
+    ("score", "val.npy"),
+    ("monitor", "val.npy"),
+    ("survey", "fit.npy"),
+    ("survey", "cal.npy"),
+    ("survey", "model.json"),
+    ("simplify", "model.json"),
+    ("export", "val.npy"),
+    ("export", "model.json"),
+]
 
 
 @pytest.mark.parametrize(("command", "name"), READ)
@@ -93,9 +99,7 @@ def test_an_earlier_output_is_replaced(made: Path, command: str, tmp_path: Path)
     assert target.stat().st_size > 0
 
 
-def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(
-    made: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(made: Path, tmp_path: Path) -> None:
     from pine_boost import Region
 
     target = tmp_path / "model.json"
@@ -106,9 +110,7 @@ def test_a_file_that_is_no_state_is_neither_counted_into_nor_locked(
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
-def test_guard_lists_what_it_wrote_and_nothing_else(
-    made: Path, tmp_path: Path, capsys: Any
-) -> None:
+def test_guard_lists_what_it_wrote_and_nothing_else(made: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path]
     assert run(*call) == 0
@@ -130,12 +132,18 @@ def _forge(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"files": 5}, {"files": ["a"]}, {"classes": [1]}, {"classes": None}, {"thresholds": "x"},
-     {"margin": [1]}, {"margin": {"distance": "far"}}, {"more": 1}],
-)  # fmt: skip
-def test_a_forged_manifest_is_refused_in_one_sentence(
-    made: Path, changes: dict[str, Any], tmp_path: Path
-) -> None:
+    [
+        {"files": 5},
+        {"files": ["a"]},
+        {"classes": [1]},
+        {"classes": None},
+        {"thresholds": "x"},
+        {"margin": [1]},
+        {"margin": {"distance": "far"}},
+        {"more": 1},
+    ],
+)
+def test_a_forged_manifest_is_refused_in_one_sentence(made: Path, changes: dict[str, Any], tmp_path: Path) -> None:
     call = ["guard", made / "pruned", "--original", made / "model.json", "-o", tmp_path / "s"]
     assert run(*call) == 0
     _forge(tmp_path / "s", **changes)
@@ -152,9 +160,7 @@ def test_a_manifest_with_a_key_twice_is_refused(made: Path, tmp_path: Path) -> N
         load_guarded(tmp_path / "s")
 
 
-def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(
-    made: Path, tmp_path: Path
-) -> None:
+def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, tmp_path: Path) -> None:
     line = f"a,{made / 'model.json'},{made / 'fit.npy'},{made / 'cal.npy'}\n"
     jobs = tmp_path / "summary.csv"
     jobs.write_text("name,model,fit,cal\n" + line)
@@ -188,8 +194,11 @@ def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Pa
     target = tmp_path / "job"
     target.mkdir()
     digest = hashlib.sha256(b"x").hexdigest()
-    record = {"format": "pine_boost fleet job", "files": {"../precious": digest},
-              "row": {"name": "job", "status": "CERTIFIED"}}  # fmt: skip
+    record = {
+        "format": "pine_boost fleet job",
+        "files": {"../precious": digest},
+        "row": {"name": "job", "status": "CERTIFIED"},
+    }
     (target / RECORD).write_text(json.dumps(record))
     assert _owned(target) == []
     (target / RECORD).write_text("[" * 100_000)

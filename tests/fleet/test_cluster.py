@@ -28,14 +28,10 @@ def jobs(tmp_path) -> list[Job]:
     np.save(tmp_path / "cal.npy", X[500:])
     made = []
     for number in range(N_JOBS):
-        model = ensemble.GradientBoostingClassifier(
-            n_estimators=10, max_depth=2, subsample=0.7, random_state=number
-        )
+        model = ensemble.GradientBoostingClassifier(n_estimators=10, max_depth=2, subsample=0.7, random_state=number)
         path = tmp_path / f"model{number}.pkl"
         path.write_bytes(pickle.dumps(model.fit(X[:500], y[:500])))
-        made.append(
-            Job(f"job{number}", str(path), str(tmp_path / "fit.npy"), str(tmp_path / "cal.npy"))
-        )
+        made.append(Job(f"job{number}", str(path), str(tmp_path / "fit.npy"), str(tmp_path / "cal.npy")))
     return made
 
 
@@ -63,11 +59,10 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(jobs, tmp_path):
     kept: dict[str, int] = {}
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0",
-            host="127.0.0.1",
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster) as client,
-    ):  # fmt: skip
+    ):
         client.run(warm_up)  # so that both take part from the beginning
 
         def kill_one(row, done, total):
@@ -81,9 +76,7 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(jobs, tmp_path):
                 os.kill(pids[0], signal.SIGKILL)
 
         address = cluster.scheduler_address
-        found = run_fleet(
-            jobs, out, options=options, trust_pickle=True, dask=address, callback=kill_one
-        )
+        found = run_fleet(jobs, out, options=options, trust_pickle=True, dask=address, callback=kill_one)
         assert killed
         assert found.ok
         assert [row.name for row in found.rows] == [job.name for job in jobs]

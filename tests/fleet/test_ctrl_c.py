@@ -68,9 +68,7 @@ MOMENTS = ("pine_boost.search.algorithm.weigh", "pine_boost.prune.conclude")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_job_that_was_interrupted_is_not_done(
-    place: Path, tmp_path: Path, monkeypatch: Any, moment: str
-) -> None:
+def test_a_job_that_was_interrupted_is_not_done(place: Path, tmp_path: Path, monkeypatch: Any, moment: str) -> None:
     job = read_jobs(place)[0]
     with monkeypatch.context() as patch:
         patch.setattr(moment, pressing(moment))
@@ -102,8 +100,7 @@ def test_no_further_job_begins_and_the_same_command_does_the_rest(
     place: Path, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     out = tmp_path / "out"
-    arguments = ["fleet", str(place), "-o", str(out), "--alpha", "0.3", "--trust-pickle",
-                 "--workers", "1"]  # fmt: skip
+    arguments = ["fleet", str(place), "-o", str(out), "--alpha", "0.3", "--trust-pickle", "--workers", "1"]
     began: list[str] = []
 
     def second_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
@@ -143,9 +140,7 @@ def parent_is_pressed(job: Any, folder: str, policy: Policy) -> Any:
 
 
 @pytest.mark.parametrize("run", [child_is_pressed, parent_is_pressed])
-def test_a_pool_of_workers_ends_too(
-    place: Path, tmp_path: Path, monkeypatch: Any, run: Any
-) -> None:
+def test_a_pool_of_workers_ends_too(place: Path, tmp_path: Path, monkeypatch: Any, run: Any) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("pine_boost.fleet.run.run_job", run)
         with pytest.raises(KeyboardInterrupt, match=r"4 jobs: .*NOT_RUN"):

@@ -55,9 +55,13 @@ def inodes(folder: Path) -> dict[str, int]:
 def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path):
     seen = []
     found = run_fleet(
-        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2,
+        place / "jobs.csv",
+        tmp_path / "out",
+        options=OPTIONS,
+        trust_pickle=True,
+        n_jobs=2,
         callback=lambda row, done, total: seen.append((row.name, done, total)),
-    )  # fmt: skip
+    )
     assert found.ok
     assert [row.name for row in found.rows] == ["de", "fr", "jp"]
     assert {row.status for row in found.rows} == {"CERTIFIED"}
@@ -65,13 +69,14 @@ def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path
     assert [done for _, done, _ in seen] == [1, 2, 3]
     assert "3 jobs: 3 CERTIFIED" in found.summary()
     folder = tmp_path / "out" / "jp"
-    assert {path.name for path in folder.iterdir()} == {
-        "model.pkl", "region.json", "certificate.json", "job.json",
-    }  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == {"model.pkl", "region.json", "certificate.json", "job.json"}
     checked = verify(
-        place / "jp" / "model.pkl", folder / "model.pkl", folder / "region.json",
-        folder / "certificate.json", trust_pickle=True,
-    )  # fmt: skip
+        place / "jp" / "model.pkl",
+        folder / "model.pkl",
+        folder / "region.json",
+        folder / "certificate.json",
+        trust_pickle=True,
+    )
     assert checked.agrees
     lines = list(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
     assert [line["trees_before"] for line in lines] == ["4", "5", "6"]
@@ -79,9 +84,7 @@ def test_every_job_gets_its_folder_and_a_second_run_does_nothing(place, tmp_path
     assert "none failed" in page
     assert "http" not in page.replace("http-equiv", "")
     before = inodes(tmp_path / "out")
-    again = run_fleet(
-        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2
-    )
+    again = run_fleet(place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
     assert all(row.done_before for row in again.rows)
     assert inodes(tmp_path / "out") == before
     assert "3 done before" in again.summary()
@@ -99,9 +102,7 @@ def test_only_what_changed_is_done_again(place, tmp_path):
     assert not run_job(jobs[0], str(tmp_path / "out"), PRUNE).done_before
     assert run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
     # another policy, another threshold, a damaged or missing file of the result: done again
-    assert not run_job(
-        jobs[1], str(tmp_path / "out"), Policy("prune", {"alpha": 0.4}, trust_pickle=True)
-    ).done_before
+    assert not run_job(jobs[1], str(tmp_path / "out"), Policy("prune", {"alpha": 0.4}, trust_pickle=True)).done_before
     assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
     assert not run_job(replace(jobs[1], threshold=0.3), str(tmp_path / "out"), PRUNE).done_before
     region = tmp_path / "out" / "fr" / "region.json"
@@ -115,10 +116,7 @@ def test_a_failing_model_stops_no_other_and_comes_first(place, tmp_path):
     jobs = list(read_jobs(place / "jobs.csv"))
     damaged = tmp_path / "damaged.json"
     damaged.write_text('{"learner": <b>')
-    jobs += [
-        replace(jobs[0], name="zz-damaged", model=str(damaged)),
-        replace(jobs[1], name="no-cal", cal=""),
-    ]
+    jobs += [replace(jobs[0], name="zz-damaged", model=str(damaged)), replace(jobs[1], name="no-cal", cal="")]
     found = run_fleet(jobs, tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
     assert not found.ok
     assert [row.name for row in found.rows] == ["no-cal", "zz-damaged", "de", "fr", "jp"]
@@ -144,8 +142,19 @@ def test_a_missing_file_of_one_job_stops_no_other(place, tmp_path, capsys):
     (work / "jobs.csv").write_text(
         "name,model,fit,cal\nde,de/model.pkl,de/fit.npy,de/cal.npy\na,de/model.pkl,m.npy,m.npy\n"
     )
-    arguments = ["fleet", str(work / "jobs.csv"), "-o", str(tmp_path / "out"), "--alpha", "0.3",
-                 "--time-limit", "30", "--trust-pickle", "--workers", "1"]  # fmt: skip
+    arguments = [
+        "fleet",
+        str(work / "jobs.csv"),
+        "-o",
+        str(tmp_path / "out"),
+        "--alpha",
+        "0.3",
+        "--time-limit",
+        "30",
+        "--trust-pickle",
+        "--workers",
+        "1",
+    ]
     assert main(arguments) == 1
     assert "1 CERTIFIED, 1 FAILED" in capsys.readouterr().out
 
@@ -174,12 +183,8 @@ def die(job, folder, policy):
 @pytest.mark.filterwarnings("ignore")  # joblib's remarks on a worker that died
 def test_a_process_that_dies_takes_only_its_own_job(place, tmp_path, monkeypatch):
     monkeypatch.setattr("pine_boost.fleet.run.run_job", die)
-    found = run_fleet(
-        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2
-    )
-    assert {row.name: row.status for row in found.rows} == {
-        "fr": "FAILED", "de": "CERTIFIED", "jp": "CERTIFIED",
-    }  # fmt: skip
+    found = run_fleet(place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=2)
+    assert {row.name: row.status for row in found.rows} == {"fr": "FAILED", "de": "CERTIFIED", "jp": "CERTIFIED"}
     assert "process died" in found.failed[0].error
 
 
@@ -211,19 +216,10 @@ def test_an_interrupted_run_says_how_far_it_came(place, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_fleet(
-            place / "jobs.csv",
-            tmp_path / "out",
-            options=OPTIONS,
-            trust_pickle=True,
-            n_jobs=1,
-            callback=stop,
-        )
+        run_fleet(place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1, callback=stop)
     lines = list(csv.DictReader((tmp_path / "out" / "summary.csv").read_text().splitlines()))
     assert sorted(line["status"] for line in lines) == ["CERTIFIED", "NOT_RUN", "NOT_RUN"]
-    found = run_fleet(
-        place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1
-    )
+    found = run_fleet(place / "jobs.csv", tmp_path / "out", options=OPTIONS, trust_pickle=True, n_jobs=1)
     assert sum(row.done_before for row in found.rows) == 1
     assert found.ok
 
@@ -232,8 +228,7 @@ def test_a_folder_of_folders_and_the_command_line(place, tmp_path, capsys):
     jobs = read_jobs(place)
     assert [job.name for job in jobs] == ["de", "fr", "jp"]
     assert jobs == read_jobs(place / "jobs.csv")
-    arguments = ["fleet", str(place), "-o", str(tmp_path / "out"), "--alpha", "0.3",
-                 "--trust-pickle", "--workers"]  # fmt: skip
+    arguments = ["fleet", str(place), "-o", str(tmp_path / "out"), "--alpha", "0.3", "--trust-pickle", "--workers"]
     assert main([*arguments, "1"]) == 0
     printed = capsys.readouterr()
     assert "3 jobs: 3 CERTIFIED" in printed.out
@@ -284,13 +279,9 @@ def test_compressing_needs_rows_to_validate_on(place, tmp_path):
     jobs = [replace(job, val=str(tmp_path / "val.npy")) for job in read_jobs(place)[:1]]
     jobs.append(read_jobs(place)[1])
     policy = {"fidelity": 0.95}
-    found = run_fleet(
-        jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True
-    )
+    found = run_fleet(jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True)
     assert {row.name: row.status for row in found.rows} == {"fr": "FAILED", "de": "VALIDATED"}
     assert "no val" in found.failed[0].error
     assert (tmp_path / "out" / "de" / "compression.json").is_file()
-    again = run_fleet(
-        jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True
-    )
+    again = run_fleet(jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True)
     assert [row.done_before for row in again.rows] == [False, True]

@@ -28,14 +28,14 @@ def healthy() -> list[bytes]:
     settings: list[tuple[dict[str, Any], Any, Any]] = [
         ({"objective": "binary"}, (X[:, 0] > 0) ^ (X[:, 2] == 3), [2]),
         ({"objective": "multiclass", "num_class": 3}, np.digitize(X[:, 0], [-0.5, 0.5]), []),
-        ({"objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6},
-         X[:, 1] > 0, []),
-    ]  # fmt: skip
+        ({"objective": "binary", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}, X[:, 1] > 0, []),
+    ]
     return [
         lightgbm.train({**base, **extra}, lightgbm.Dataset(X, y, categorical_feature=names), 3)
-        .model_to_string().encode()
+        .model_to_string()
+        .encode()
         for extra, y, names in settings
-    ]  # fmt: skip
+    ]
 
 
 def damage(draw: Any, contents: bytes) -> bytes:

@@ -53,9 +53,13 @@ class Worker:
             root = Path(__file__).resolve().parents[2]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
             self.child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, cwd=root, env=environment,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                cwd=root,
+                env=environment,
+            )
             atexit.register(self._end)
         return self.child
 
@@ -123,9 +127,8 @@ def _margins(model: Any, native: Any, rows: Any) -> Any:
     import xgboost
 
     data = xgboost.DMatrix(
-        rows, feature_names=native.feature_names, feature_types=native.feature_types,
-        enable_categorical=True, nthread=1,
-    )  # fmt: skip
+        rows, feature_names=native.feature_names, feature_types=native.feature_types, enable_categorical=True, nthread=1
+    )
     return np.asarray(native.predict(data, output_margin=True))
 
 

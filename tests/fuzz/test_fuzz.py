@@ -16,10 +16,7 @@ pytest.importorskip("lightgbm")
 pytest.importorskip("sklearn")
 pytest.importorskip("pandas")
 
-TARGETS = (
-    "xgboost_json", "xgboost_ubj", "lightgbm_text", "sklearn_trees", "region_json",
-    "certificate_json",
-)  # fmt: skip
+TARGETS = ("xgboost_json", "xgboost_ubj", "lightgbm_text", "sklearn_trees", "region_json", "certificate_json")
 NATIVE = TARGETS[:3]
 
 

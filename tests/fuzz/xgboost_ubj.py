@@ -38,8 +38,7 @@ def damage(draw: Any, contents: bytes) -> bytes:
             tree[key] = array[: draw(st.integers(0, len(array)))]
         elif len(array):
             place = draw(st.integers(0, len(array) - 1))
-            odd = (-1, 0, 1, 2, 5, 100) if array.dtype.kind in "iu" else (
-                0.0, -0.0, 1e-45, 3e38, np.nan, np.inf, 0.5)  # fmt: skip
+            odd = (-1, 0, 1, 2, 5, 100) if array.dtype.kind in "iu" else (0.0, -0.0, 1e-45, 3e38, np.nan, np.inf, 0.5)
             array[place] = np.array(draw(st.sampled_from(odd))).astype(array.dtype)
             tree[key] = array
     return write_ubjson(document)

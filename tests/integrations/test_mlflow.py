@@ -28,8 +28,7 @@ MODELS = {
     "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=6, num_leaves=4, n_jobs=1, verbose=-1),
     "sklearn": lambda: ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2),
     "pipeline": lambda: pipeline.make_pipeline(
-        preprocessing.StandardScaler(),
-        xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1),
+        preprocessing.StandardScaler(), xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1)
     ),
 }
 
@@ -54,13 +53,9 @@ def test_the_native_flavour_comes_back_with_the_proof_beside_it(name, tmp_path):
     result = prune_booster(model, X[:280], X[280:], alpha=0.3)
     trusted = {
         "sklearn": {"skops_trusted_types": ["sklearn.tree._tree.Tree"]},
-        "pipeline": {
-            "skops_trusted_types": ["xgboost.core.Booster", "xgboost.sklearn.XGBClassifier"]
-        },
+        "pipeline": {"skops_trusted_types": ["xgboost.core.Booster", "xgboost.sklearn.XGBClassifier"]},
     }
-    info = log_result(
-        result, report=name == "xgboost", pip_requirements=["numpy"], **trusted.get(name, {})
-    )
+    info = log_result(result, report=name == "xgboost", pip_requirements=["numpy"], **trusted.get(name, {}))
     flavour = mlflow.sklearn if name == "pipeline" else getattr(mlflow, name)
     loaded = flavour.load_model(info.model_uri)
     assert type(loaded) is type(model)

@@ -7,15 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from pine_boost.model.digits import (
-    decimals_down,
-    exactly,
-    percent_down,
-    percent_up,
-    rest_of,
-    rounded_down,
-    rounded_up,
-)
+from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
 
 
 def drawn() -> list[float]:
@@ -34,9 +26,7 @@ def test_significant_digits_lie_on_the_weaker_side(digits: int) -> None:
 def test_percentages_and_decimals_lie_on_the_weaker_side() -> None:
     for share in np.random.default_rng(1).random(500):
         exact = Decimal(repr(float(share)))
-        assert (
-            Decimal(decimals_down(share)) <= exact < Decimal(decimals_down(share)) + Decimal("1e-4")
-        )
+        assert Decimal(decimals_down(share)) <= exact < Decimal(decimals_down(share)) + Decimal("1e-4")
         assert Decimal(percent_down(share)[:-1]) <= 100 * exact <= Decimal(percent_up(share)[:-1])
     assert percent_down(rest_of(4e-5)) == "99.99%"
     assert percent_up(1.0) == percent_down(1.0) == "100.00%"

@@ -263,9 +263,7 @@ def test_absent_bins_are_told_from_costs_and_add_up_within_a_word() -> None:
     assert absent + (n_features + n_pairs_and_trees) * exact.COST_LIMIT < 2**63
 
 
-@pytest.mark.parametrize(
-    ("n_classes", "objective"), [(1, "binary:logistic"), (3, "multi:softprob")]
-)
+@pytest.mark.parametrize(("n_classes", "objective"), [(1, "binary:logistic"), (3, "multi:softprob")])
 def test_links_err_by_less_than_a_claim_allows_for(n_classes: int, objective: str) -> None:
     xgboost = pytest.importorskip("xgboost")
     assert 16 * exact.UNIT_ROUNDOFF[np.float32] <= exact.LINK_ERROR

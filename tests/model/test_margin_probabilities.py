@@ -17,9 +17,7 @@ lightgbm = pytest.importorskip("lightgbm")
 
 MODELS = {
     "sigmoid": lambda: ensemble.GradientBoostingClassifier(n_estimators=4, random_state=0),
-    "slope of 2": lambda: ensemble.GradientBoostingClassifier(
-        n_estimators=4, loss="exponential", random_state=0
-    ),
+    "slope of 2": lambda: ensemble.GradientBoostingClassifier(n_estimators=4, loss="exponential", random_state=0),
     "softmax": lambda: lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1),
     "mean": lambda: ensemble.RandomForestClassifier(5, max_depth=4, random_state=0),
     "votes": lambda: ensemble.AdaBoostClassifier(n_estimators=4, random_state=0),
@@ -48,8 +46,6 @@ def test_a_threshold_on_a_mean_is_added_back() -> None:
 
 def test_separate_sigmoids_saturate_without_a_warning() -> None:
     X, y = make_table(3, missing=False)
-    native = lightgbm.LGBMClassifier(
-        n_estimators=2, n_jobs=1, verbose=-1, objective="multiclassova"
-    ).fit(X, y)
+    native = lightgbm.LGBMClassifier(n_estimators=2, n_jobs=1, verbose=-1, objective="multiclassova").fit(X, y)
     margins = np.array([[0.0, 1e4, -1e4]])
     assert probabilities_of(read_model(native).forest, margins).tolist() == [[0.5, 1.0, 0.0]]

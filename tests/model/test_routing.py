@@ -25,9 +25,7 @@ def _leaf_from_masks(masks: routing.LeafMasks, states: np.ndarray, tree: int) ->
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize(("depth", "n_words"), [(3, 1), (8, 2)])
-def test_exactly_one_bit_is_left_and_it_is_the_leaf(
-    manner: Manner, depth: int, n_words: int
-) -> None:
+def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner: Manner, depth: int, n_words: int) -> None:
     rng = np.random.default_rng(depth)
     forest = random_forest(rng, 3, depth, 4, manner=manner, categorical=(0,), leaf_probability=0.02)
     space = build_space(forest)

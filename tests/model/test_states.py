@@ -13,15 +13,7 @@ from pine_boost.model.representatives import values_in
 from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import build_space
-from tests.support.forests import (
-    HISTOGRAM,
-    LIGHTGBM,
-    MANNERS,
-    XGBOOST,
-    Manner,
-    random_forest,
-    random_rows,
-)
+from tests.support.forests import HISTOGRAM, LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
 from tests.support.grids import edge_rows, feature_edges
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
@@ -114,14 +106,11 @@ def test_category_code_is_rounded_to_float32_first() -> None:
     X = rng.integers(0, 6, size=(300, 1)).astype(float)
     y = np.isin(X[:, 0], [1, 4]).astype(int)
     data = xgboost.DMatrix(X, y, feature_types=["c"], enable_categorical=True, nthread=1)
-    booster = xgboost.train(
-        {"max_depth": 3, "objective": "binary:logistic", "nthread": 1}, data, num_boost_round=3
-    )
+    booster = xgboost.train({"max_depth": 3, "objective": "binary:logistic", "nthread": 1}, data, num_boost_round=3)
     forest = _read(booster)
     probe = np.array([[4 - 1e-12], [4 - 1e-3], [3.999999999], [1.0000000001], [-0.5], [2.0**24]])
     native = booster.predict(
-        xgboost.DMatrix(probe, feature_types=["c"], enable_categorical=True, nthread=1),
-        pred_leaf=True,
+        xgboost.DMatrix(probe, feature_types=["c"], enable_categorical=True, nthread=1), pred_leaf=True
     )
     space = build_space(forest)
     assert np.array_equal(_native_leaves(forest, space, probe), native.reshape(len(probe), -1))
@@ -169,9 +158,13 @@ def test_edges_fall_where_lightgbm_puts_them(zero_as_missing: bool) -> None:
     X, y = _training_data(1)
     X[np.isnan(X[:, 3]), 3] = 0.0  # a feature without NaN: missing type None
     parameters = {
-        "objective": "binary", "num_leaves": 12, "num_threads": 1, "verbosity": -1,
-        "zero_as_missing": zero_as_missing, "min_data_in_leaf": 5,
-    }  # fmt: skip
+        "objective": "binary",
+        "num_leaves": 12,
+        "num_threads": 1,
+        "verbosity": -1,
+        "zero_as_missing": zero_as_missing,
+        "min_data_in_leaf": 5,
+    }
     booster = lightgbm.train(parameters, lightgbm.Dataset(X, y), num_boost_round=15)
     forest = _read(booster)
     rows = edge_rows(forest, X[:50], infinite=True)

@@ -7,12 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom
 
-from pine_boost.monitoring.evidence import (
-    drift_evidence,
-    log_evidence,
-    most_outside,
-    threshold_of,
-)
+from pine_boost.monitoring.evidence import drift_evidence, log_evidence, most_outside, threshold_of
 
 LEVEL, ALPHA, N_CAL, N_BATCHES, BATCH = 0.05, 0.1, 300, 60, 25
 
@@ -38,9 +33,7 @@ def test_the_evidence_is_a_supermartingale_up_to_the_limit(share: float) -> None
     for n_batches in (0, 1, 5, 20):
         before = rng.binomial(size, share, n_batches).tolist()
         now = drift_evidence([size] * n_batches, before, limit) if n_batches else 1.0
-        outcomes = [
-            drift_evidence([size] * (n_batches + 1), [*before, s], limit) for s in range(size + 1)
-        ]
+        outcomes = [drift_evidence([size] * (n_batches + 1), [*before, s], limit) for s in range(size + 1)]
         mean = float(np.dot(binom.pmf(np.arange(size + 1), size, share), outcomes))
         assert mean <= now * (1 + 1e-9)
 

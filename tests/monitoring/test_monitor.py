@@ -47,9 +47,7 @@ def test_quiet_inputs_raise_no_alarm_and_drifted_ones_do(region: Region) -> None
         assert not status.alarm
     assert status.coverage.n_rows == 2000
     assert status.coverage.low < 0.9 < status.coverage.high + 0.03
-    assert status.coverage.n_inside == sum(
-        int(region.contains(_rows(seed, 200)).sum()) for seed in range(3, 13)
-    )
+    assert status.coverage.n_inside == sum(int(region.contains(_rows(seed, 200)).sum()) for seed in range(3, 13))
     quiet = max((drift.excess for drift in status.drifted), default=0.0)
     status = watcher.update(_rows(13, 300, drifted=True))
     assert status.alarm
@@ -80,18 +78,21 @@ def test_a_restart_loses_nothing(region: Region, tmp_path: Path) -> None:
     assert state.stat().st_size < 10_000
 
 
-def test_a_state_of_another_region_and_a_broken_one_are_refused(
-    region: Region, tmp_path: Path
-) -> None:
+def test_a_state_of_another_region_and_a_broken_one_are_refused(region: Region, tmp_path: Path) -> None:
     state = tmp_path / "monitor.json"
     watch(region, _rows(3, 50), state)
     with pytest.raises(InvalidInputError, match="another region"):
         watch(region.with_alpha(0.2), _rows(3, 50), state)
     document = json.loads(state.read_text())
     for change in (
-        {"n_rows": 7}, {"format_version": 9}, {"level": 2.0}, {"more": 1}, {"n_inside": 3},
-        {"n_measured": -1.0}, {"largest_evidence": 0.1},
-    ):  # fmt: skip
+        {"n_rows": 7},
+        {"format_version": 9},
+        {"level": 2.0},
+        {"more": 1},
+        {"n_inside": 3},
+        {"n_measured": -1.0},
+        {"largest_evidence": 0.1},
+    ):
         state.write_text(json.dumps({**document, **change}))
         with pytest.raises(MalformedModelError, match="monitor state"):
             watch(region, _rows(3, 50), state)
@@ -139,9 +140,7 @@ def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:
     assert (len(found.batches), found.n_rows) == (30, 300)
 
 
-def test_old_batches_are_forgotten_one_by_one(
-    region: Region, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_batches_are_forgotten_one_by_one(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor, "MOST_BATCHES", 5)
     watcher = RegionMonitor(region)
     for seed in range(9):

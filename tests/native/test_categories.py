@@ -102,9 +102,7 @@ def test_single_leaves_without_toss_ups(kind: str) -> None:
 def test_codes_in_arrays_unseen_ones_too(name: str) -> None:
     model, X = built(name)
     n = len(X) // 2
-    result = prune_booster(
-        model, X[:n], X[n:], alpha=0.3, indifference=0.1, unit="leaf", verbose=False
-    )
+    result = prune_booster(model, X[:n], X[n:], alpha=0.3, indifference=0.1, unit="leaf", verbose=False)
     forest = result.original.forest
     rows = adversarial_rows(np.random.default_rng(0), forest, X, 8000)
     assert (rows[:, 1] > X[:, 1].max()).any()

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster, sweep
-from pine_boost.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    PineBoostError,
-    UnsupportedModelError,
-)
+from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.native.child_process import predict_in_child, read_and_try, try_in_child
 from pine_boost.native.predict import load_native, predict_classes
 from pine_boost.parsers import read_model
@@ -93,9 +88,7 @@ def test_a_child_without_memory_is_one_error():
 
 def test_a_child_that_dies_is_one_error(monkeypatch):
     # no file is known that passes the parser and kills a library: so the child kills itself
-    monkeypatch.setattr(
-        "pine_boost.native.child_process._CHILD", "import os, signal; os.kill(os.getpid(), 11)"
-    )
+    monkeypatch.setattr("pine_boost.native.child_process._CHILD", "import os, signal; os.kill(os.getpid(), 11)")
     with pytest.raises(UnsupportedModelError, match="ended by signal 11"):
         predict_in_child(read_model(_lightgbm_file()), _rows())
 
@@ -121,9 +114,7 @@ def test_a_process_with_a_low_limit_of_its_own_does_not_blame_the_file():
         "resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))\n"
         "try_in_child(model)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=_multiclass_file(), capture_output=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], input=_multiclass_file(), capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
 
 

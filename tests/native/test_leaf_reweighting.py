@@ -16,12 +16,7 @@ from pine_boost.certificate.claim import bound_of
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
-from tests.support.leaf_results import (
-    KINDS,
-    check_native,
-    leaves_from_the_original,
-    prune_and_verify_by_command,
-)
+from tests.support.leaf_results import KINDS, check_native, leaves_from_the_original, prune_and_verify_by_command
 from tests.support.verifying import fitted
 
 pytest.importorskip("xgboost")
@@ -34,9 +29,7 @@ def _from_the_original(kind: str, unit: str = "round") -> tuple[Any, np.ndarray,
     return native, X, leaves_from_the_original(native, X, unit)
 
 
-@pytest.mark.parametrize(
-    ("kind", "unit"), [*((kind, "round") for kind in KINDS), ("xgboost-3", "tree")]
-)
+@pytest.mark.parametrize(("kind", "unit"), [*((kind, "round") for kind in KINDS), ("xgboost-3", "tree")])
 def test_native_exactly_and_proved_anew(kind: str, unit: str) -> None:
     native, X, result = _from_the_original(kind, unit)
     certificate = result.certificate
@@ -74,9 +67,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
     assert ("provably the fewest" in result.summary()) == certificate.optimal
 
 
-def test_probabilities_are_nearer_than_those_of_the_bare_program(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     nearer = _from_the_original("xgboost")[2].certificate
     monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
     bare = _from_the_original("xgboost")[2].certificate

@@ -34,15 +34,9 @@ def _deep(kind: str) -> tuple[Any, np.ndarray]:
         X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
     makers: dict[str, Any] = {
         "xgboost": lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=4, n_jobs=1),
-        "lightgbm": lambda: lightgbm.LGBMClassifier(
-            n_estimators=6, num_leaves=10, n_jobs=1, verbose=-1
-        ),
-        "gradient": lambda: ensemble.GradientBoostingClassifier(
-            n_estimators=6, max_depth=3, random_state=0
-        ),
-        "histogram": lambda: ensemble.HistGradientBoostingClassifier(
-            max_iter=6, max_leaf_nodes=10, random_state=0
-        ),
+        "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=6, num_leaves=10, n_jobs=1, verbose=-1),
+        "gradient": lambda: ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=3, random_state=0),
+        "histogram": lambda: ensemble.HistGradientBoostingClassifier(max_iter=6, max_leaf_nodes=10, random_state=0),
     }
     return makers[kind]().fit(X[:300], y[:300]), X
 
@@ -93,22 +87,18 @@ def test_subtrees_are_gone_natively(kind: str) -> None:
 def test_categories_unseen_ones_too() -> None:
     random = np.random.default_rng(3)
     codes = random.integers(0, 6, 400)
-    frame = pandas.DataFrame(
-        {"c": pandas.Categorical.from_codes(codes, list("abcdef")), "x": random.normal(size=400)}
-    )
+    frame = pandas.DataFrame({"c": pandas.Categorical.from_codes(codes, list("abcdef")), "x": random.normal(size=400)})
     y = (np.isin(codes, [1, 4]) ^ (frame["x"] > 0.3)).astype(int)
-    model = lightgbm.LGBMClassifier(
-        n_estimators=5, num_leaves=8, min_child_samples=5, n_jobs=1, verbose=-1
-    ).fit(frame[:200], y[:200])
+    model = lightgbm.LGBMClassifier(n_estimators=5, num_leaves=8, min_child_samples=5, n_jobs=1, verbose=-1).fit(
+        frame[:200], y[:200]
+    )
     result = prune_booster(model, frame[:200], frame[200:], alpha=0.1, unit="leaf", verbose=False)
     assert result.certificate.leaves_after < result.certificate.leaves_before
     unseen = frame.copy()
     unseen["c"] = pandas.Categorical([None] * 400, categories=list("abcdef"))
     for rows in (frame, unseen):
         inside = result.region.contains(rows)
-        np.testing.assert_array_equal(
-            model.predict(rows)[inside], result.model.predict(rows)[inside]
-        )
+        np.testing.assert_array_equal(model.predict(rows)[inside], result.model.predict(rows)[inside])
     assert verify(model, result.model, result.region, result.certificate).agrees is True
 
 
@@ -149,9 +139,7 @@ def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
     assert set(c.probability_shift) == {"mean", "maximum", "brier"}
 
 
-def test_probabilities_are_nearer_than_those_of_the_bare_program(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     native, X, result = _result("xgboost")
     nearer = result.certificate
     monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)

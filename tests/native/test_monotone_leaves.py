@@ -51,9 +51,7 @@ def _trained(kind: str, directions: tuple[int, ...] = RISE_AND_FALL) -> tuple[An
     by_name = kind == "histogram by name"
     rows = pandas.DataFrame(X, columns=list("abcd")) if by_name else X
     constraints = dict(zip("abcd", directions, strict=True)) if by_name else list(directions)
-    model = ensemble.HistGradientBoostingClassifier(
-        max_iter=10, min_samples_leaf=5, monotonic_cst=constraints, **size
-    )
+    model = ensemble.HistGradientBoostingClassifier(max_iter=10, min_samples_leaf=5, monotonic_cst=constraints, **size)
     return model.fit(rows, y), rows
 
 
@@ -115,9 +113,7 @@ def test_a_file_of_xgboost_does_not_say_so_that_what_all_trees_keep_is_kept(tmp_
     kept = leaves_from_the_original(tmp_path / "model.json", X, monotone=None)
     assert kept.certificate.reweight == "leaf"
     assert _wrong_ways(kept, X) == 0
-    result = prune_booster(
-        tmp_path / "model.json", X[:250], X[250:], alpha=0.4, reweight="leaf", verbose=False
-    )
+    result = prune_booster(tmp_path / "model.json", X[:250], X[250:], alpha=0.4, reweight="leaf", verbose=False)
     assert _wrong_ways(result, X) == 0
 
 

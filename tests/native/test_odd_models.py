@@ -66,9 +66,9 @@ def test_a_number_that_means_missing(missing: float, n_classes: int) -> None:
 
 def test_a_state_that_only_the_missing_number_could_reach_is_unreachable() -> None:
     X = np.repeat([[0.0], [1.0], [2.0]], 60, axis=0)
-    model = xgboost.XGBClassifier(
-        n_estimators=4, max_depth=3, n_jobs=1, missing=1.0, tree_method="exact"
-    ).fit(X, np.repeat([0, 1, 0], 60))
+    model = xgboost.XGBClassifier(n_estimators=4, max_depth=3, n_jobs=1, missing=1.0, tree_method="exact").fit(
+        X, np.repeat([0, 1, 0], 60)
+    )
     space = build_space(read_model(model).forest)
     for state in np.flatnonzero(space.axes[0].reachable[: space.axes[0].n_intervals]):
         assert space.representative(np.array([[state]]))[0, 0] != 1.0
@@ -95,9 +95,7 @@ def _between(values: np.ndarray) -> float:
     return float(central[widest : widest + 2].mean())
 
 
-@pytest.mark.parametrize(
-    "objective", ["count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "reg:logistic"]
-)
+@pytest.mark.parametrize("objective", ["count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "reg:logistic"])
 def test_xgboost_links_are_cut_on_the_margin(objective: str) -> None:
     X, y = _positive()
     y = y / y.max() if objective == "reg:logistic" else y
@@ -143,9 +141,9 @@ def test_scikit_learn_links_are_cut_on_the_raw_prediction(loss: str) -> None:
 
 def test_logitraw_with_a_probability_threshold() -> None:
     X, score = _numbers()
-    model = xgboost.XGBClassifier(
-        objective="binary:logitraw", n_estimators=6, max_depth=2, n_jobs=1
-    ).fit(X, (score > 0).astype(int))
+    model = xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=6, max_depth=2, n_jobs=1).fit(
+        X, (score > 0).astype(int)
+    )
     for source in (model, model.get_booster()):
         result = _prune(source, X, threshold=0.3)
         raw = model.predict(X, output_margin=True)
@@ -159,9 +157,7 @@ def _categories(n_known: int) -> tuple[Any, np.ndarray]:
     random = np.random.default_rng(3)
     codes = random.integers(0, 6, len(X))
     names = list("abcdefghi")[:n_known]
-    frame = pandas.DataFrame(
-        {"x": X[:, 0], "c": pandas.Categorical.from_codes(codes, categories=names), "y": X[:, 1]}
-    )
+    frame = pandas.DataFrame({"x": X[:, 0], "c": pandas.Categorical.from_codes(codes, categories=names), "y": X[:, 1]})
     frame.loc[::40, "c"] = None
     label = np.isin(codes, [1, 4]) ^ (X[:, 0] > 0) ^ (random.random(len(X)) < 0.1)
     return frame, label.astype(int)
@@ -174,12 +170,9 @@ def _categorical_model(library: str) -> Any:
         )
     if library == "lightgbm":
         return lightgbm.LGBMClassifier(
-            n_estimators=8, max_depth=3, n_jobs=1, verbose=-1, min_child_samples=5,
-            min_data_per_group=5, cat_smooth=1,
-        )  # fmt: skip
-    return ensemble.HistGradientBoostingClassifier(
-        max_iter=8, max_depth=3, categorical_features="from_dtype"
-    )
+            n_estimators=8, max_depth=3, n_jobs=1, verbose=-1, min_child_samples=5, min_data_per_group=5, cat_smooth=1
+        )
+    return ensemble.HistGradientBoostingClassifier(max_iter=8, max_depth=3, categorical_features="from_dtype")
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
@@ -225,9 +218,8 @@ def test_infinity_in_the_rows_of_a_booster() -> None:
     X[3, 0], X[5, 1] = np.inf, -np.inf
     rows = np.where(np.isinf(X), 0.0, X)
     booster = xgboost.train(
-        {"max_depth": 2, "objective": "binary:logistic", "nthread": 1},
-        xgboost.DMatrix(rows, score > 0), 6,
-    )  # fmt: skip
+        {"max_depth": 2, "objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(rows, score > 0), 6
+    )
     _prune(booster, X)
 
 

@@ -25,17 +25,15 @@ def _table() -> tuple[np.ndarray, np.ndarray]:
 
 
 THRESHOLDED: dict[str, tuple[Any, float]] = {
-    "xgboost poisson": (
-        lambda: xgboost.XGBRegressor(objective="count:poisson", n_estimators=6, max_depth=2), 0.5),
+    "xgboost poisson": (lambda: xgboost.XGBRegressor(objective="count:poisson", n_estimators=6, max_depth=2), 0.5),
     "lightgbm gamma": (
-        lambda: lightgbm.LGBMRegressor(
-            objective="gamma", n_estimators=6, max_depth=2, verbose=-1, n_jobs=1), 0.5),
-    "histogram poisson": (
-        lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=6), 0.5),
+        lambda: lightgbm.LGBMRegressor(objective="gamma", n_estimators=6, max_depth=2, verbose=-1, n_jobs=1),
+        0.5,
+    ),
+    "histogram poisson": (lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=6), 0.5),
     "forest": (lambda: ensemble.RandomForestRegressor(6, max_depth=3, random_state=0), 2.0),
-    "forest of classes": (
-        lambda: ensemble.RandomForestClassifier(6, max_depth=3, random_state=0), 0.4),
-}  # fmt: skip
+    "forest of classes": (lambda: ensemble.RandomForestClassifier(6, max_depth=3, random_state=0), 0.4),
+}
 
 
 @pytest.mark.parametrize("name", THRESHOLDED)
@@ -43,9 +41,7 @@ def test_the_region_takes_the_original_itself(name: str) -> None:
     make, threshold = THRESHOLDED[name]
     X, y = _table()
     model = make().fit(X, (y > 2).astype(int) if "classes" in name else y)
-    result = prune_booster(
-        model, X[:300], X[300:], alpha=0.4, indifference=0.05, threshold=threshold, time_limit=20
-    )
+    result = prune_booster(model, X[:300], X[300:], alpha=0.4, indifference=0.05, threshold=threshold, time_limit=20)
     region, rows = result.region, X[300:]
     assert region.delta is not None
     margins, _ = predict_margins(read_model(model, threshold=threshold), rows)

@@ -35,9 +35,7 @@ from tests.support.large_models import LARGE  # noqa: E402  (needs the libraries
 @lru_cache(maxsize=1)  # a test asks several times about one result
 def _game(result: PruneResult) -> Problem:
     region = result.region
-    return build_problem(
-        result.original.forest, region.space, region.tables, delta=region.delta or 0.0
-    )
+    return build_problem(result.original.forest, region.space, region.tables, delta=region.delta or 0.0)
 
 
 def _same_classes(result: PruneResult, X: np.ndarray) -> int:
@@ -64,9 +62,12 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
     if kind.startswith("xgboost"):
         booster = native.get_booster() if hasattr(native, "get_booster") else native
         data = xgboost.DMatrix(
-            X, feature_names=booster.feature_names, feature_types=booster.feature_types,
-            enable_categorical=True, nthread=1,
-        )  # fmt: skip
+            X,
+            feature_names=booster.feature_names,
+            feature_types=booster.feature_types,
+            enable_categorical=True,
+            nthread=1,
+        )
         found = booster.predict(data, output_margin=True)
     elif kind.startswith("lightgbm"):
         # of an averaged model too the raw score is the sum; predict divides (facts 2)
@@ -133,9 +134,16 @@ def test_every_state_of_a_small_space(name: str, alpha: float) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["xgb binary", "xgb 3 classes", "lgb binary", "lgb zero as missing", "random forest",
-     "gradient boosting", "histogram"],
-)  # fmt: skip
+    [
+        "xgb binary",
+        "xgb 3 classes",
+        "lgb binary",
+        "lgb zero as missing",
+        "random forest",
+        "gradient boosting",
+        "histogram",
+    ],
+)
 def test_edges_of_an_isolation_forest(name: str) -> None:
     """Proofs on larger regions: rows on the thresholds of the model and of the score, and beside.
 
@@ -148,9 +156,7 @@ def test_edges_of_an_isolation_forest(name: str) -> None:
     rows = np.vstack([edge_rows(result.original.forest, X), _rows_on_edges_of_the_space(result, X)])
     rows = rows[_accepted(result, rows)]
     assert _same_classes(result, rows) > 100
-    assert np.array_equal(
-        result.region.contains(rows), result.region.tables.contains(result.region.states(rows))
-    )
+    assert np.array_equal(result.region.contains(rows), result.region.tables.contains(result.region.states(rows)))
     _check_original_margins(result, rows)
     if result.search.pruned is not None:
         _check_margins(result, rows)
@@ -233,8 +239,7 @@ def _check_bands(name: str, quantiles: tuple[float, ...], alpha: float) -> None:
     rows = space.representative(states)
     # not through pine_boost's own thresholding: the plain probabilities of both models
     before, after = (
-        np.sum([_probabilities(native, rows) > cut for cut in cuts], axis=0)
-        for native in (model, result.model)
+        np.sum([_probabilities(native, rows) > cut for cut in cuts], axis=0) for native in (model, result.model)
     )
     assert np.array_equal(before, after)
     assert set(before.tolist()) == set(range(len(cuts) + 1))

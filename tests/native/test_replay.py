@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost import issuing, prune_booster, sweep
+from pine_boost import build_result, prune_booster, sweep
 from pine_boost.budget import Budget, Effort
 from pine_boost.errors import MissingDependencyError, PineBoostError
 from pine_boost.exporters import export
@@ -21,8 +21,8 @@ from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import search
-from pine_boost.search.game import Game
 from pine_boost.search.oracle import Oracle
+from pine_boost.search.search_state import Game
 from tests.support.grids import grid_forest
 from tests.support.native_models import MODELS, built, xgboost
 
@@ -177,9 +177,7 @@ def _in_the_band() -> tuple[Parts, PrunedForest, np.ndarray]:
     value = pruned.value_int[problem.leaf_node][:, 0]
     margin = int(value[problem.trees.leaves(state)[0]].sum() + pruned.intercept_int[0])
     needed = int(problem.needed_sides(pruned.grid)[0])
-    first = (problem.forest.kind == SplitKind.LEAF) & (
-        problem.forest.node_tree == int(pruned.kept[0])
-    )
+    first = (problem.forest.kind == SplitKind.LEAF) & (problem.forest.node_tree == int(pruned.kept[0]))
     value_int = pruned.value_int.copy()
     value_int[first] += needed - 1 - margin
     return parts, replace(pruned, value_int=value_int), state
@@ -193,9 +191,7 @@ def test_inside_the_band_the_same_class_is_legitimate() -> None:
     before, after = (m.predict_proba(row)[0, 1] > 0.3 for m in (parsed.native, native))
     assert before
     assert after  # the same class: an objection to the proof's distance, not to the class
-    lowest, highest = certain_classes(
-        problem, np.array([[problem.needed_sides(18)[0] - 1]]), problem.needed_sides(18)
-    )
+    lowest, highest = certain_classes(problem, np.array([[problem.needed_sides(18)[0] - 1]]), problem.needed_sides(18))
     assert (lowest[0], highest[0]) == (0, 1)
 
 
@@ -223,7 +219,7 @@ def test_a_wrong_original_never_leaves_prune_or_sweep(monkeypatch: Any, kind: st
         table[problem.trees.leaf_tree == 0] += int(0.05 * 2.0**problem.scale)
         return replace(problem, original_int=table)
 
-    monkeypatch.setattr("pine_boost.search.toss_ups.build_problem", wrong)
+    monkeypatch.setattr("pine_boost.search.choose_indifference.build_problem", wrong)
     run = {
         "prune": lambda: prune_booster(model, X[:200], X[200:], alpha=0.2),
         "sweep": lambda: sweep(model, X[:200], X[200:], alphas=[0.2, 0.5]),
@@ -250,7 +246,7 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
         replay_points(problem, schema, models, pruned, states)
 
     monkeypatch.setattr(Oracle, "prove", listen)
-    monkeypatch.setattr(issuing, "replay_points", watch)
+    monkeypatch.setattr(build_result, "replay_points", watch)
     # without walks and climbs the proofs have much to report
     monkeypatch.setattr(Game, "_walk_from", lambda self, starts: None)
     monkeypatch.setattr(Oracle, "climb", lambda self, pruned, rows, budget: rows.states[:0])

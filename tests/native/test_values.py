@@ -25,19 +25,39 @@ tree = pytest.importorskip("sklearn.tree")
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 
 XGBOOST_OBJECTIVES = [
-    "reg:squarederror", "reg:squaredlogerror", "reg:logistic", "reg:pseudohubererror",
-    "reg:absoluteerror", "reg:quantileerror", "reg:gamma", "reg:tweedie", "count:poisson",
-    "survival:cox", "survival:aft", "rank:pairwise", "rank:ndcg", "rank:map",
-]  # fmt: skip
+    "reg:squarederror",
+    "reg:squaredlogerror",
+    "reg:logistic",
+    "reg:pseudohubererror",
+    "reg:absoluteerror",
+    "reg:quantileerror",
+    "reg:gamma",
+    "reg:tweedie",
+    "count:poisson",
+    "survival:cox",
+    "survival:aft",
+    "rank:pairwise",
+    "rank:ndcg",
+    "rank:map",
+]
 LIGHTGBM_OBJECTIVES = [
-    "regression", "regression_l1", "huber", "fair", "quantile", "mape", "poisson", "gamma",
-    "tweedie", "cross_entropy", "cross_entropy_lambda", "lambdarank", "rank_xendcg",
-]  # fmt: skip
+    "regression",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+    "poisson",
+    "gamma",
+    "tweedie",
+    "cross_entropy",
+    "cross_entropy_lambda",
+    "lambdarank",
+    "rank_xendcg",
+]
 REGRESSORS = {
     "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=6, random_state=0),
-    "huber": lambda: ensemble.GradientBoostingRegressor(
-        loss="huber", n_estimators=6, random_state=0
-    ),
+    "huber": lambda: ensemble.GradientBoostingRegressor(loss="huber", n_estimators=6, random_state=0),
     "forest": lambda: ensemble.RandomForestRegressor(6, max_depth=5, random_state=0),
     "extra trees": lambda: ensemble.ExtraTreesRegressor(6, max_depth=5, random_state=0),
     "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=6),
@@ -87,9 +107,7 @@ def test_xgboost_values(objective: str) -> None:
         native, blur = predict_margins(model, rows)
         assert blur == 0.0
         assert np.array_equal(native, native_margins(model.forest, rows))
-        assert np.array_equal(
-            native[:, 0], booster.predict(xgboost.DMatrix(rows), output_margin=True)
-        )
+        assert np.array_equal(native[:, 0], booster.predict(xgboost.DMatrix(rows), output_margin=True))
 
 
 @pytest.mark.parametrize("name", ["XGBRegressor", "XGBRFRegressor", "XGBRanker"])
@@ -130,8 +148,14 @@ def test_lightgbm_values(objective: str, wrapped: bool) -> None:
 @pytest.mark.parametrize("boosting", ["rf", "dart"])
 def test_lightgbm_value_is_slope_times_margin(boosting: str) -> None:
     X, y = _table()
-    options = {"objective": "regression", "verbose": -1, "num_threads": 1, "bagging_freq": 1,
-               "boosting": boosting, "bagging_fraction": 0.6}  # fmt: skip
+    options = {
+        "objective": "regression",
+        "verbose": -1,
+        "num_threads": 1,
+        "bagging_freq": 1,
+        "boosting": boosting,
+        "bagging_fraction": 0.6,
+    }
     booster = lightgbm.train(options, lightgbm.Dataset(X, y), 6)
     model = read_model(booster, decision="value")
     rows = _rows(model.forest, X)
@@ -208,9 +232,7 @@ def test_values_of_a_table_with_categories(library: str) -> None:
         "lightgbm": lambda: lightgbm.LGBMRegressor(
             n_estimators=6, verbose=-1, n_jobs=1, min_data_per_group=5, cat_smooth=1
         ),
-        "histogram": lambda: ensemble.HistGradientBoostingRegressor(
-            max_iter=6, categorical_features="from_dtype"
-        ),
+        "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=6, categorical_features="from_dtype"),
     }[library]().fit(frame, y)
     model = read_model(native, decision="value")
     matrix = to_matrix(frame, schema_of(model.forest))

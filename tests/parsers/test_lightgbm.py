@@ -15,14 +15,7 @@ from tests.support.grids import grid_forest, integer_margins
 
 lgb = pytest.importorskip("lightgbm")
 
-from tests.support.lightgbm_models import (  # noqa: E402  (needs lightgbm)
-    BASE,
-    CONFIGS,
-    raw,
-    rows_for,
-    table,
-    trained,
-)  # fmt: skip
+from tests.support.lightgbm_models import BASE, CONFIGS, raw, rows_for, table, trained  # noqa: E402  (needs lightgbm)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -63,9 +63,7 @@ def test_binary_cut_is_the_native_boundary(sigmoid: str, n_averaged: int) -> Non
 @pytest.mark.parametrize("threshold", [0.5, 0.1, 0.9, 0.3333, 0.999, 1e-6, 1 - 1e-9])
 @pytest.mark.parametrize("sigmoid", ["1", "0.7", "3"])
 @pytest.mark.parametrize("n_averaged", [0, 7])
-def test_threshold_cut_covers_the_native_boundary(
-    threshold: float, sigmoid: str, n_averaged: int
-) -> None:
+def test_threshold_cut_covers_the_native_boundary(threshold: float, sigmoid: str, n_averaged: int) -> None:
     def text(value: float) -> str:
         blocks = [leaf(value)] + [leaf(0.0)] * (n_averaged - 1)
         return text_of(blocks, f"binary sigmoid:{sigmoid}", average=n_averaged > 0)
@@ -127,22 +125,50 @@ def test_one_against_all_that_saturates_is_refused() -> None:
 @pytest.mark.parametrize("decision_type", [0, 2, 4, 6, 8, 10])
 @pytest.mark.parametrize(
     "threshold",
-    ["0", "-0", "1", "-1", "1.0000000180025095e-35", "-1.0000000180025095e-35", "5e-324",
-     "2e-35", "-2e-35", "inf", "-inf", "1e300", "0.1"],
-)  # fmt: skip
+    [
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "1.0000000180025095e-35",
+        "-1.0000000180025095e-35",
+        "5e-324",
+        "2e-35",
+        "-2e-35",
+        "inf",
+        "-inf",
+        "1e300",
+        "0.1",
+    ],
+)
 def test_every_missing_type_default_side_and_threshold(decision_type: int, threshold: str) -> None:
     edge = float(threshold)
     values = [
-        edge, np.nextafter(edge, np.inf), np.nextafter(edge, -np.inf), np.nan, 0.0, -0.0, 5e-324,
-        -5e-324, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, np.nextafter(LIGHTGBM_ZERO, 1),
-        np.nextafter(-LIGHTGBM_ZERO, -1), 1e-36, -1e-36, 1.0, -1.0, 3.0, np.inf, -np.inf, 1e308,
-    ]  # fmt: skip
+        edge,
+        np.nextafter(edge, np.inf),
+        np.nextafter(edge, -np.inf),
+        np.nan,
+        0.0,
+        -0.0,
+        5e-324,
+        -5e-324,
+        LIGHTGBM_ZERO,
+        -LIGHTGBM_ZERO,
+        np.nextafter(LIGHTGBM_ZERO, 1),
+        np.nextafter(-LIGHTGBM_ZERO, -1),
+        1e-36,
+        -1e-36,
+        1.0,
+        -1.0,
+        3.0,
+        np.inf,
+        -np.inf,
+        1e308,
+    ]
     X = np.array(values)[:, None]
     text = text_of([split(threshold, decision_type)], "binary sigmoid:1")
     forest = read_lightgbm(text.encode()).forest
-    assert MissingRule(forest.missing[0]).name == (
-        "NAN_IS_ZERO", "ZERO_IS_MISSING", "DEFAULT",
-    )[decision_type >> 2]  # fmt: skip
+    assert MissingRule(forest.missing[0]).name == ("NAN_IS_ZERO", "ZERO_IS_MISSING", "DEFAULT")[decision_type >> 2]
     native = lgb.Booster(model_str=text).predict(X, raw_score=True, num_threads=1)
     np.testing.assert_array_equal(native_margins(forest, X)[:, 0], native)
 
@@ -151,9 +177,25 @@ def test_every_missing_type_default_side_and_threshold(decision_type: int, thres
 @pytest.mark.parametrize("words", ["5", "4294967295", "0 1", "2147483648 0 3"])
 def test_every_kind_of_category(decision_type: int, words: str) -> None:
     special = [
-        -0.5, -1.0, -0.0, 1e-36, 1.9, np.nan, np.inf, -np.inf, 1e300, -1e300, 2.0**31 - 1, 2.0**31,
-        2.0**31 + 2, 2.0**32, 2.0**32 + 2, 2.0**53, -(2.0**31), -(2.0**32) + 1,
-    ]  # fmt: skip
+        -0.5,
+        -1.0,
+        -0.0,
+        1e-36,
+        1.9,
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e300,
+        -1e300,
+        2.0**31 - 1,
+        2.0**31,
+        2.0**31 + 2,
+        2.0**32,
+        2.0**32 + 2,
+        2.0**53,
+        -(2.0**31),
+        -(2.0**32) + 1,
+    ]
     X = np.array([*range(100), *special])[:, None]
     text = text_of([split("0", decision_type, words)], "binary sigmoid:1")
     forest = read_lightgbm(text.encode()).forest
@@ -179,8 +221,16 @@ def test_several_thresholds_make_bands() -> None:
 
 
 def test_objectives_without_classes_need_a_threshold() -> None:
-    names = ("regression", "regression sqrt", "poisson", "lambdarank", "cross_entropy_lambda",
-             "cross_entropy", "quantile", "something_new")  # fmt: skip
+    names = (
+        "regression",
+        "regression sqrt",
+        "poisson",
+        "lambdarank",
+        "cross_entropy_lambda",
+        "cross_entropy",
+        "quantile",
+        "something_new",
+    )
     for name in names:
         text = text_of([leaf(1.5), leaf(0.25)], name).encode()
         with pytest.raises(UnsupportedModelError, match=name.split()[0]):
@@ -201,10 +251,19 @@ def test_objectives_without_classes_need_a_threshold() -> None:
 
 @pytest.mark.parametrize(
     ("line", "num_class"),
-    [("binary", 1), ("binary sigmoid:0", 1), ("binary sigmoid:-1", 1), ("binary sigmoid:nan", 1),
-     ("binary sigmoid:1", 2), ("multiclass num_class:3", 2), ("multiclass num_class:1", 1),
-     ("multiclassova num_class:3", 3), ("binary sigmoid:1 x:2", 1), ("binary sigmoid:1e999", 1)],
-)  # fmt: skip
+    [
+        ("binary", 1),
+        ("binary sigmoid:0", 1),
+        ("binary sigmoid:-1", 1),
+        ("binary sigmoid:nan", 1),
+        ("binary sigmoid:1", 2),
+        ("multiclass num_class:3", 2),
+        ("multiclass num_class:1", 1),
+        ("multiclassova num_class:3", 3),
+        ("binary sigmoid:1 x:2", 1),
+        ("binary sigmoid:1e999", 1),
+    ],
+)
 def test_damaged_objectives_are_refused(line: str, num_class: int) -> None:
     with pytest.raises(MalformedModelError, match="objective"):
         read_objective(line, num_class)

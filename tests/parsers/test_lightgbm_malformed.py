@@ -29,9 +29,7 @@ def test_the_sound_text_is_accepted() -> None:
     assert model.forest.feature_categories == (None, ("x", "y"))
     np.testing.assert_array_equal(model.forest.categories_of(1), [0, 2, 32])
     # the writer's text reads as the same trees
-    assert write_document(read_lightgbm(write_document(model.document)).document) == write_document(
-        model.document
-    )
+    assert write_document(read_lightgbm(write_document(model.document)).document) == write_document(model.document)
 
 
 def test_variations_that_are_sound_are_accepted() -> None:
@@ -75,9 +73,7 @@ def test_deep_chain_is_read_without_recursion() -> None:
         "is_linear": [0],
         "shrinkage": [1],
     }
-    block = (
-        "Tree=0\n" + "".join(f"{k}={' '.join(map(str, v))}\n" for k, v in lines.items()) + "\n\n"
-    )
+    block = "Tree=0\n" + "".join(f"{k}={' '.join(map(str, v))}\n" for k, v in lines.items()) + "\n\n"
     forest = read_lightgbm(build((block,))).forest
     assert forest.n_nodes == 2 * n - 1
     assert native_margins(forest, np.array([[12.5, 0.0]]))[0, 0] == 13.0
@@ -139,13 +135,22 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
             thresholds.append(repr(rng.choice([*edges, rng.gauss(0, 1)])))
     m = n_leaves - 1
     lines: list[tuple[str, list[Any]]] = [
-        ("Tree", [index]), ("num_leaves", [n_leaves]), ("num_cat", [len(bounds) - 1]),
-        ("split_feature", [rng.randrange(n_features) for _ in left]), ("split_gain", [1] * m),
-        ("threshold", thresholds), ("decision_type", types), ("left_child", left),
-        ("right_child", right), ("leaf_value", [repr(rng.gauss(0, 1)) for _ in range(n_leaves)]),
-        ("leaf_weight", [1] * n_leaves), ("leaf_count", [1] * n_leaves),
-        ("internal_value", [0] * m), ("internal_weight", [1] * m), ("internal_count", [2] * m),
-    ]  # fmt: skip
+        ("Tree", [index]),
+        ("num_leaves", [n_leaves]),
+        ("num_cat", [len(bounds) - 1]),
+        ("split_feature", [rng.randrange(n_features) for _ in left]),
+        ("split_gain", [1] * m),
+        ("threshold", thresholds),
+        ("decision_type", types),
+        ("left_child", left),
+        ("right_child", right),
+        ("leaf_value", [repr(rng.gauss(0, 1)) for _ in range(n_leaves)]),
+        ("leaf_weight", [1] * n_leaves),
+        ("leaf_count", [1] * n_leaves),
+        ("internal_value", [0] * m),
+        ("internal_weight", [1] * m),
+        ("internal_count", [2] * m),
+    ]
     if words:
         lines += [("cat_boundaries", bounds), ("cat_threshold", words)]
     lines += [("is_linear", [0]), ("shrinkage", [1])]
@@ -154,9 +159,7 @@ def random_block(rng: random.Random, index: int, n_features: int) -> str:
 
 @given(seed=st.integers(0, 2**32), n_classes=st.sampled_from([1, 3]), n_rounds=st.integers(1, 4))
 @settings(max_examples=60, deadline=None)
-def test_random_models_agree_with_the_native_library(
-    seed: int, n_classes: int, n_rounds: int
-) -> None:
+def test_random_models_agree_with_the_native_library(seed: int, n_classes: int, n_rounds: int) -> None:
     lgb = pytest.importorskip("lightgbm")
     rng = random.Random(seed)
     blocks = tuple(random_block(rng, i, 2) for i in range(n_classes * n_rounds))

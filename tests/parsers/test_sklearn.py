@@ -29,15 +29,7 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
-from tests.support.sklearn_models import (
-    CASES,
-    decide,
-    expected_values,
-    fitted,
-    native_values,
-    probe_rows,
-    table,
-)
+from tests.support.sklearn_models import CASES, decide, expected_values, fitted, native_values, probe_rows, table
 
 # OpenMP threads that spin on a shared machine turn seconds into minutes
 threadpool_limits(1)
@@ -54,16 +46,12 @@ def test_margins_are_bit_equal_and_classes_equal(name: str, n_classes: int) -> N
         total = native.estimator_weights_.sum()
         scale = (n_classes - 1) / n_classes
         votes = (native.decision_function(raw) * total + total / (n_classes - 1)) * scale
-        assert np.abs(votes - margins).max() <= forest.slack + 8 * exact.UNIT_ROUNDOFF[
-            np.float64
-        ] * (total + 1)
+        assert np.abs(votes - margins).max() <= forest.slack + 8 * exact.UNIT_ROUNDOFF[np.float64] * (total + 1)
         gap = np.sort(margins, axis=1)
         clear = gap[:, -1] - gap[:, -2] > 2 * forest.slack + forest.decision.guard
         assert clear.mean() > 0.9
     else:
-        assert np.array_equal(
-            expected_values(native, forest, margins), native_values(native, model.kind, raw)
-        )
+        assert np.array_equal(expected_values(native, forest, margins), native_values(native, model.kind, raw))
         clear = np.ones(len(raw), dtype=bool)
     labels = np.array(forest.classes)[decide(forest, margins)]
     assert np.array_equal(labels[clear], native.predict(raw)[clear])
@@ -157,9 +145,7 @@ def test_band_covers_every_order_of_the_trees(n_classes: int) -> None:
         for tree in random.permutation(forest.n_trees):
             sums += values[:, tree]
         for row, exact_row in zip(sums, exact_sums, strict=True):
-            assert all(
-                abs(Fraction(s) - e) <= band for s, e in zip(row.tolist(), exact_row, strict=True)
-            )
+            assert all(abs(Fraction(s) - e) <= band for s, e in zip(row.tolist(), exact_row, strict=True))
 
 
 def test_sparse_rows_mean_zero() -> None:
@@ -180,9 +166,7 @@ def test_sparse_rows_mean_zero() -> None:
     n_classes=st.integers(2, 4),
     decimals=st.integers(0, 3),
 )
-def test_random_models(
-    kind: str, seed: int, n_trees: int, depth: int, n_classes: int, decimals: int
-) -> None:
+def test_random_models(kind: str, seed: int, n_trees: int, depth: int, n_classes: int, decimals: int) -> None:
     random = np.random.default_rng(seed)
     X = np.round(random.normal(size=(60, 3)), decimals)
     y = np.concatenate([np.arange(n_classes), random.integers(n_classes, size=60 - n_classes)])
@@ -191,9 +175,7 @@ def test_random_models(
         "forest": RandomForestClassifier(n_trees, max_depth=depth, random_state=seed),
         "extra": ExtraTreesClassifier(n_trees, max_depth=depth, random_state=seed),
         "gradient": GradientBoostingClassifier(n_estimators=n_trees, max_depth=depth),
-        "histogram": HistGradientBoostingClassifier(
-            max_iter=n_trees, max_depth=depth, min_samples_leaf=2
-        ),
+        "histogram": HistGradientBoostingClassifier(max_iter=n_trees, max_depth=depth, min_samples_leaf=2),
         "adaboost": AdaBoostClassifier(stump, n_estimators=n_trees, random_state=seed),
     }[kind].fit(X, y)
     model = read_sklearn(native)
@@ -204,9 +186,7 @@ def test_random_models(
     labels = np.array(model.forest.classes)[decide(model.forest, margins)]
     if kind == "adaboost" and n_classes > 2:
         ordered = np.sort(margins, axis=1)
-        clear = (
-            ordered[:, -1] - ordered[:, -2] > 2 * model.forest.slack + model.forest.decision.guard
-        )
+        clear = ordered[:, -1] - ordered[:, -2] > 2 * model.forest.slack + model.forest.decision.guard
         assert np.array_equal(labels[clear], native.predict(rows)[clear])
     else:
         values = expected_values(native, model.forest, margins)

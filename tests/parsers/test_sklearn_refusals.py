@@ -42,10 +42,7 @@ BINARY = (Y > 0).astype(int)
         ),
         (LogisticRegression().fit(X, Y), "LogisticRegression is not supported; accepted"),
         (BaggingClassifier(n_estimators=2).fit(X, Y), "BaggingClassifier is not supported"),
-        (
-            GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y),
-            "best_estimator_",
-        ),
+        (GridSearchCV(DecisionTreeClassifier(), {"max_depth": [1, 2]}, cv=2).fit(X, Y), "best_estimator_"),
         (IsolationForest(n_estimators=2).fit(X), "read_isolation_forest"),
         (RandomForestRegressor(2).fit(X, X[:, 0]), "pass threshold="),
         (
@@ -114,9 +111,7 @@ def test_bad_thresholds(threshold: Any, message: str) -> None:
         ("forest", 2, [0.2, 0.4], "only one threshold"),
     ],
 )
-def test_thresholds_that_cannot_be_kept(
-    name: str, n_classes: int, threshold: Any, message: str
-) -> None:
+def test_thresholds_that_cannot_be_kept(name: str, n_classes: int, threshold: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         read_sklearn(fitted(name, n_classes), threshold=threshold)
 

@@ -32,9 +32,7 @@ from tests.support.sklearn_models import fitted, probe_rows, table
 @pytest.mark.parametrize("threshold", [0.2, 0.5, 0.83])
 def test_probability_threshold_of_gradient_boosting(loss: str, threshold: float) -> None:
     X, y = table(2, "")
-    native = GradientBoostingClassifier(
-        n_estimators=6, learning_rate=0.5, loss=loss, random_state=0
-    ).fit(X, y)
+    native = GradientBoostingClassifier(n_estimators=6, learning_rate=0.5, loss=loss, random_state=0).fit(X, y)
     forest = read_sklearn(native, threshold=threshold).forest
     margins = native_margins(forest, X)[:, 0]
     assert np.array_equal(margins, native.decision_function(X))

@@ -56,9 +56,7 @@ def test_bad_thresholds_are_refused_by_all(name: str, threshold: Any, message: s
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@pytest.mark.parametrize(
-    "threshold", [0.25, np.float32(0.25), np.array(0.25), [0.25], (0.25,), np.array([0.25])]
-)
+@pytest.mark.parametrize("threshold", [0.25, np.float32(0.25), np.array(0.25), [0.25], (0.25,), np.array([0.25])])
 def test_one_threshold_in_any_form(name: str, threshold: Any) -> None:
     assert read_model(_fitted(name), threshold=threshold).forest.decision.thresholds == (0.25,)
 

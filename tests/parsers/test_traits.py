@@ -51,9 +51,7 @@ def test_facts_are_canonical_and_whole(library: str) -> None:
     assert list(facts) == sorted(facts)
     assert facts["features"] == ["height", "weight", "age", "town"]
     towns = [None, None, None, ["str:ulm", "str:bonn", "str:kiel"]]
-    assert facts["categories"] == (
-        towns if library != "sklearn" else [*towns[:3], ["str:bonn", "str:kiel", "str:ulm"]]
-    )
+    assert facts["categories"] == (towns if library != "sklearn" else [*towns[:3], ["str:bonn", "str:kiel", "str:ulm"]])
     assert facts["classes"] == ["int:0", "int:1"]
     assert facts["missing"] == ("-1.0" if library == "xgboost" else "nan")
     assert facts == describe(read_model(_fitted(library)))
@@ -102,9 +100,9 @@ def test_a_file_is_recognised_loaded_and_written_again(library: str) -> None:
 def test_the_file_of_a_wrapper_is_read_like_the_wrapper() -> None:
     """Its own predict compares the margin of binary:logitraw with 0.5, a Booster's user with 0."""
     frame, label = _frame()
-    wrapper = xgboost.XGBClassifier(
-        objective="binary:logitraw", n_estimators=3, max_depth=2, n_jobs=1
-    ).fit(frame.iloc[:, :3], label)
+    wrapper = xgboost.XGBClassifier(objective="binary:logitraw", n_estimators=3, max_depth=2, n_jobs=1).fit(
+        frame.iloc[:, :3], label
+    )
     contents = traits_of("xgboost").save(wrapper)
     assert read_model(contents).forest.decision == read_model(wrapper).forest.decision
     again = xgboost.XGBClassifier()

@@ -15,14 +15,7 @@ from tests.support.grids import edge_rows
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
-    BOOSTERS,
-    booster_margins,
-    categorical_booster,
-    make_labels,
-    make_rows,
-    train,
-)
+from tests.support.xgboost_models import BOOSTERS, booster_margins, categorical_booster, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -33,9 +26,7 @@ def test_booster_margins_are_bit_equal_on_every_edge(name):
     assert model.native is booster
     assert model.forest.slack == 0.0
     rows = np.vstack([make_rows(seed=9), edge_rows(model.forest, make_rows(), limit=80)])
-    np.testing.assert_array_equal(
-        native_margins(model.forest, rows), booster_margins(booster, rows)
-    )
+    np.testing.assert_array_equal(native_margins(model.forest, rows), booster_margins(booster, rows))
 
 
 @pytest.mark.parametrize("name", BOOSTERS)
@@ -49,8 +40,16 @@ def test_file_and_bytes_give_the_forest_of_the_object(name, tmp_path):
             model = read_model(source)
             assert model.kind == "xgboost file"
             assert model.document.file_format == suffix
-            for field in ("threshold", "value", "left", "feature", "intercept", "default_left",
-                          "tree_output", "tree_round"):  # fmt: skip
+            for field in (
+                "threshold",
+                "value",
+                "left",
+                "feature",
+                "intercept",
+                "default_left",
+                "tree_output",
+                "tree_round",
+            ):
                 np.testing.assert_array_equal(getattr(model.forest, field), getattr(live, field))
 
 
@@ -70,10 +69,21 @@ def test_deleted_nodes_of_pruned_trees_are_left_out():
 
 
 REGRESSIONS = [
-    "reg:squarederror", "reg:squaredlogerror", "reg:logistic", "reg:pseudohubererror",
-    "reg:absoluteerror", "reg:quantileerror", "reg:gamma", "reg:tweedie", "count:poisson",
-    "survival:cox", "survival:aft", "rank:pairwise", "rank:ndcg", "rank:map",
-]  # fmt: skip
+    "reg:squarederror",
+    "reg:squaredlogerror",
+    "reg:logistic",
+    "reg:pseudohubererror",
+    "reg:absoluteerror",
+    "reg:quantileerror",
+    "reg:gamma",
+    "reg:tweedie",
+    "count:poisson",
+    "survival:cox",
+    "survival:aft",
+    "rank:pairwise",
+    "rank:ndcg",
+    "rank:map",
+]
 
 
 @pytest.mark.parametrize("objective", REGRESSIONS)
@@ -116,9 +126,9 @@ def test_classifier_is_read_as_its_own_predict_works(booster, n_classes):
     options = {"rate_drop": 0.4} if booster == "dart" else {}
     if n_classes == 2:
         options["base_score"] = 0.3
-    classifier = xgboost.XGBClassifier(
-        n_estimators=15, max_depth=3, n_jobs=1, booster=booster, **options
-    ).fit(rows, make_labels(rows, n_classes))
+    classifier = xgboost.XGBClassifier(n_estimators=15, max_depth=3, n_jobs=1, booster=booster, **options).fit(
+        rows, make_labels(rows, n_classes)
+    )
     model = read_model(classifier)
     assert model.kind == "xgboost.XGBClassifier"
     assert model.forest.classes == tuple(range(n_classes))
@@ -193,8 +203,7 @@ def test_cut_is_the_true_boundary_of_the_classifier(objective):
 
 
 @pytest.mark.parametrize(
-    "objective",
-    ["binary:logistic", "binary:logitraw", "binary:hinge", "multi:softprob", "multi:softmax"],
+    "objective", ["binary:logistic", "binary:logitraw", "binary:hinge", "multi:softprob", "multi:softmax"]
 )
 def test_decided_classes_equal_predict(objective):
     rows = make_rows()
@@ -226,9 +235,7 @@ def test_wrapper_honours_best_iteration_and_booster_does_not():
     np.testing.assert_array_equal(
         native_margins(wrapper.forest, rows)[:, 0], classifier.predict(rows, output_margin=True)
     )
-    np.testing.assert_array_equal(
-        native_margins(whole.forest, rows), booster_margins(booster, rows)
-    )
+    np.testing.assert_array_equal(native_margins(whole.forest, rows), booster_margins(booster, rows))
 
 
 def test_file_saved_by_a_wrapper_is_read_like_the_wrapper(tmp_path):
@@ -275,11 +282,13 @@ def test_pandas_categories_are_kept_in_code_order():
     random = np.random.default_rng(0)
     names = random.choice(["red", "green", "blue"], 300)
     sizes = random.choice([7, 3, 40], 300)
-    table = pandas.DataFrame({
-        "x": random.normal(size=300),
-        "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
-        "size": pandas.Categorical(sizes, categories=[40, 3, 7]),
-    })  # fmt: skip
+    table = pandas.DataFrame(
+        {
+            "x": random.normal(size=300),
+            "name": pandas.Categorical(names, categories=["red", "blue", "green"]),
+            "size": pandas.Categorical(sizes, categories=[40, 3, 7]),
+        }
+    )
     labels = ((names == "red") ^ (sizes == 3) ^ (table.x > 0)).astype(int)
     classifier = xgboost.XGBClassifier(n_estimators=6, n_jobs=1, enable_categorical=True)
     classifier.fit(table, labels)

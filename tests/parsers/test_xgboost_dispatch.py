@@ -11,12 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pine_boost.errors import (
-    InvalidInputError,
-    MissingDependencyError,
-    PineBoostError,
-    UnsupportedModelError,
-)
+from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.exporters import export
 from pine_boost.model.forest import Model
 from pine_boost.model.reference import native_margins
@@ -62,8 +57,7 @@ def test_pipeline_is_refused_with_the_name_of_the_step():
     pipeline = pytest.importorskip("sklearn.pipeline")
     preprocessing = pytest.importorskip("sklearn.preprocessing")
     rows = np.nan_to_num(make_rows())
-    steps = [("scale", preprocessing.StandardScaler()),
-             ("boost", xgboost.XGBClassifier(n_estimators=2, n_jobs=1))]  # fmt: skip
+    steps = [("scale", preprocessing.StandardScaler()), ("boost", xgboost.XGBClassifier(n_estimators=2, n_jobs=1))]
     fitted = pipeline.Pipeline(steps).fit(rows, make_labels(rows, 2))
     with pytest.raises(UnsupportedModelError, match=r"named_steps\['boost'\]"):
         read_model(fitted)

@@ -113,8 +113,7 @@ def documents(draw):
 
 
 def margins_of(booster, rows):
-    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names,
-                           feature_types=["float", "float", "c"])  # fmt: skip
+    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names, feature_types=["float", "float", "c"])
     return booster.predict(data, output_margin=True).reshape(len(rows), -1)
 
 
@@ -154,13 +153,19 @@ def test_a_chain_of_depth_two_hundred():
     numbers = np.linspace(-1, 1, n_nodes).astype(np.float32)
     document = constant_document({"name": "binary:hinge"}, 0.0)
     trees = Trees(
-        offset=np.array([0, n_nodes]), left=left, right=right,
-        split_index=np.zeros(n_nodes, dtype=np.int64), condition=numbers,
-        default_left=np.ones(n_nodes, dtype=bool), is_categorical=np.zeros(n_nodes, dtype=bool),
-        base_weight=numbers, loss_change=numbers * 0, sum_hessian=numbers * 0,
+        offset=np.array([0, n_nodes]),
+        left=left,
+        right=right,
+        split_index=np.zeros(n_nodes, dtype=np.int64),
+        condition=numbers,
+        default_left=np.ones(n_nodes, dtype=bool),
+        is_categorical=np.zeros(n_nodes, dtype=bool),
+        base_weight=numbers,
+        loss_change=numbers * 0,
+        sum_hessian=numbers * 0,
         category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
         category=np.zeros(0, dtype=np.int64),
-    )  # fmt: skip
+    )
     contents = write_document(replace(document, trees=trees), "ubj")
     model = read_model(contents)
     rows = edge_rows(model.forest, np.zeros((1, 1)), limit=2000)
@@ -171,10 +176,7 @@ def test_a_chain_of_depth_two_hundred():
 
 
 values = st.recursive(
-    st.one_of(
-        st.integers(-(2**63), 2**63 - 1),
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    ),
+    st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(st.characters(exclude_categories=["Cs"]), max_size=8)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=4), st.dictionaries(st.text("abc", max_size=4), inner, max_size=3)
     ),

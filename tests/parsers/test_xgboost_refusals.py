@@ -14,13 +14,7 @@ from pine_boost.parsers.xgboost.read import read_xgboost
 
 xgboost = pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
-    BOOSTERS,
-    booster_margins,
-    make_labels,
-    make_rows,
-    train,
-)
+from tests.support.xgboost_models import BOOSTERS, booster_margins, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
 
 
 def test_probability_thresholds_become_margins():
@@ -57,12 +51,14 @@ def test_refused_by_name():
     labels = make_labels(rows, 3)
     linear = xgboost.train(
         {"booster": "gblinear", "objective": "binary:logistic", "nthread": 1},
-        xgboost.DMatrix(np.nan_to_num(rows), labels > 0), 1,
-    )  # fmt: skip
+        xgboost.DMatrix(np.nan_to_num(rows), labels > 0),
+        1,
+    )
     with pytest.raises(UnsupportedModelError, match="gblinear"):
         read_model(linear)
-    vector = train(rounds=2, objective="multi:softprob", n_classes=3, tree_method="hist",
-                   multi_strategy="multi_output_tree")  # fmt: skip
+    vector = train(
+        rounds=2, objective="multi:softprob", n_classes=3, tree_method="hist", multi_strategy="multi_output_tree"
+    )
     with pytest.raises(UnsupportedModelError, match="vector leaves"):
         read_model(vector)
     several = xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(rows, np.c_[labels, labels])
@@ -114,8 +110,10 @@ def _stumps(leaves, weights=None, base_score="5E-1"):
     model["iteration_indptr"] = list(range(len(trees) + 1))
     if weights is not None:
         learner["gradient_booster"] = {
-            "name": "dart", "gbtree": {"name": "gbtree", "model": model}, "weight_drop": weights,
-        }  # fmt: skip
+            "name": "dart",
+            "gbtree": {"name": "gbtree", "model": model},
+            "weight_drop": weights,
+        }
     return xgboost.Booster(model_file=bytearray(json.dumps(document).encode()))
 
 
@@ -125,9 +123,7 @@ def _both_sides(booster):
     return rows, booster.predict(xgboost.DMatrix(rows), output_margin=True)
 
 
-@pytest.mark.parametrize(
-    "leaves", [[(1.0, 3e38)] * 2 + [(1.0, -3e38)] * 3, [(1.0, 1e38), (1.0, -1e38)]]
-)
+@pytest.mark.parametrize("leaves", [[(1.0, 3e38)] * 2 + [(1.0, -3e38)] * 3, [(1.0, 1e38), (1.0, -1e38)]])
 def test_sums_beyond_float32_are_refused(leaves):
     """The first is infinite where the exact sum is finite; the second is in some other order."""
     booster = _stumps(leaves)

@@ -17,21 +17,12 @@ from tests.support.trimmed import cut_forest
 
 pytest.importorskip("xgboost")
 
-from tests.support.xgboost_models import (
-    BOOSTERS,
-    categorical_booster,
-    make_rows,
-    some_weights,
-    train,
-)
+from tests.support.xgboost_models import BOOSTERS, categorical_booster, make_rows, some_weights, train
 
 pytestmark = pytest.mark.slow
 
 # numpy 1 for 1.7.6, which was built before numpy 2
-REQUIREMENTS = {
-    "1.7.6": ["xgboost==1.7.6", "numpy<2", "scipy"],
-    "2.1.4": ["xgboost==2.1.4", "numpy", "scipy"],
-}
+REQUIREMENTS = {"1.7.6": ["xgboost==1.7.6", "numpy<2", "scipy"], "2.1.4": ["xgboost==2.1.4", "numpy", "scipy"]}
 
 PREDICT = """
 import json, sys, numpy, xgboost
@@ -78,14 +69,7 @@ for name, parameters in kinds.items():
 def old_python(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"xgboost-{request.param}")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [
-        folder / "bin" / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-warn-script-location",
-    ]
+    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-warn-script-location"]
     subprocess.run([*pip, *REQUIREMENTS[request.param]], check=True)
     return request.param, folder / "bin" / "python"
 

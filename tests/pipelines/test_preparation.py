@@ -46,11 +46,7 @@ def _pipeline(step: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(
     ("step", "message"),
-    [
-        (_Noise(), "they are random"),
-        (_Centred(), "whole table"),
-        (_Fewer(), "make 150 rows of 300"),
-    ],
+    [(_Noise(), "they are random"), (_Centred(), "whole table"), (_Fewer(), "make 150 rows of 300")],
 )
 def test_steps_that_give_no_row_a_class_are_refused(step: Any, message: str) -> None:
     pipeline, X = _pipeline(step)

@@ -17,10 +17,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import AdaBoostClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -121,9 +118,7 @@ def test_a_rule_that_switches_twice_is_refused():
     with pytest.raises(UnsupportedModelError, match="flat where it changes"):
         switch_point(lambda s: s > 0.5, np.float64, 0.0, 1.0, value=lambda s: 0.5 + 1e-15 * s)
     with pytest.raises(UnsupportedModelError, match="more than once"):
-        switch_point(
-            lambda s: (s > 0.5) & (s != 0.75), np.float64, 0.0, 1.0, knots=np.array([0.1, 0.75])
-        )
+        switch_point(lambda s: (s > 0.5) & (s != 0.75), np.float64, 0.0, 1.0, knots=np.array([0.1, 0.75]))
 
 
 def test_a_tolerance_with_a_calibrator_around_the_ensemble():

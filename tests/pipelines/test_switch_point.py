@@ -32,16 +32,11 @@ def test_a_calibrator_that_rounding_turns_around_is_refused(float_type: Any) -> 
     assert len(turned) > 3
     for threshold in values[turned[:3]]:
         with pytest.raises(UnsupportedModelError, match="more than once"):
-            switch_point(
-                lambda s, at=threshold: _calibrated(s) >= at,
-                float_type, 0.01, 0.99, value=_calibrated,
-            )  # fmt: skip
+            switch_point(lambda s, at=threshold: _calibrated(s) >= at, float_type, 0.01, 0.99, value=_calibrated)
 
 
 @pytest.mark.parametrize("float_type", [np.float32, np.float64])
 @pytest.mark.parametrize("threshold", [0.001, 0.3, 0.77])
 def test_elsewhere_the_last_float_below_is_found(float_type: Any, threshold: float) -> None:
-    found = switch_point(
-        lambda s: s >= float_type(threshold), float_type, 1e-4, 0.9999, value=_calibrated
-    )
+    found = switch_point(lambda s: s >= float_type(threshold), float_type, 1e-4, 0.9999, value=_calibrated)
     assert found == np.nextafter(float_type(threshold), float_type(0))

@@ -18,17 +18,10 @@ pytest.importorskip("sklearn")
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
 from sklearn.compose import make_column_transformer  # noqa: E402
 from sklearn.datasets import load_breast_cancer  # noqa: E402
-from sklearn.ensemble import (  # noqa: E402
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier  # noqa: E402
 from sklearn.frozen import FrozenEstimator  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
-from sklearn.model_selection import (  # noqa: E402
-    FixedThresholdClassifier,
-    TunedThresholdClassifierCV,
-)
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV  # noqa: E402
 from sklearn.pipeline import Pipeline, make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 
@@ -42,13 +35,9 @@ LABELS = np.array(["benign", "malign"])[Y]
 FIT, CAL, NEW = X[:250], X[250:450], X[450:]
 MODELS = {
     "xgboost": lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1),
-    "lightgbm": lambda: lightgbm.LGBMClassifier(
-        n_estimators=10, num_leaves=4, n_jobs=1, verbose=-1
-    ),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=10, num_leaves=4, n_jobs=1, verbose=-1),
     "gradient": lambda: GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0),
-    "exponential": lambda: GradientBoostingClassifier(
-        n_estimators=10, max_depth=2, random_state=0, loss="exponential"
-    ),
+    "exponential": lambda: GradientBoostingClassifier(n_estimators=10, max_depth=2, random_state=0, loss="exponential"),
     "histogram": lambda: HistGradientBoostingClassifier(max_iter=8, max_leaf_nodes=4),
     "forest": lambda: RandomForestClassifier(n_estimators=9, max_depth=3, random_state=0),
 }
@@ -65,18 +54,18 @@ def calibrated(name: str, method: str):
 
 
 def tuned(name: str):
-    return TunedThresholdClassifierCV(
-        MODELS[name](), scoring="f1", thresholds=20, cv=3, random_state=0
-    ).fit(FIT, Y[:250])
+    return TunedThresholdClassifierCV(MODELS[name](), scoring="f1", thresholds=20, cv=3, random_state=0).fit(
+        FIT, Y[:250]
+    )
 
 
 WRAPPED = {
     "pipeline": lambda name: make_pipeline(StandardScaler(), MODELS[name]()).fit(FIT, Y[:250]),
     "frozen": lambda name: FrozenEstimator(fitted(name)),
     "fixed": lambda name: FixedThresholdClassifier(fitted(name), threshold=0.3).fit(FIT, Y[:250]),
-    "fixed-frozen": lambda name: FixedThresholdClassifier(
-        FrozenEstimator(fitted(name)), threshold=0.7
-    ).fit(FIT, Y[:250]),
+    "fixed-frozen": lambda name: FixedThresholdClassifier(FrozenEstimator(fitted(name)), threshold=0.7).fit(
+        FIT, Y[:250]
+    ),
     "tuned": tuned,
     "sigmoid": lambda name: calibrated(name, "sigmoid"),
     "isotonic": lambda name: calibrated(name, "isotonic"),
@@ -137,14 +126,14 @@ def test_guarded_models_take_raw_rows(kind, backend, tmp_path):
 def test_frames_with_text_and_gaps():
     """The ensemble sees numbers that only the Pipeline makes of the raw columns."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({
-        "size": np.where(rng.random(600) < 0.1, np.nan, rng.normal(size=600)),
-        "colour": rng.choice(["red", "green", "blue"], 600),
-    })  # fmt: skip
-    y = ((frame["size"].fillna(0) > 0) ^ (frame["colour"] == "red")).to_numpy().astype(int)
-    columns = make_column_transformer(
-        (SimpleImputer(), ["size"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"])
+    frame = pd.DataFrame(
+        {
+            "size": np.where(rng.random(600) < 0.1, np.nan, rng.normal(size=600)),
+            "colour": rng.choice(["red", "green", "blue"], 600),
+        }
     )
+    y = ((frame["size"].fillna(0) > 0) ^ (frame["colour"] == "red")).to_numpy().astype(int)
+    columns = make_column_transformer((SimpleImputer(), ["size"]), (OneHotEncoder(handle_unknown="ignore"), ["colour"]))
     pipeline = Pipeline([("columns", columns), ("trees", MODELS["xgboost"]())])
     pipeline.fit(frame[:250], y[:250])
     result = prune_booster(pipeline, frame[:250], frame[250:450], alpha=0.2, time_limit=20)
@@ -180,14 +169,17 @@ def test_files_of_a_wrapped_result_verify(tmp_path):
     result = prune_booster(whole, FIT, CAL, alpha=0.3)
     folder = result.save(tmp_path / "saved", NEW)
     assert {path.name for path in folder.iterdir()} == {
-        "model.json", "region.json", "certificate.json", "report.html", "whole_model.pkl",
-    }  # fmt: skip
+        "model.json",
+        "region.json",
+        "certificate.json",
+        "report.html",
+        "whole_model.pkl",
+    }
     again = pickle.loads((folder / "whole_model.pkl").read_bytes())
     assert (again.predict(X) == result.model.predict(X)).all()
     checked = verify(
-        whole.named_steps["xgbclassifier"], folder / "model.json",
-        folder / "region.json", folder / "certificate.json",
-    )  # fmt: skip
+        whole.named_steps["xgbclassifier"], folder / "model.json", folder / "region.json", folder / "certificate.json"
+    )
     assert checked.agrees
     result.save(folder)  # its own files may be replaced
     result.summary()
@@ -224,9 +216,7 @@ def test_a_pipeline_is_compressed(tmp_path):
     assert agreed > 0.94
     folder = result.save(tmp_path / "saved")
     result.save(folder)
-    assert {path.name for path in folder.iterdir()} == {
-        "model.json", "compression.json", "whole_model.pkl",
-    }  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == {"model.json", "compression.json", "whole_model.pkl"}
     again = pickle.loads((folder / "whole_model.pkl").read_bytes())
     assert (again.predict(rows) == result.model.predict(rows)).all()
     guarded = GuardedModel(result, rows[2500:], fidelity=0.99)
@@ -240,10 +230,7 @@ def test_a_calibrated_result_says_whose_probabilities_moved():
     said = "those of the ensemble inside, before the calibrator"
     assert said in str(result)
     assert said in result.summary()
-    before, after = (
-        m.calibrated_classifiers_[0].estimator.predict_proba(rows[200:])
-        for m in (whole, result.model)
-    )
+    before, after = (m.calibrated_classifiers_[0].estimator.predict_proba(rows[200:]) for m in (whole, result.model))
     largest = np.abs(after.astype(float) - before.astype(float)).max()
     assert result.record.probability_shift["maximum"] == largest
     bare = pine_boost.compress_booster(fitted("xgboost"), rows[:200], rows[200:], fidelity=0.9)

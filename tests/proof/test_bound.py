@@ -17,28 +17,12 @@ from pine_boost.certificate.claim import rests_on
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.proof.bound import (
-    Bound,
-    Cut,
-    _need_more,
-    check_bound,
-    exact_rows,
-    hitting_set,
-    minimal_cuts,
-)
+from pine_boost.proof.bound import Bound, Cut, _need_more, check_bound, exact_rows, hitting_set, minimal_cuts
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.domain import compile_domain
 from pine_boost.search.algorithm import search
 from pine_boost.tables.schema import schema_of
-from tests.support.bruteforce import (
-    CLEAR,
-    Small,
-    all_rows,
-    game_rows,
-    game_value,
-    minimum_columns,
-    small_problem,
-)
+from tests.support.bruteforce import CLEAR, Small, all_rows, game_rows, game_value, minimum_columns, small_problem
 from tests.support.forests import HISTOGRAM, MANNERS, XGBOOST, random_forest
 from tests.support.verifying import fitted, pruned_model
 
@@ -47,9 +31,8 @@ def _four_cells(*trees: list[float]) -> Forest:
     """Complete trees over the four cells of two binary features."""
     rng = np.random.default_rng(0)
     base = random_forest(
-        rng, len(trees), 2, 2, manner=HISTOGRAM, n_thresholds=1, leaf_probability=0.0,
-        accepts_missing=False,
-    )  # fmt: skip
+        rng, len(trees), 2, 2, manner=HISTOGRAM, n_thresholds=1, leaf_probability=0.0, accepts_missing=False
+    )
     feature, value = base.feature.copy(), np.zeros_like(base.value)
     for tree, cells in enumerate(trees):
         root = int(base.tree_offset[tree])
@@ -64,9 +47,7 @@ def _four_cells(*trees: list[float]) -> Forest:
 def test_two_trees_suffice_and_three_are_not_called_the_fewest() -> None:
     """Equal weights of A and B keep every cell by a margin of 1e-7; floats call that nothing."""
     e = 1e-7
-    forest = _four_cells(
-        [1, -(1 - e), -1, 1 - e], [-(1 - e), 1, 1 - e, -1], [e / 10, -e / 10, e / 10, -e / 10]
-    )
+    forest = _four_cells([1, -(1 - e), -1, 1 - e], [-(1 - e), 1, 1 - e, -1], [e / 10, -e / 10, e / 10, -e / 10])
     space = build_space(forest)
     problem = build_problem(forest, space, compile_domain(None, space, schema_of(forest)))
     cells = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=np.int32)
@@ -90,9 +71,7 @@ def _winning(small: Small) -> list[frozenset[int]]:
 def test_every_sum_of_rows_is_a_valid_cut(seed: int) -> None:
     """Whatever the multipliers: a set of units that keeps all rows meets the cut."""
     n_outputs = 3 if seed % 4 == 3 else 1
-    small = small_problem(
-        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None
-    )
+    small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None)
     problem = small.problem
     states = all_rows(small)
     leaves = problem.trees.leaves(states)
@@ -226,18 +205,14 @@ def test_a_forged_bound_is_noticed(certified: Any) -> None:
     def all_inside(bound: dict[str, Any]) -> None:
         bound["outside"] += 1
 
-    for change in (
-        fewer_cuts, other_units, other_multiplier, other_state, other_question, other_row,
-        all_inside,
-    ):  # fmt: skip
+    for change in (fewer_cuts, other_units, other_multiplier, other_state, other_question, other_row, all_inside):
         forged = _rewritten(result.certificate, change)
         with pytest.raises(CertificateMismatch, match=r"do not prove its lower bound|rests_on"):
             verify(model, result.model, result.region, forged)
     for broken in ("-1", "x", "9" * 10_000):
         with pytest.raises(CertificateMismatch, match="no whole number"):
             _rewritten(
-                result.certificate,
-                lambda bound, text=broken: bound["cuts"][0]["multipliers"].__setitem__(0, text),
+                result.certificate, lambda bound, text=broken: bound["cuts"][0]["multipliers"].__setitem__(0, text)
             )
 
 
@@ -251,9 +226,7 @@ def test_rows_outside_the_region_rest_on_x_fit() -> None:
     assert bound.outside == np.count_nonzero(~inside)
     told = any("lower bound rests on" in line for line in result.certificate.rests_on)
     assert told == (bound.outside > 0)
-    verdict = verify(
-        model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:]
-    )
+    verdict = verify(model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:])
     assert verdict.agrees
 
 

@@ -123,10 +123,7 @@ def test_the_same_call_gives_the_same_states() -> None:
         case = random_case(seed)
         pruned = random_pruned(np.random.default_rng(seed), case.problem, "planted")
         question = case.problem.questions[0]
-        twice = [
-            prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER).states
-            for _ in range(2)
-        ]
+        twice = [prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER).states for _ in range(2)]
         assert (twice[0] is None) == (twice[1] is None)
         assert twice[0] is None or np.array_equal(twice[0], twice[1])
 
@@ -141,9 +138,7 @@ def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
     search = BoxSearch(problem, pruned, problem.questions[0])
     if search.tables.ground.is_empty:
         return
-    low = rng.integers(0, search.tables.lengths[:, None], (len(search.tables.lengths), 30)).astype(
-        np.int32
-    )
+    low = rng.integers(0, search.tables.lengths[:, None], (len(search.tables.lengths), 30)).astype(np.int32)
     high = rng.integers(low, search.tables.lengths[:, None]).astype(np.int32)
     bound = search.tables.boxes(low, high).bound
     cheapest = search.tables.region.cheapest(low, high)
@@ -153,9 +148,8 @@ def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
             inside &= np.isin(case.rows[:, j], order[low[j, k] : high[j, k] + 1])
         points = case.rows[inside]
         position = np.stack(
-            [np.argsort(o)[np.searchsorted(np.sort(o), points[:, j])]
-             for j, o in enumerate(search.tables.order)]
-        ).astype(np.int32)  # fmt: skip
+            [np.argsort(o)[np.searchsorted(np.sort(o), points[:, j])] for j, o in enumerate(search.tables.order)]
+        ).astype(np.int32)
         exact = search.tables.boxes(position, position)
         assert np.all(exact.bound.max(axis=1) <= bound[:, k])
         assert search.tables.region.cheapest(position, position).min() >= cheapest[k]

@@ -52,17 +52,21 @@ class Canary:
 def _three_classes(seed: int) -> Small:
     votes = seed % 3 == 2
     return small_problem(
-        seed, MANNERS[seed % 4], n_outputs=3, votes=votes, n_trees=6 if votes else 9,
-        score=SCORES[seed // 4 % 3], with_domain=seed % 5 == 0,
+        seed,
+        MANNERS[seed % 4],
+        n_outputs=3,
+        votes=votes,
+        n_trees=6 if votes else 9,
+        score=SCORES[seed // 4 % 3],
+        with_domain=seed % 5 == 0,
         leaf_grid=[None, 3][seed // 2 % 2],
-    )  # fmt: skip
+    )
 
 
 def _bands(seed: int) -> Small:
     small = small_problem(
-        seed, MANNERS[seed % 4], score=SCORES[seed // 4 % 3], with_domain=seed % 5 == 0,
-        leaf_grid=None,
-    )  # fmt: skip
+        seed, MANNERS[seed % 4], score=SCORES[seed // 4 % 3], with_domain=seed % 5 == 0, leaf_grid=None
+    )
     thresholds = tuple(float(1 / (1 + np.exp(-cut))) for cut in CUTS)
     decision = Decision(CUTS, small.problem.forest.decision.tie, 1e-5, thresholds)
     forest = replace(small.problem.forest, decision=decision)
@@ -162,9 +166,7 @@ def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: Setting) -
 def test_boxes_do_not_miss_a_canary(kind: str) -> None:
     for name, canary in _canaries(kind).items():
         for question in canary.problem.questions:
-            proof = prove_boxes(
-                canary.problem, canary.pruned, question, max_boxes=10**6, budget=FOREVER
-            )
+            proof = prove_boxes(canary.problem, canary.pruned, question, max_boxes=10**6, budget=FOREVER)
             expected = Answer.FOUND if question in canary.lost else Answer.PROVED
             assert proof.answer is expected, (name, question.name)
             if proof.states is not None:
@@ -178,9 +180,7 @@ def test_one_unit_of_the_score_less_and_nothing_is_left(kind: str) -> None:
         assert canary.problem.region.tau is not None
         region = replace(canary.problem.region, tau=canary.problem.region.tau - 1)
         problem = replace(canary.problem, region=region)
-        proofs = Prover(problem).prove(
-            canary.pruned, list(problem.questions), (SETTINGS[0],), FOREVER
-        )
+        proofs = Prover(problem).prove(canary.pruned, list(problem.questions), (SETTINGS[0],), FOREVER)
         assert all(proof.answer is Answer.PROVED for proof in proofs)
 
 
@@ -193,9 +193,7 @@ def _last_inputs(kind: str) -> list[tuple[Small, int]]:
     found: list[tuple[Small, int]] = []
     for seed in dict.fromkeys([*(_KNOWN if kind == "classes" else ()), *range(60)]):
         if kind == "classes":
-            small = small_problem(
-                seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, leaf_grid=None, n_fit=3
-            )
+            small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=12, leaf_grid=None, n_fit=3)
         else:
             small = _bands(seed)
         problem = small.problem
@@ -218,9 +216,7 @@ def _last_inputs(kind: str) -> list[tuple[Small, int]]:
 
 @pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_no_search_certifies_without_the_last_input(
-    kind: str, setting: Setting, monkeypatch: Any
-) -> None:
+def test_no_search_certifies_without_the_last_input(kind: str, setting: Setting, monkeypatch: Any) -> None:
     """Walks and climbs are switched off, so that only the solver can see the last input."""
     only_the_solver(monkeypatch, setting)
     assert len(_last_inputs(kind)) == 3

@@ -24,11 +24,9 @@ pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
 KINDS = {
     "xgboost": (lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=3, n_jobs=1), 2),
     "xgboost classes": (lambda: xgboost.XGBClassifier(n_estimators=6, max_depth=3, n_jobs=1), 3),
-    "lightgbm": (
-        lambda: lightgbm.LGBMClassifier(n_estimators=12, num_leaves=6, n_jobs=1, verbose=-1), 2,
-    ),
+    "lightgbm": (lambda: lightgbm.LGBMClassifier(n_estimators=12, num_leaves=6, n_jobs=1, verbose=-1), 2),
     "forest": (lambda: ensemble.RandomForestClassifier(8, max_depth=4, random_state=0), 3),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -14,8 +14,8 @@ from pine_boost.region import enclosing as module
 from pine_boost.region.enclosing import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known
-from pine_boost.search.game import SearchOptions
 from pine_boost.search.larger_regions import search_inwards
+from pine_boost.search.search_state import SearchOptions
 from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
@@ -30,9 +30,7 @@ def _shallow_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _problem(seed: int, **options: object) -> Small:
-    return small_problem(
-        seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options
-    )  # type: ignore[arg-type]
+    return small_problem(seed, MANNERS[seed % 4], score="isolation-forest", leaf_grid=None, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -77,9 +75,7 @@ def test_enclosures_contain_the_region(seed: int) -> None:
         back = stage.problem.space.states(problem.space.representative(everything))
         usable = ~np.isinf(problem.space.representative(everything)).any(axis=1)
         assert np.array_equal(back[usable], merged[usable])
-    assert np.array_equal(
-        inside, replace(problem.region, score=None, tau=None).contains(everything)
-    )
+    assert np.array_equal(inside, replace(problem.region, score=None, tau=None).contains(everything))
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])

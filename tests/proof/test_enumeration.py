@@ -35,10 +35,7 @@ def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPat
         broken = broken_rows(case, pruned)
         listing = list_region(problem, FOREVER)
         assert listing is not None
-        for proofs in (
-            prove_listed(problem, pruned, listing),
-            prove_walked(problem, pruned, FOREVER),
-        ):
+        for proofs in (prove_listed(problem, pruned, listing), prove_walked(problem, pruned, FOREVER)):
             assert [proof.question for proof in proofs] == list(problem.questions)
             for proof in proofs:
                 column = broken[:, proof.question.index]
@@ -52,15 +49,12 @@ def test_both_ways_agree_with_the_naive_enumerator(monkeypatch: pytest.MonkeyPat
     assert 0.05 * n_questions < n_broken < 0.95 * n_questions  # both answers were put to the test
 
 
-def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_few_leaves_many_inputs_and_late_budgets_have_no_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_case(3).problem
     assert Prover(problem).listing(FOREVER) is None
     assert list_region(problem, FOREVER) is not None
     assert list_region(problem, Budget.of(-1.0)) is None
-    late = prove_walked(problem, random_pruned(np.random.default_rng(0), problem, "same"),
-                        Budget.of(-1.0))  # fmt: skip
+    late = prove_walked(problem, random_pruned(np.random.default_rng(0), problem, "same"), Budget.of(-1.0))
     assert {proof.answer for proof in late} == {Answer.UNKNOWN}
     for name in ("_MOST_ROWS", "_MOST_CELLS"):
         with monkeypatch.context() as patch:
@@ -78,9 +72,7 @@ def test_the_two_proofs_use_it_and_name_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("indifference", [0.0, 0.05])
-def test_a_large_model_over_few_states_is_proved_at_once(
-    indifference: float, tmp_path: Path
-) -> None:
+def test_a_large_model_over_few_states_is_proved_at_once(indifference: float, tmp_path: Path) -> None:
     """100 trees of depth 6 over nine yes-or-no features, one of them with gaps."""
     xgboost = pytest.importorskip("xgboost")
     random = np.random.default_rng(0)
@@ -88,16 +80,11 @@ def test_a_large_model_over_few_states_is_proved_at_once(
     y = X[:, 0] + X[:, 1] * X[:, 2] + X[:, 3] * (1 - X[:, 4]) + random.normal(0, 0.8, 1500) > 1.2
     X[random.random(1500) < 0.1, 8] = np.nan
     model = xgboost.XGBClassifier(n_estimators=100, n_jobs=1).fit(X[:700], y[:700].astype(int))
-    result = prune_booster(
-        model, X[:700], X[700:], alpha=0.1, indifference=indifference, objective="l1",
-        verbose=False,
-    )  # fmt: skip
+    result = prune_booster(model, X[:700], X[700:], alpha=0.1, indifference=indifference, objective="l1", verbose=False)
     certificate = result.certificate
     assert certificate.trees_after < 80
     assert {p.method for p in certificate.proofs} == {"enumeration", "enumeration-by-walks"}
-    everything = np.stack(
-        np.meshgrid(*[[0.0, 1.0, np.nan]] * 9, indexing="ij"), axis=-1
-    ).reshape(-1, 9)  # fmt: skip
+    everything = np.stack(np.meshgrid(*[[0.0, 1.0, np.nan]] * 9, indexing="ij"), axis=-1).reshape(-1, 9)
     same = model.predict(everything) == result.model.predict(everything)
     assert same[result.region.contains(everything, model=model)].all()
     assert not same.all()

@@ -113,9 +113,15 @@ def test_oracle_agrees_with_brute_force(
     quantile: float,
 ) -> None:
     small = small_problem(
-        seed, manner, n_outputs=outputs[0], votes=outputs[1], score=score, quantile=quantile,
-        with_domain=with_domain, leaf_grid=leaf_grid,
-    )  # fmt: skip
+        seed,
+        manner,
+        n_outputs=outputs[0],
+        votes=outputs[1],
+        score=score,
+        quantile=quantile,
+        with_domain=with_domain,
+        leaf_grid=leaf_grid,
+    )
     rng = np.random.default_rng(seed)
     for _ in range(2):
         _agrees(small, _pruned(small.problem, rng))
@@ -128,10 +134,15 @@ def test_oracle_agrees_with_brute_force_many_times() -> None:
         rng = np.random.default_rng(seed)
         n_outputs, votes = [(1, False), (3, False), (2, True), (3, True)][seed % 4]
         small = small_problem(
-            seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, votes=votes,
-            score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
-            with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
-        )  # fmt: skip
+            seed,
+            MANNERS[rng.integers(4)],
+            n_outputs=n_outputs,
+            votes=votes,
+            score=SCORES[rng.integers(4)],
+            quantile=float(rng.uniform(0.05, 0.95)),
+            with_domain=bool(rng.integers(2)),
+            leaf_grid=[None, 0, 3, 10][rng.integers(4)],
+        )
         n_lost += _agrees(small, _pruned(small.problem, rng))
     assert n_lost > 100
 
@@ -169,9 +180,7 @@ def _planted() -> list[tuple[Small, PrunedForest]]:
             continue
         region = replace(problem.region, tau=int(scores.min()))
         inside = region.contains(small.everything)
-        planted.append(
-            (replace(small, problem=replace(problem, region=region), inside=inside), pruned)
-        )
+        planted.append((replace(small, problem=replace(problem, region=region), inside=inside), pruned))
     return planted
 
 
@@ -222,9 +231,8 @@ def test_rows_of_the_solver_stay_in_its_safe_range(n_outputs: int) -> None:
     for seed, score in enumerate((*SCORES, *SCORES)):
         leaf_grid = None if seed < 4 else 6
         small = small_problem(
-            seed, MANNERS[seed % 4], n_outputs=n_outputs, score=score, leaf_grid=leaf_grid,
-            with_domain=True,
-        )  # fmt: skip
+            seed, MANNERS[seed % 4], n_outputs=n_outputs, score=score, leaf_grid=leaf_grid, with_domain=True
+        )
         problem = small.problem
         pruned = _pruned(problem, np.random.default_rng(seed))
         encoding = Prover(problem).encoding(FOREVER)

@@ -44,9 +44,7 @@ def _classes_of_questions(problem: Problem, decided: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("leaf_grid", [None, 2, 5])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
-def test_decided_is_certain_and_the_rest_is_in_the_band(
-    manner: Manner, n_outputs: int, leaf_grid: int | None
-) -> None:
+def test_decided_is_certain_and_the_rest_is_in_the_band(manner: Manner, n_outputs: int, leaf_grid: int | None) -> None:
     for seed in range(2):
         small = small_problem(seed, manner, n_outputs=n_outputs, score=None, leaf_grid=leaf_grid)
         problem = small.problem
@@ -97,8 +95,13 @@ def test_score_bands_ask_about_every_cut() -> None:
     forest = replace(forest, decision=Decision(cuts, guard=1e-6, thresholds=(0.289, 0.525, 0.768)))
     problem = _whole(forest)
     assert [q.name for q in problem.questions] == [
-        "above 0.289", "below 0.289", "above 0.525", "below 0.525", "above 0.768", "below 0.768",
-    ]  # fmt: skip
+        "above 0.289",
+        "below 0.289",
+        "above 0.525",
+        "below 0.525",
+        "above 0.768",
+        "below 0.768",
+    ]
     assert problem.strict.all()
     states = _states(problem)
     margins = exact_margins(forest, problem.space.representative(states))

@@ -34,9 +34,7 @@ def _score(kind: str, forest: Forest, X: np.ndarray) -> tuple[ScoreTables, State
 @pytest.mark.parametrize("kind", ["chow-liu", "leaf-support", "isolation-forest"])
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
-def test_solver_and_numpy_agree_on_every_state(
-    manner: Manner, kind: str, with_domain: bool
-) -> None:
+def test_solver_and_numpy_agree_on_every_state(manner: Manner, kind: str, with_domain: bool) -> None:
     rng = np.random.default_rng(len(kind))
     forest = random_forest(rng, 3, 2, 3, manner=manner, categorical=(1,), n_categories=3)
     X = random_rows(rng, forest, 200)
@@ -44,9 +42,7 @@ def test_solver_and_numpy_agree_on_every_state(
     domain = None
     if with_domain:
         domain = Domain(
-            lower={0: -1.0},
-            never_missing=[2],
-            forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))],
+            lower={0: -1.0}, never_missing=[2], forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))]
         )
     tables = compile_domain(domain, space, schema_of(forest))
     everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)

@@ -27,9 +27,7 @@ def _sums(small: Small, values: IntArray) -> IntArray:
     return np.asarray(values[small.problem.trees.leaves(states)].sum(axis=1))
 
 
-def _is_feasible(
-    encoding: Encoding, values: IntArray, bound: int, *, most: bool, exactly: bool
-) -> bool:
+def _is_feasible(encoding: Encoding, values: IntArray, bound: int, *, most: bool, exactly: bool) -> bool:
     model = encoding.model.clone()
     add = add_at_most if most else add_at_least
     add(model, encoding, values, bound, exactly=exactly)

@@ -49,9 +49,7 @@ def test_odd_columns_have_bins() -> None:
 
 def test_zero_as_missing_is_a_bin_of_its_own() -> None:
     rng = np.random.default_rng(0)
-    forest = random_forest(
-        rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.ZERO_IS_MISSING]
-    )
+    forest = random_forest(rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.ZERO_IS_MISSING])
     space = build_space(forest)
     axis = space.axes[0]
     bins = _bins(space, rng.normal(size=100), 4)

@@ -115,11 +115,7 @@ def test_the_refusal_names_the_largest_indifference_that_fits(seed: int) -> None
     assert not fits(round(largest + 2 / 400, 6))
     delta = indifference_delta(fit, 0.6)
     assert delta is not None
-    named = (
-        f"largest indifference that fits is {largest:.4f}"
-        if largest
-        else "None above 0 fits: use indifference=0"
-    )
+    named = f"largest indifference that fits is {largest:.4f}" if largest else "None above 0 fits: use indifference=0"
     with pytest.raises(RegionError, match=named):
         require_room(fit, cal, alpha=alpha, indifference=0.6, delta=delta)
 

@@ -24,9 +24,7 @@ MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 def _values(rng: np.random.Generator, forest: Forest, feature: int) -> np.ndarray:
     """Values of every kind, NaN left out, as the model sees them."""
-    values = np.concatenate(
-        [feature_edges(forest, feature), np.arange(-12, 13), rng.normal(size=4000) * 4]
-    )
+    values = np.concatenate([feature_edges(forest, feature), np.arange(-12, 13), rng.normal(size=4000) * 4])
     values = cast_value(forest.comparison, values[np.isfinite(values)])
     if forest.library == "lightgbm":
         values = np.where(np.abs(values) <= LIGHTGBM_ZERO, 0.0, values)
@@ -41,15 +39,11 @@ def _compiled(forest: Forest, **knowledge: Any) -> tuple[StateSpace, Any]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_state_is_allowed_iff_it_holds_a_permitted_value(
-    manner: Manner, seed: int, whole: bool
-) -> None:
+def test_a_state_is_allowed_iff_it_holds_a_permitted_value(manner: Manner, seed: int, whole: bool) -> None:
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 8, 3, 2, manner=manner, n_thresholds=10)
     low, high = np.sort(rng.integers(-3, 4, size=2)).astype(float)
-    space, tables = _compiled(
-        forest, lower={0: low}, upper={0: high}, integer=[0] if whole else [], never_missing=[0]
-    )
+    space, tables = _compiled(forest, lower={0: low}, upper={0: high}, integer=[0] if whole else [], never_missing=[0])
     axis = space.axes[0]
     values = _values(rng, forest, 0)
     permitted = (values >= low) & (values <= high)
@@ -75,9 +69,7 @@ def test_missing_is_allowed_unless_excluded() -> None:
 
 def test_missing_that_reads_as_zero_keeps_its_interval() -> None:
     rng = np.random.default_rng(1)
-    forest = random_forest(
-        rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.NAN_IS_ZERO], n_thresholds=8
-    )
+    forest = random_forest(rng, 8, 3, 1, manner=LIGHTGBM, missing_rules=[MissingRule.NAN_IS_ZERO], n_thresholds=8)
     space, tables = _compiled(forest, lower={0: 100.0})
     zero = space.axes[0].missing_state
     assert zero < space.axes[0].n_intervals
@@ -100,9 +92,7 @@ def test_unreachable_states_are_never_allowed() -> None:
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["one_hot", "ordinal"])
-def test_groups_permit_exactly_what_their_values_reach(
-    manner: Manner, seed: int, kind: str
-) -> None:
+def test_groups_permit_exactly_what_their_values_reach(manner: Manner, seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 10, 3, 3, manner=manner)
     space, tables = _compiled(forest, **{kind: [(0, 1, 2)], "never_missing": True})
@@ -115,10 +105,7 @@ def test_groups_permit_exactly_what_their_values_reach(
     everything = np.array(list(product(*(range(n) for n in space.n_states))), dtype=np.int32)
     permitted = {tuple(row) for row in everything[tables.permits(everything)].tolist()}
     assert reached <= permitted
-    separated = all(
-        len(set(space.states(np.array([[0.0] * 3, [1.0] * 3]))[:, j].tolist())) == 2
-        for j in range(3)
-    )
+    separated = all(len(set(space.states(np.array([[0.0] * 3, [1.0] * 3]))[:, j].tolist())) == 2 for j in range(3))
     if separated:
         assert permitted == reached
 
@@ -136,9 +123,7 @@ def test_a_missing_member_counts_as_off() -> None:
 def test_forbidden_pairs_never_exclude_a_permitted_input(manner: Manner, seed: int) -> None:
     rng = np.random.default_rng(seed)
     forest = random_forest(rng, 10, 3, 2, manner=manner, n_thresholds=8)
-    space, tables = _compiled(
-        forest, forbidden=[(Condition(0, lower=0.0, upper=2.0), Condition(1, upper=-0.5))]
-    )
+    space, tables = _compiled(forest, forbidden=[(Condition(0, lower=0.0, upper=2.0), Condition(1, upper=-0.5))])
     X = np.stack([rng.permutation(_values(rng, forest, j))[:2000] for j in (0, 1)], axis=1)
     X = np.vstack([X, [[np.nan, -1.0], [1.0, np.nan], [0.0, -0.5]]])
     forbidden = (X[:, 0] >= 0) & (X[:, 0] <= 2) & (X[:, 1] <= -0.5)
@@ -199,6 +184,5 @@ def _stump_pair(threshold: float) -> Forest:
     forest = random_forest(rng, 2, 1, 2)
     feature = np.array([0, -1, -1, 1, -1, -1], dtype=np.int32)
     return replace(
-        forest, feature=feature, threshold=np.array([threshold, 0, 0, 0.5, 0, 0]),
-        missing=np.zeros(6, dtype=np.uint8),
-    )  # fmt: skip
+        forest, feature=feature, threshold=np.array([threshold, 0, 0, 0.5, 0, 0]), missing=np.zeros(6, dtype=np.uint8)
+    )

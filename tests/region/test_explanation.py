@@ -47,9 +47,7 @@ def test_explanations_of_tree_scores_are_true_changes(score: str) -> None:
     told = region.explain(X[odd])
     assert told.reasons
     name = told.reasons[0].features[0]
-    states = np.tile(
-        region.states(X[odd : odd + 1]), (region.space.axes[int(name[1:])].n_states, 1)
-    )
+    states = np.tile(region.states(X[odd : odd + 1]), (region.space.axes[int(name[1:])].n_states, 1))
     states[:, int(name[1:])] = np.arange(len(states))
     assert region.score_tables is not None
     best = region.score_tables.score(states).min()

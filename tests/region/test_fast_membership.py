@@ -53,9 +53,7 @@ def _rows_around(rng: np.random.Generator, forest: Forest, space: StateSpace) ->
 @pytest.mark.parametrize("n_thresholds", [2, 8, 60, 400])
 def test_digitizers_give_the_states(manner: Manner, n_thresholds: int) -> None:
     rng = np.random.default_rng(n_thresholds)
-    forest = random_forest(
-        rng, 40, 5, 4, manner=manner, categorical=(1,), n_thresholds=n_thresholds
-    )
+    forest = random_forest(rng, 40, 5, 4, manner=manner, categorical=(1,), n_thresholds=n_thresholds)
     extra = np.array([*TINY, *HUGE, *rng.normal(size=20)])
     if manner.comparison is Comparison.FLOAT32_LESS:
         with np.errstate(over="ignore", under="ignore"):
@@ -69,9 +67,7 @@ def test_digitizers_give_the_states(manner: Manner, n_thresholds: int) -> None:
         if n_thresholds == 60:
             assert columns[2].grid is not None
         # rows of a Fortran-ordered matrix are the same rows
-        assert np.array_equal(
-            np.stack(read_chunk(columns, np.asfortranarray(X)), axis=1), space.states(X)
-        )
+        assert np.array_equal(np.stack(read_chunk(columns, np.asfortranarray(X)), axis=1), space.states(X))
 
 
 @pytest.mark.parametrize("kind", ["clustered", "wide", "narrow", "many"])
@@ -107,9 +103,7 @@ def test_every_way_of_digitizing(kind: str) -> None:
 def test_sums_over_trees_are_those_of_the_walk(manner: Manner, depth: int) -> None:
     rng = np.random.default_rng(depth)
     early = 0.02 if depth == 9 else 0.15
-    forest = random_forest(
-        rng, 9, depth, 4, manner=manner, categorical=(1,), leaf_probability=early
-    )
+    forest = random_forest(rng, 9, depth, 4, manner=manner, categorical=(1,), leaf_probability=early)
     space = build_space(forest)
     trees = route(forest, space)
     states = space.states(random_rows(rng, forest, 500, missing=0.3))
@@ -161,9 +155,7 @@ def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[R
     X[:, 2] = np.where(rng.random(1200) < 0.6, X[:, 0], X[:, 2])
     domain = None
     if with_domain:
-        domain = Domain(
-            lower={0: -9.0}, forbidden=[(Condition(0, lower=0.5), Condition(3, upper=-0.5))]
-        )
+        domain = Domain(lower={0: -9.0}, forbidden=[(Condition(0, lower=0.5), Condition(3, upper=-0.5))])
         X = X[~(X[:, 0] < -9) & ~((X[:, 0] >= 0.5) & (X[:, 3] <= -0.5))]
     half = len(X) // 2
     region = fit_region(forest, X[:half], X[half:], alpha=0.2, score=score, domain=domain)

@@ -41,9 +41,7 @@ def _xgboost(X: Any, y: np.ndarray) -> Any:
 
 def _lightgbm(X: Any, y: np.ndarray) -> Any:
     lightgbm = pytest.importorskip("lightgbm")
-    return lightgbm.LGBMClassifier(
-        n_estimators=12, num_leaves=8, n_jobs=1, verbosity=-1, min_child_samples=5
-    ).fit(X, y)
+    return lightgbm.LGBMClassifier(n_estimators=12, num_leaves=8, n_jobs=1, verbosity=-1, min_child_samples=5).fit(X, y)
 
 
 def _sklearn(X: Any, y: np.ndarray) -> Any:
@@ -105,9 +103,7 @@ def test_a_value_on_an_edge_falls_where_the_native_trees_put_it(train: Any, scor
         assert np.array_equal(region.score(rows[many]), scores[many])
 
 
-def _check_bin_edges(
-    region: Region, model: Any, forest: Forest, X: np.ndarray, feature: int
-) -> None:
+def _check_bin_edges(region: Region, model: Any, forest: Forest, X: np.ndarray, feature: int) -> None:
     """Each boundary between bins is a threshold t: t itself is in the bin of t's native side."""
     assert region.score_tables is not None
     bins = region.score_tables.bins[feature]
@@ -225,20 +221,14 @@ def test_a_users_own_pairs_in_numpy_and_in_the_solver(seed: int, cycle: bool) ->
         assert solver_members(forest, space, tables) == members
     again = Region.from_json(region.to_json())
     assert again == region
-    assert encode_region(
-        space, again.tables, route(forest, space), leaf_masks(route(forest, space), space)
-    ).feasible
+    assert encode_region(space, again.tables, route(forest, space), leaf_masks(route(forest, space), space)).feasible
 
 
-def _random_score(
-    rng: np.random.Generator, space: StateSpace, graph: list[tuple[int, int]]
-) -> ScoreTables:
+def _random_score(rng: np.random.Generator, space: StateSpace, graph: list[tuple[int, int]]) -> ScoreTables:
     bins = tuple(np.arange(n) // 2 for n in space.n_states)
     counts = [int(b.max()) + 1 for b in bins]
     unary = tuple(rng.integers(-50, 50, count) for count in counts)
-    pairs = tuple(
-        PairTable(i, j, rng.integers(-100, 100, (counts[i], counts[j]))) for i, j in graph
-    )
+    pairs = tuple(PairTable(i, j, rng.integers(-100, 100, (counts[i], counts[j]))) for i, j in graph)
     return ScoreTables(bins, unary, pairs, scale=7)
 
 

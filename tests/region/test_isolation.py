@@ -129,11 +129,7 @@ def test_states_on_both_sides_of_tau(manner: Manner) -> None:
 
 
 def _probes(
-    rng: np.random.Generator,
-    space: StateSpace,
-    region: RegionTables,
-    states: np.ndarray,
-    tau: int,
+    rng: np.random.Generator, space: StateSpace, region: RegionTables, states: np.ndarray, tau: int
 ) -> np.ndarray:
     """Rows of the data, changes of one feature, and arbitrary rows; the nearest to tau first."""
     assert region.score is not None

@@ -61,9 +61,7 @@ def test_the_region_is_that_of_the_rows_in_memory(
         assert region.fingerprint() == expected.fingerprint(), name
 
 
-def test_the_search_begins_with_the_distinct_states_of_x_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forest, X_fit, X_cal = _problem()
     whole = fit_with_states(forest, X_fit, X_cal, alpha=0.2)
     folder = _write(X_fit, tmp_path / "fit")
@@ -95,9 +93,7 @@ def test_on_dask_the_counting_runs_on_the_workers() -> None:
             fit, cal = (frames.from_pandas(X, npartitions=3) for X in (X_fit, X_cal))
             region = fit_region(forest, fit, cal, alpha=0.2, score=score)
             assert region.fingerprint() == expected.fingerprint()
-        pids = client.run(
-            lambda: (__import__("os").getpid(), "pine_boost" in __import__("sys").modules)
-        )
+        pids = client.run(lambda: (__import__("os").getpid(), "pine_boost" in __import__("sys").modules))
         assert {pid for pid, _ in pids.values()} == before
         assert any(used for _, used in pids.values())
 

@@ -86,9 +86,7 @@ def test_chow_liu_edges_form_the_maximum_spanning_tree(seed: int) -> None:
         joint = np.zeros((binned[:, i].max() + 1, binned[:, j].max() + 1))
         np.add.at(joint, (binned[:, i], binned[:, j]), 1 / len(binned))
         outer = joint.sum(axis=1, keepdims=True) @ joint.sum(axis=0, keepdims=True)
-        return float(
-            np.sum(joint[joint > 0] * np.log((joint / np.maximum(outer, 1e-300))[joint > 0]))
-        )
+        return float(np.sum(joint[joint > 0] * np.log((joint / np.maximum(outer, 1e-300))[joint > 0])))
 
     def is_tree(edges: tuple) -> bool:
         reached = {0}
@@ -138,9 +136,7 @@ def test_leaf_support_is_coarser_where_a_solver_row_would_overflow() -> None:
     rng = np.random.default_rng(3)
     forest = random_forest(rng, 160, 7, 3, leaf_probability=0)
     space = build_space(forest)
-    score = fit_leaf_support(
-        space.states(random_rows(rng, forest, 500)), route(forest, space), space
-    )
+    score = fit_leaf_support(space.states(random_rows(rng, forest, 500)), route(forest, space), space)
     assert score.trees is not None
     assert score.scale == SCORE_SCALE // 10
     assert score.trees.cost.sum() <= ROW_LIMIT // 4 + score.trees.trees.n_leaves
@@ -242,9 +238,7 @@ def test_unseen_missing_costs_the_same_nats_on_every_scale(scale: int) -> None:
     priced = price_unseen_missing(own, space, states)
     assert priced.scale == scale
     assert np.array_equal(priced.score(states), own.score(states))
-    numeric = [
-        j for j, axis in enumerate(space.axes) if axis.missing_state >= max(axis.n_intervals, 1)
-    ]
+    numeric = [j for j, axis in enumerate(space.axes) if axis.missing_state >= max(axis.n_intervals, 1)]
     assert len(numeric) > 1
     for feature in numeric:
         missing = states.copy()
@@ -274,10 +268,7 @@ def test_a_users_own_score() -> None:
         name = "count missing"
 
         def tables(self, space: StateSpace) -> ScoreTables:
-            bins = tuple(
-                (np.arange(axis.n_states) == axis.missing_state).astype(np.int64)
-                for axis in space.axes
-            )
+            bins = tuple((np.arange(axis.n_states) == axis.missing_state).astype(np.int64) for axis in space.axes)
             return ScoreTables(bins, tuple(np.array([0, 1]) for _ in bins), scale=1)
 
     fitted = fit_score(CountMissing(), forest, X)
@@ -313,9 +304,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
         "integers": ScoreTables(good.bins, tuple(c / 2 for c in good.unary)),  # type: ignore[misc]
         "states": ScoreTables((good.bins[0][1:], *good.bins[1:]), good.unary),
         "bin outside": ScoreTables((good.bins[0] + 9, *good.bins[1:]), good.unary),
-        "two different features": ScoreTables(
-            good.bins, good.unary, (PairTable(0, 0, good.pairs[0].cost),)
-        ),
+        "two different features": ScoreTables(good.bins, good.unary, (PairTable(0, 0, good.pairs[0].cost),)),
         "scale": ScoreTables(good.bins, good.unary, scale=0),
         "beyond": ScoreTables(good.bins, (good.unary[0] + 2**40, *good.unary[1:])),
         "cost of the score is beyond": ScoreTables(

@@ -24,9 +24,7 @@ def _region(manner: Manner = MANNERS[0], score: str = "chow-liu", **options: Any
     rng = np.random.default_rng(0)
     forest = random_forest(rng, 8, 3, 4, manner=manner, categorical=(1,))
     X = random_rows(rng, forest, 600)
-    domain = Domain(
-        ordinal=[(2, 3)], forbidden=[(Condition(0, lower=1.0), Condition(2, lower=1.0))]
-    )
+    domain = Domain(ordinal=[(2, 3)], forbidden=[(Condition(0, lower=1.0), Condition(2, lower=1.0))])
     X[:, 2:] = np.sort(rng.integers(0, 2, size=(600, 2)), axis=1)[:, ::-1]
     X[(X[:, 0] >= 1.0), 2:] = 0.0
     region = fit_region(forest, X[:300], X[300:], alpha=0.1, score=score, domain=domain, **options)

@@ -41,9 +41,7 @@ def test_a_page_of_what_was_counted():
     for segment in record.segments:
         assert f"<td>{segment.n_rows}</td><td>{segment.n_changed}</td>" in page
     assert page.count('class="dot chosen"') == 1
-    drawn = set(
-        " ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split()
-    )
+    drawn = set(" ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split())
     assert {"mark", "reach"} <= drawn  # the target, and how far down the bound is
     assert all(f"svg .{kind} " in page for kind in drawn)  # what has no colour is not seen
 

@@ -47,8 +47,10 @@ def test_columns_of_the_calibration_end_at_tau_and_count_every_row() -> None:
     assert "+ 2 outside whatever their score" in picture
     inside, outside = picture.count('class="bar-in"'), picture.count('class="bar-out"')
     assert (inside, outside) == (3, 2)  # 1, 2 and 3 are in, 7 and 9 are not
-    edges = [float(x) + float(w) for x, w in re.findall(
-        r'class="bar-in" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"', picture)]  # fmt: skip
+    edges = [
+        float(x) + float(w)
+        for x, w in re.findall(r'class="bar-in" x="([0-9.]+)" y="[0-9.]+" width="([0-9.]+)"', picture)
+    ]
     mark = float(re.findall(r'class="mark" x1="([0-9.]+)"', picture)[0])
     assert max(edges) <= mark
     assert draw_calibration(scores, None, 0, "nats") == ""
@@ -103,17 +105,14 @@ def test_what_is_proved_once_is_a_stair_of_its_own() -> None:
     assert picture.count("<path") == 2
 
 
-def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(
-    result: tuple[PruneResult, Any],
-) -> None:
+def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(result: tuple[PruneResult, Any]) -> None:
     page = render_report(*result)
     pictures = re.findall(r"<svg.*?</svg>", page, re.S)
     assert len(pictures) == 3
     for picture in pictures:
         assert not re.search(r"#[0-9a-fA-F]{3,6}|rgb\(|style=", picture)
         for names in re.findall(r'class="([^"]+)"', picture):
-            assert any(f"svg .{name} " in STYLE or name in ("tick", "axis")
-                       for name in names.split()), names  # fmt: skip
+            assert any(f"svg .{name} " in STYLE or name in ("tick", "axis") for name in names.split()), names
     variables = [set(re.findall(r"(--[a-z-]+):", part)) for part in STYLE.split("@media")]
     assert variables[0] <= variables[1]  # dark
     assert variables[0] <= variables[-1]  # print
@@ -142,21 +141,15 @@ def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResu
     assert all(measured + part in full for part in ("speed", "inputs outside the region"))
 
 
-def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(
-    result: tuple[PruneResult, Any],
-) -> None:
+def test_all_that_is_drawn_has_a_colour_and_the_exact_claim_is_printed(result: tuple[PruneResult, Any]) -> None:
     page = render_report(*result, (), Budget.of(1e-9))
-    drawn = set(
-        " ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split()
-    )
+    drawn = set(" ".join(re.findall(r'<(?:line|path|circle|rect)[^>]*class="([^"]+)"', page)).split())
     assert {"bar-in", "mark"} <= drawn
     assert all(f"svg .{kind} " in page for kind in drawn)
     assert "<details open><summary>The exact claim" in page  # closed ones are not printed
 
 
-def test_a_model_that_stayed_says_why_its_speed_was_not_measured(
-    result: tuple[PruneResult, Any],
-) -> None:
+def test_a_model_that_stayed_says_why_its_speed_was_not_measured(result: tuple[PruneResult, Any]) -> None:
     pruned, X = result
     kept = prune_booster(pruned.original.native, X, X[:60] * 1.0001, alpha=0.3, time_limit=1e-9)
     assert kept.status == "NOT_CERTIFIED"
@@ -166,9 +159,7 @@ def test_a_model_that_stayed_says_why_its_speed_was_not_measured(
     assert "compress_booster(" in page
 
 
-def test_without_an_original_only_what_the_folder_knows_is_shown(
-    result: tuple[PruneResult, Any],
-) -> None:
+def test_without_an_original_only_what_the_folder_knows_is_shown(result: tuple[PruneResult, Any]) -> None:
     pruned, X = result
     facts = gather(replace(_subject(pruned), original=None), X, (), Budget())
     page = render_page(facts)

@@ -122,21 +122,15 @@ def test_every_input_is_said_so(parts: Any) -> None:
 @pytest.mark.parametrize("indifference", [0.0, 0.1])
 def test_inputs_outside_differ_natively_and_lie_outside(parts: Any, indifference: float) -> None:
     model, X_fit, X_cal, X_test = parts
-    result = prune_booster(
-        model, X_fit, X_cal, alpha=0.6, indifference=indifference, objective="l1"
-    )
-    found = find_outside(
-        result.original, result.pruned, result.region, result.points, X_test.to_numpy()
-    )
+    result = prune_booster(model, X_fit, X_cal, alpha=0.6, indifference=indifference, objective="l1")
+    found = find_outside(result.original, result.pruned, result.region, result.points, X_test.to_numpy())
     assert found
     for entry in found:
         row = pandas.DataFrame({name: [float(value)] for name, value in entry.values})
         assert list(row.columns) == list(X_fit.columns)
         before, after = int(entry.before), int(entry.after)
         # six digits are shown; where they cross a threshold the page's row is another one
-        if not np.array_equal(
-            result.region.states(row), result.region.states(row.astype(np.float32))
-        ):
+        if not np.array_equal(result.region.states(row), result.region.states(row.astype(np.float32))):
             continue
         assert before != after
         assert entry.score == result.region.score(row)[0]
@@ -206,8 +200,6 @@ def test_other_libraries_are_measured_too(parts: Any) -> None:
     )
     for model in models:
         X = X_fit.set_axis([f"x{j}" for j in range(6)], axis=1)
-        result = prune_booster(
-            model.fit(X, y), X, X_cal.set_axis(X.columns, axis=1), alpha=0.5, objective="l1"
-        )
+        result = prune_booster(model.fit(X, y), X, X_cal.set_axis(X.columns, axis=1), alpha=0.5, objective="l1")
         page = render_report(result, X_test.set_axis(X.columns, axis=1))
         assert ("Rows per second" in page) == (result.certificate.grid >= 0)

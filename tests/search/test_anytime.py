@@ -8,35 +8,27 @@ from typing import Any
 import pytest
 
 from pine_boost.budget import Budget, Effort, OutOfEffort, Step
-from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
 from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
+from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.strategies import first_answers
-from tests.support.bruteforce import (
-    all_rows,
-    check_result,
-    minimum_columns,
-    small_problem,
-)
+from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
 
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hurry from the start: larger models first, all of them certified, the same end."""
-    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
     n_pruned = 0
     for seed in range(8):
         n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
-        small = small_problem(
-            seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, n_fit=4, leaf_grid=None
-        )
+        small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, n_fit=4, leaf_grid=None)
         certified: list[int] = []
-        result = small.search(time_limit=600,
-            callback=lambda step, sizes=certified: (
-                sizes.append(step.units) if step.phase == "certified" else None
-            ),
-        )  # fmt: skip
+        result = small.search(
+            time_limit=600,
+            callback=lambda step, sizes=certified: sizes.append(step.units) if step.phase == "certified" else None,
+        )
         check_result(small, result)
         assert certified == sorted(set(certified), reverse=True)
         smallest = minimum_columns(small, all_rows(small))
@@ -55,8 +47,8 @@ def test_second_proofs_that_never_end_leave_the_original(
     def never(*question: Any) -> list[Any]:
         raise OutOfEffort
 
-    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
     monkeypatch.setattr("pine_boost.search.incumbent.second_proof", never)
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     smallest = minimum_columns(small, all_rows(small))
@@ -70,9 +62,7 @@ def test_second_proofs_that_never_end_leave_the_original(
     assert result.stopped == "effort"
 
 
-def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_long(self: LinearProgram, support: Any, budget: Budget) -> Any:
         if budget.is_limited:
             time.sleep(budget.remaining)
@@ -88,8 +78,8 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
     """Refused each time, it comes near the original in a few steps, and never as far."""
     small = small_problem(3, XGBOOST, n_trees=40, score=None)
     sizes: dict[float | None, list[int]] = {}
-    monkeypatch.setattr("pine_boost.search.game._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.game._LONG", -1.0)
+    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
+    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
     for limit in (600.0, None):
         game = small.game(limit)
         game.rows.add(game.rows.fit.nearest())
@@ -104,9 +94,7 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_interrupted_at_any_step(n_outputs: int) -> None:
-    small = small_problem(
-        17, XGBOOST, n_outputs=n_outputs, n_trees=8 * n_outputs, leaf_grid=None, score="chow-liu"
-    )
+    small = small_problem(17, XGBOOST, n_outputs=n_outputs, n_trees=8 * n_outputs, leaf_grid=None, score="chow-liu")
     phases: list[str] = []
     full = small.search(callback=lambda step: phases.append(step.phase))
     assert full.pruned is not None
@@ -159,9 +147,7 @@ def test_steps_are_told_in_order() -> None:
 
 @pytest.mark.parametrize(("unit", "reweight"), [("tree", "leaf"), ("leaf", "leaf")])
 @pytest.mark.parametrize("time_limit", [600, None])
-def test_one_clock_for_whole_trees_and_leaves(
-    unit: str, reweight: str, time_limit: float | None
-) -> None:
+def test_one_clock_for_whole_trees_and_leaves(unit: str, reweight: str, time_limit: float | None) -> None:
     """Whatever part of the time a strategy gets, its steps are dated by the whole search."""
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     steps: list[Step] = []

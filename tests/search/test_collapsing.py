@@ -14,10 +14,10 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
+from pine_boost.search.constraints import distinct_fit_rows
 from pine_boost.search.leaf_values import search_reweighted
-from pine_boost.search.rows import distinct_fit_rows
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.shapes import Collapser
 from tests.support.bruteforce import Small, check_proofs, keeps_all, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, Manner
@@ -84,9 +84,7 @@ def test_subtrees_become_leaves() -> None:
     assert n_collapsed > 0
 
 
-def test_batches_find_fewer_leaves_where_no_shape_is_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_batches_find_fewer_leaves_where_no_shape_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collapsing, "_FIRST_SHAPES", 0)
     monkeypatch.setattr(collapsing, "_REFUTATIONS", 0)
     n_fewer = 0

@@ -8,8 +8,8 @@ import pytest
 
 from pine_boost.budget import Effort
 from pine_boost.search import algorithm, strategies
-from pine_boost.search.game import Game
 from pine_boost.search.pruner import Pruner
+from pine_boost.search.search_state import Game
 from pine_boost.search.strategies import Outcome, Proposal
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS

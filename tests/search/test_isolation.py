@@ -16,9 +16,7 @@ def _problem() -> tuple[object, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(700, 3))
     y = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=700) > 0
-    model = GradientBoostingClassifier(
-        n_estimators=9, max_depth=2, learning_rate=0.3, random_state=0
-    )
+    model = GradientBoostingClassifier(n_estimators=9, max_depth=2, learning_rate=0.3, random_state=0)
     return model.fit(X[:400], y[:400]), X[:400], X[400:]
 
 

@@ -17,9 +17,9 @@ from pine_boost.proof.bound import ExactRows, check_bound
 from pine_boost.search import leaf_values
 from pine_boost.search.algorithm import play_out
 from pine_boost.search.columns import build_columns, leaf_columns
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions, build_game
 from pine_boost.search.leaf_values import search_leaves, search_reweighted
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions, build_game
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
 
@@ -159,9 +159,7 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
     assert leaf.lower_bound == tree.lower_bound > 1
 
 
-def test_the_programs_of_leaf_values_have_an_effort_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     parts = (small.problem, small.fit_states)
     options = SearchOptions(reweight="leaf")
@@ -178,9 +176,7 @@ def test_the_programs_of_leaf_values_have_an_effort_of_their_own(
     assert light_first.n_kept < tree.n_kept
 
 
-def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     game = build_game(small.problem, small.fit_states, Budget.of(), SearchOptions())
     assert leaf_values._room_for_leaves(Budget.of()) is None
@@ -188,9 +184,7 @@ def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(
     assert early is not None
     assert late is not None
     assert (early(game), late(game)) == (False, True)
-    ended = play_out(
-        small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), makes_room=late
-    )
+    ended = play_out(small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), makes_room=late)
     assert ended.stopped is StopReason.TIME
     assert ended.game.oracle.n_asked == 0
     monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
@@ -223,9 +217,7 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     larger = replace(small, problem=replace(small.problem, region=whole))
     options, budget = SearchOptions(reweight="leaf"), Budget.of()
     outer = search_reweighted(larger.problem, larger.fit_states, budget, options)
-    original = replace(
-        small.search(), pruned=None, proofs=(), n_kept=small.n_units, stopped=StopReason.EFFORT
-    )
+    original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, stopped=StopReason.EFFORT)
     parts = (small.problem, small.fit_states, original, Budget.of(1e-9), options)
     found = search_leaves(*parts, larger=outer)
     assert found.n_kept == outer.n_kept

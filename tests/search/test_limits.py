@@ -14,10 +14,10 @@ from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.proof.verdict import Answer
-from pine_boost.search import neighbours
-from pine_boost.search import rows as search_rows
+from pine_boost.search import constraints as search_rows
+from pine_boost.search import single_feature_moves
 from pine_boost.search.algorithm import search
-from pine_boost.search.multipliers import _solve_exactly
+from pine_boost.search.exact_farkas import _solve_exactly
 from tests.support.bruteforce import small_problem
 from tests.support.forests import XGBOOST
 from tests.support.grids import grid_forest
@@ -29,9 +29,7 @@ OVER = Budget.of(-1.0)
 
 
 @pytest.mark.parametrize("kind", ["prune", "sweep"])
-def test_a_model_too_large_is_refused_before_any_table_is_built(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_too_large_is_refused_before_any_table_is_built(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, X = fitted("gradient")
     monkeypatch.setattr(routing, "MASK_BYTES_LIMIT", 1000)
 
@@ -53,9 +51,7 @@ def test_the_shape_never_refuses_what_the_tables_accept() -> None:
         numeric = problem.forest.kind == 1
         pairs = {
             (int(f), float(t))
-            for f, t in zip(
-                problem.forest.feature[numeric], problem.forest.threshold[numeric], strict=True
-            )
+            for f, t in zip(problem.forest.feature[numeric], problem.forest.threshold[numeric], strict=True)
         }
         assert len(pairs) + problem.forest.n_features <= problem.masks.mask.shape[0]
 
@@ -102,8 +98,7 @@ def test_rows_of_many_questions_come_in_portions(monkeypatch: pytest.MonkeyPatch
     assert portions.add(small.everything) == len(whole)
     assert np.array_equal(portions.states, whole.states)
     once, apart = (
-        np.unique((own.program.rows / own.program.magnified[:, None]).round(9), axis=0)
-        for own in (whole, portions)
+        np.unique((own.program.rows / own.program.magnified[:, None]).round(9), axis=0) for own in (whole, portions)
     )
     assert np.array_equal(once, apart)
     assert portions.fit.most_at_once == 200
@@ -115,9 +110,9 @@ def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.Mon
     problem = random_case(4).problem
     states = np.zeros((1, problem.space.n_features), dtype=np.int32)
     sums = []
-    for most in (neighbours._MOST_TABULATED, 1):
-        monkeypatch.setattr(neighbours, "_MOST_TABULATED", most)
-        around = neighbours.Neighbourhood(problem)
+    for most in (single_feature_moves._MOST_TABULATED, 1):
+        monkeypatch.setattr(single_feature_moves, "_MOST_TABULATED", most)
+        around = single_feature_moves.Neighbourhood(problem)
         values = around.values()
         assert (values.tables is None) == (most == 1)
         sums.append([near.original for near in around.of(states, Budget.of(), values)])

@@ -127,9 +127,7 @@ def test_many_rows_few_active() -> None:
         assert (rows[keep] @ result.weights).min() >= result.value - 1e-8
 
 
-def test_a_program_that_highs_does_not_end_with_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_highs_does_not_end_with_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     program = _program(rows, free, strict)
     support = np.ones(12, dtype=bool)
@@ -155,9 +153,7 @@ def test_the_widest_weights_leave_ties_where_they_can() -> None:
     assert tied.weights == pytest.approx([0.5, 0.5])
 
 
-def test_a_program_that_glop_does_not_end_with_is_left_to_highs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     supports = [np.arange(12) < size for size in (3, 6, 12)]
     expected = [_program(rows, free, strict).solve(support, FOREVER) for support in supports]

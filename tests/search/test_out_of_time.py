@@ -13,9 +13,9 @@ from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.search import larger_regions, leaf_values
 from pine_boost.search.algorithm import Explored, Known, finish, play
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions, build_game
 from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions, build_game
 from tests.support.bruteforce import small_problem
 from tests.support.forests import XGBOOST
 
@@ -71,9 +71,7 @@ def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
         assert finish(explored, Budget.of()).timed().stopped is stopped
 
 
-def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(
-    monkeypatch: Any,
-) -> None:
+def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monkeypatch: Any) -> None:
     class Stage:
         name, problem = "larger", None
 
@@ -91,9 +89,7 @@ def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(
     monkeypatch.setattr(larger_regions, "search", search)
     monkeypatch.setattr(larger_regions, "enclosures", lambda _: [Stage(), Stage()])
     small = small_problem(0, XGBOOST, score=None)
-    found = larger_regions.search_inwards(
-        small.problem, small.fit_states, Budget.of(), SearchOptions(), Known()
-    )
+    found = larger_regions.search_inwards(small.problem, small.fit_states, Budget.of(), SearchOptions(), Known())
     assert hopeless == [False, False, True]
     assert found.timed().stopped is StopReason.TIME
 

@@ -10,15 +10,7 @@ import pytest
 from pine_boost.budget import Budget, Effort
 from pine_boost.proof.bound import fewest_units, hitting_set, minimal_cuts
 from pine_boost.search.pruner import Pruner
-from tests.support.bruteforce import (
-    CLEAR,
-    NOTHING,
-    Small,
-    all_rows,
-    game_rows,
-    game_value,
-    small_problem,
-)
+from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, game_rows, game_value, small_problem
 from tests.support.forests import MANNERS, XGBOOST
 
 FOREVER = Budget(effort=Effort(master_effort=10.0))
@@ -46,9 +38,7 @@ def _flags(support: frozenset[int], n_columns: int) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(8))
 def test_cuts_supports_and_bounds(seed: int) -> None:
     n_outputs = 3 if seed % 4 == 3 else 1
-    small = small_problem(
-        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, score=None
-    )
+    small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, score=None)
     n_columns = small.n_units
     winning = _winning(small)
     smallest = min(len(support) for support in winning)
@@ -211,11 +201,7 @@ def test_rows_are_those_of_decided_points_once() -> None:
     pool = small.rows()
     states = small.everything
     n_decided = int(
-        small.problem.decided(
-            small.problem.original_margins_int(small.problem.trees.leaves(states))
-        )
-        .any(axis=1)
-        .sum()
+        small.problem.decided(small.problem.original_margins_int(small.problem.trees.leaves(states))).any(axis=1).sum()
     )
     assert pool.add(states) == n_decided
     assert pool.add(states) == 0
@@ -226,9 +212,7 @@ def test_rows_are_those_of_decided_points_once() -> None:
     rows, _, _ = game_rows(small, states)
     own = pool.program.rows / pool.program.magnified[:, None] * pool.columns.scale
     own /= np.abs(own).max(axis=0)
-    assert np.array_equal(
-        np.unique(own.round(9) + 0.0, axis=0), np.unique(rows.round(9) + 0.0, axis=0)
-    )
+    assert np.array_equal(np.unique(own.round(9) + 0.0, axis=0), np.unique(rows.round(9) + 0.0, axis=0))
 
 
 def test_one_class_needs_one_tree() -> None:

@@ -14,15 +14,9 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import Decision
 from pine_boost.proof.problem import build_problem
 from pine_boost.search.algorithm import Known, explore, finish
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
-from tests.support.bruteforce import (
-    Small,
-    all_rows,
-    check_result,
-    minimum_columns,
-    small_problem,
-)
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions
+from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner
 
 SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
@@ -38,17 +32,17 @@ SCORES = ("chow-liu", "leaf-support", "isolation-forest", None)
     st.sampled_from([None, 3, 8]),
 )
 def test_optimum_is_the_brute_force_minimum(
-    seed: int,
-    manner: Manner,
-    outputs: tuple[int, int],
-    score: str | None,
-    with_domain: bool,
-    leaf_grid: int | None,
+    seed: int, manner: Manner, outputs: tuple[int, int], score: str | None, with_domain: bool, leaf_grid: int | None
 ) -> None:
     small = small_problem(
-        seed, manner, n_outputs=outputs[0], n_trees=outputs[1], score=score,
-        with_domain=with_domain, leaf_grid=leaf_grid,
-    )  # fmt: skip
+        seed,
+        manner,
+        n_outputs=outputs[0],
+        n_trees=outputs[1],
+        score=score,
+        with_domain=with_domain,
+        leaf_grid=leaf_grid,
+    )
     result = small.search()
     check_result(small, result)
     smallest = minimum_columns(small, all_rows(small))
@@ -64,14 +58,18 @@ def test_many_small_games() -> None:
     compared = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        n_outputs, n_trees, votes = [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)][
-            seed % 4
-        ]
+        n_outputs, n_trees, votes = [(1, 7, False), (3, 12, False), (2, 6, True), (3, 6, True)][seed % 4]
         small = small_problem(
-            seed, MANNERS[rng.integers(4)], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
-            score=SCORES[rng.integers(4)], quantile=float(rng.uniform(0.05, 0.95)),
-            with_domain=bool(rng.integers(2)), leaf_grid=[None, 0, 3, 10][rng.integers(4)],
-        )  # fmt: skip
+            seed,
+            MANNERS[rng.integers(4)],
+            n_outputs=n_outputs,
+            n_trees=n_trees,
+            votes=votes,
+            score=SCORES[rng.integers(4)],
+            quantile=float(rng.uniform(0.05, 0.95)),
+            with_domain=bool(rng.integers(2)),
+            leaf_grid=[None, 0, 3, 10][rng.integers(4)],
+        )
         result = small.search(seed=seed)
         check_result(small, result)
         smallest = minimum_columns(small, all_rows(small))
@@ -89,9 +87,8 @@ def test_small_games_are_solved_to_the_end(score: str | None, unit: str) -> None
     for seed in range(4):
         n_outputs = 3 if unit == "tree" else 1
         small = small_problem(
-            seed, MANNERS[seed], n_outputs=n_outputs, n_trees=6, score=score, unit=unit,
-            leaf_grid=None,
-        )  # fmt: skip
+            seed, MANNERS[seed], n_outputs=n_outputs, n_trees=6, score=score, unit=unit, leaf_grid=None
+        )
         result = small.search()
         check_result(small, result)
         assert result.stopped == "optimal"
@@ -107,9 +104,14 @@ def test_ties_are_kept(votes: bool) -> None:
     n_pruned = 0
     for seed in range(6):
         small = small_problem(
-            seed, MANNERS[seed % 4], n_outputs=2 if votes else 1, votes=votes, n_trees=7,
-            leaf_grid=0, score=SCORES[seed % 4],
-        )  # fmt: skip
+            seed,
+            MANNERS[seed % 4],
+            n_outputs=2 if votes else 1,
+            votes=votes,
+            n_trees=7,
+            leaf_grid=0,
+            score=SCORES[seed % 4],
+        )
         result = small.search()
         check_result(small, result)
         # weights in whole ratios keep ties without rounding, so nothing stops the exact search
@@ -128,10 +130,7 @@ def test_one_class_keeps_one_tree() -> None:
     one = [np.arange(n) == state for n, state in zip(problem.space.n_states, above[0], strict=True)]
     region = replace(problem.region, allowed=tuple(one))
     narrow = replace(
-        small,
-        problem=replace(problem, region=region),
-        inside=region.contains(small.everything),
-        fit_states=above[:5],
+        small, problem=replace(problem, region=region), inside=region.contains(small.everything), fit_states=above[:5]
     )
     assert narrow.inside.sum() == 1
     for objective in ("l0", "l1"):
@@ -153,9 +152,7 @@ def test_l1_is_certified_too() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
     """Smaller alpha, larger tau; the last one is the whole space (alpha = 0)."""
-    small = small_problem(
-        seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6
-    )
+    small = small_problem(seed, MANNERS[seed], score=SCORES[seed % 3], leaf_grid=None, n_trees=8, n_fit=6)
     problem = small.problem
     assert problem.region.score is not None
     scores = np.sort(problem.region.score.score(small.everything))
@@ -209,14 +206,14 @@ def _comparable(result: Found) -> tuple[Any, ...]:
     model = None
     if pruned is not None:
         model = (
-            pruned.kept.tobytes(), pruned.value_int.tobytes(), pruned.grid,
-            pruned.intercept_int.tobytes(), pruned.weights.tobytes(),
-        )  # fmt: skip
+            pruned.kept.tobytes(),
+            pruned.value_int.tobytes(),
+            pruned.grid,
+            pruned.intercept_int.tobytes(),
+            pruned.weights.tobytes(),
+        )
     proofs = [(p.question, p.method, p.answer) for p in result.proofs]
-    return (
-        model, proofs, result.n_kept, result.lower_bound, result.rounds, result.rows,
-        result.stopped,
-    )  # fmt: skip
+    return (model, proofs, result.n_kept, result.lower_bound, result.rounds, result.rows, result.stopped)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 3])

@@ -25,26 +25,20 @@ from tests.support.native_models import MODELS, built, ensemble, lightgbm, make_
 
 def _lightgbm(n_classes: int, **options: Any) -> tuple[Any, np.ndarray]:
     X, y = make_table(n_classes)
-    model = lightgbm.LGBMClassifier(
-        n_estimators=8, num_leaves=6, max_bin=8, n_jobs=1, verbose=-1, **options
-    )
+    model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=6, max_bin=8, n_jobs=1, verbose=-1, **options)
     return model.fit(X, y).booster_, X
 
 
 def _exponential() -> tuple[Any, np.ndarray]:
     X, y = make_table(2, missing=False)
-    model = ensemble.GradientBoostingClassifier(
-        n_estimators=12, max_depth=3, loss="exponential", random_state=0
-    )
+    model = ensemble.GradientBoostingClassifier(n_estimators=12, max_depth=3, loss="exponential", random_state=0)
     return model.fit(X, y), X
 
 
 OTHERS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "lgb sigmoid 2": lambda: _lightgbm(2, objective="binary", sigmoid=2.0),
     "lgb one against all": lambda: _lightgbm(3, objective="multiclassova"),
-    "lgb rf 3 classes": lambda: _lightgbm(
-        3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7
-    ),
+    "lgb rf 3 classes": lambda: _lightgbm(3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
     "gradient boosting exponential": _exponential,
 }
 # the others return classes, not probabilities
@@ -83,9 +77,7 @@ def test_the_shift_of_a_forest_with_a_threshold(threshold: float) -> None:
     assert result.certificate.probability_shift["mean"] == pytest.approx(moved.mean(), abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name", ["xgb binary", "xgb 3 classes", "lgb rf", "lgb 3 classes", "lgb one against all"]
-)
+@pytest.mark.parametrize("name", ["xgb binary", "xgb 3 classes", "lgb rf", "lgb 3 classes", "lgb one against all"])
 def test_no_other_scale_is_closer(name: str) -> None:
     """Any positive multiple decides the same; the one written is the closest (Brier) on X_fit."""
     model, X = OTHERS[name]() if name in OTHERS else built(name)
@@ -130,9 +122,7 @@ def test_l1_is_the_linear_program(seed: int) -> None:
     from scipy.optimize import linprog
 
     n_outputs = 3 if seed % 3 == 2 else 1
-    small = small_problem(
-        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None
-    )
+    small = small_problem(seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=6 * n_outputs, leaf_grid=None)
     pool = small.rows()
     pool.add(small.everything[small.inside])
     weights = Pruner(pool, Budget()).lightest()

@@ -11,8 +11,8 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search.columns import leaf_columns
+from pine_boost.search.constraints import Rows
 from pine_boost.search.range_program import RangeProgram
-from pine_boost.search.rows import Rows
 from pine_boost.search.splits import Splits, find_splits
 from tests.support.bruteforce import Small, all_rows, small_problem
 from tests.support.forests import MANNERS
@@ -65,16 +65,12 @@ def test_sizes_groups_and_models_agree() -> None:
         there = group >= 0
         value[splits.leaf_node[there], 0] = by_group[group[there]]
         trees = np.unique(splits.tree[kept])
-        model = PrunedForest(
-            forest, trees, value, 4, np.zeros(3, dtype=np.int64), np.ones(forest.n_trees)
-        )
+        model = PrunedForest(forest, trees, value, 4, np.zeros(3, dtype=np.int64), np.ones(forest.n_trees))
         collapsed = splits.collapse(model, kept)
         assert leaf_count(collapsed) == splits.size(kept)
         assert np.array_equal(splits.of_model(collapsed), kept)
         assert set(splits.node[splits.ends(kept)]) <= set(trim_pruned(collapsed).node)
-        assert np.array_equal(
-            collapsed.value_int[splits.leaf_node], model.value_int[splits.leaf_node]
-        )
+        assert np.array_equal(collapsed.value_int[splits.leaf_node], model.value_int[splits.leaf_node])
 
 
 def test_leaves_that_agree_are_twins_and_go() -> None:
@@ -82,9 +78,13 @@ def test_leaves_that_agree_are_twins_and_go() -> None:
     forest = small.problem.forest
     everything = np.ones(len(splits.node), dtype=bool)
     model = PrunedForest(
-        forest, np.arange(forest.n_trees), np.zeros((forest.n_nodes, 1), dtype=np.int64), 4,
-        np.zeros(3, dtype=np.int64), np.ones(forest.n_trees),
-    )  # fmt: skip
+        forest,
+        np.arange(forest.n_trees),
+        np.zeros((forest.n_nodes, 1), dtype=np.int64),
+        4,
+        np.zeros(3, dtype=np.int64),
+        np.ones(forest.n_trees),
+    )
     assert leaf_count(splits.collapse(model, everything)) == 2 * np.count_nonzero(splits.is_root)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pine_boost.budget import Effort
 from pine_boost.search import strategies
-from pine_boost.search.game import Game
+from pine_boost.search.search_state import Game
 from tests.support.bruteforce import CLEAR, Small, game_rows, game_value, keeps_all, small_problem
 from tests.support.forests import MANNERS
 
@@ -36,9 +36,7 @@ def _problems(n_smallest: int) -> list[tuple[Small, list[frozenset[int]]]]:
     """Games with at least so many smallest sets, which are smaller than the original."""
     found = []
     for seed in range(60):
-        small = small_problem(
-            seed, MANNERS[seed % 4], leaf_grid=None, n_trees=7, n_fit=4, quantile=0.3
-        )
+        small = small_problem(seed, MANNERS[seed % 4], leaf_grid=None, n_trees=7, n_fit=4, quantile=0.3)
         smallest = _smallest(small)
         if len(smallest) >= n_smallest and len(smallest[0]) < small.n_units - 1:
             found.append((small, smallest))

@@ -9,14 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from pine_boost import (
-    CertificateMismatch,
-    GuardedModel,
-    InvalidInputError,
-    OutputError,
-    load_guarded,
-    prune_booster,
-)
+from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, OutputError, load_guarded, prune_booster
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -37,9 +30,9 @@ def guarded_of(model, **options) -> GuardedModel:
 def saved(tmp_path_factory):
     folders = {}
     for seed in (0, 1):
-        model = xgboost.XGBClassifier(
-            **SIZE, learning_rate=0.2, n_jobs=1, subsample=0.8, random_state=seed
-        ).fit(X[:280], Y[:280])
+        model = xgboost.XGBClassifier(**SIZE, learning_rate=0.2, n_jobs=1, subsample=0.8, random_state=seed).fit(
+            X[:280], Y[:280]
+        )
         folders[seed] = guarded_of(model).save(tmp_path_factory.mktemp("saved") / "guarded")
     return folders
 
@@ -54,9 +47,7 @@ def test_xgboost_with_and_without_wrapper(tmp_path):
         assert (again.predict(X) == wrapper.predict(X)).all()
         assert (again.guarded(X) == guarded.guarded(X)).all()
     names = {path.name for path in (tmp_path / "folder").iterdir()}
-    assert names == {
-        "original.json", "pruned.json", "region.json", "certificate.json", "guarded.json",
-    }  # fmt: skip
+    assert names == {"original.json", "pruned.json", "region.json", "certificate.json", "guarded.json"}
 
 
 def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
@@ -77,13 +68,13 @@ def test_what_a_native_file_cannot_hold_becomes_a_pickle(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*eval_set.*")
 def test_lightgbm_early_stopping_and_labels(tmp_path):
-    model = lightgbm.LGBMClassifier(
-        n_estimators=40, num_leaves=4, learning_rate=1.0, n_jobs=1, verbose=-1
-    )
+    model = lightgbm.LGBMClassifier(n_estimators=40, num_leaves=4, learning_rate=1.0, n_jobs=1, verbose=-1)
     model.fit(
-        X[:280], LABELS[:280], eval_set=[(X[280:400], LABELS[280:400])],
+        X[:280],
+        LABELS[:280],
+        eval_set=[(X[280:400], LABELS[280:400])],
         callbacks=[lightgbm.early_stopping(2, verbose=False)],
-    )  # fmt: skip
+    )
     assert model.best_iteration_ < 40
     guarded = GuardedModel(prune_booster(model, X[:280], X[400:], alpha=0.4, time_limit=20))
     guarded.save(tmp_path / "folder")
@@ -98,8 +89,12 @@ def test_a_folder_is_replaced_as_a_whole_and_strangers_files_never(saved, tmp_pa
     shutil.copytree(saved[0], tmp_path / "folder")
     guarded.save(tmp_path / "folder")
     assert {path.name for path in (tmp_path / "folder").iterdir()} == {
-        "original.pkl", "pruned.pkl", "region.json", "certificate.json", "guarded.json",
-    }  # fmt: skip
+        "original.pkl",
+        "pruned.pkl",
+        "region.json",
+        "certificate.json",
+        "guarded.json",
+    }
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "region.json").write_text("my own")
     with pytest.raises(InvalidInputError, match=r"already holds region\.json"):
@@ -127,9 +122,7 @@ def test_margin_guards_are_saved_too(tmp_path):
     assert (again.predict(X) == guarded.predict(X)).all()
 
 
-@pytest.mark.parametrize(
-    "name", ["original.json", "pruned.json", "region.json", "certificate.json"]
-)
+@pytest.mark.parametrize("name", ["original.json", "pruned.json", "region.json", "certificate.json"])
 def test_a_file_of_another_pair_is_refused(saved, name, tmp_path):
     shutil.copytree(saved[0], tmp_path / "mixed")
     shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
@@ -172,9 +165,7 @@ def test_other_folders_are_refused(saved, tmp_path):
         load_guarded(tmp_path)
     shutil.copytree(saved[0], tmp_path / "edited")
     text = (saved[0] / "guarded.json").read_text()
-    (tmp_path / "edited" / "guarded.json").write_text(
-        text.replace('"classes": [\n  0', '"classes": [\n  7')
-    )
+    (tmp_path / "edited" / "guarded.json").write_text(text.replace('"classes": [\n  0', '"classes": [\n  7'))
     with pytest.raises(CertificateMismatch, match="changed after it was written"):
         load_guarded(tmp_path / "edited")
     shutil.copytree(saved[0], tmp_path / "short")

@@ -25,19 +25,13 @@ NAMES = np.array(["benign", "malign"])
 SIZE = {"n_estimators": 12, "max_depth": 2}
 MODELS = {
     "xgboost": lambda: xgboost.XGBClassifier(**SIZE, learning_rate=0.2, n_jobs=1),
-    "lightgbm": lambda: lightgbm.LGBMClassifier(
-        n_estimators=12, num_leaves=4, n_jobs=1, verbose=-1, learning_rate=0.2
-    ),
+    "lightgbm": lambda: lightgbm.LGBMClassifier(n_estimators=12, num_leaves=4, n_jobs=1, verbose=-1, learning_rate=0.2),
     "gradient": lambda: ensemble.GradientBoostingClassifier(**SIZE, random_state=0),
-    "histogram": lambda: ensemble.HistGradientBoostingClassifier(
-        max_iter=10, max_leaf_nodes=4, random_state=0
-    ),
+    "histogram": lambda: ensemble.HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=4, random_state=0),
     "forest": lambda: ensemble.RandomForestClassifier(n_estimators=9, max_depth=3, random_state=0),
     "votes": lambda: ensemble.AdaBoostClassifier(n_estimators=8, random_state=0),
 }
-CASES = [
-    (name, classes) for name in MODELS for classes in (2, 3) if (name, classes) != ("votes", 3)
-]
+CASES = [(name, classes) for name in MODELS for classes in (2, 3) if (name, classes) != ("votes", 3)]
 
 
 @cache
@@ -59,13 +53,7 @@ def hard_rows(forest, X, seed=0, n_rows=400):
             threshold = forest.threshold[node]
             below, above = np.nextafter(np.float32(threshold), np.float32([-np.inf, np.inf]))
             row[forest.feature[node]] = rng.choice(
-                [
-                    threshold,
-                    np.nextafter(threshold, -9e9),
-                    np.nextafter(threshold, 9e9),
-                    below,
-                    above,
-                ]
+                [threshold, np.nextafter(threshold, -9e9), np.nextafter(threshold, 9e9), below, above]
             )
         if rng.random() < 0.2:
             row[rng.integers(len(row))] = rng.choice([-1e6, 1e6, 0.0, -0.0])
@@ -153,19 +141,15 @@ def test_categories_and_frames():
     import pandas as pd
 
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({
-        "size": rng.normal(size=400),
-        "colour": pd.Categorical(rng.choice(["red", "green", "blue"], 400)),
-    })  # fmt: skip
-    y = ((X["size"] > 0) ^ (X["colour"] == "red")).to_numpy().astype(int)
-    model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1).fit(
-        X[:200], y[:200]
+    X = pd.DataFrame(
+        {"size": rng.normal(size=400), "colour": pd.Categorical(rng.choice(["red", "green", "blue"], 400))}
     )
+    y = ((X["size"] > 0) ^ (X["colour"] == "red")).to_numpy().astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=4, n_jobs=1, verbose=-1).fit(X[:200], y[:200])
     result = prune_booster(model, X[:200], X[200:], alpha=0.2)
-    strange = pd.DataFrame({
-        "size": [0.1, np.nan, 99.0],
-        "colour": pd.Categorical([None, "red", "mauve"], categories=["red", "mauve"]),
-    })  # fmt: skip
+    strange = pd.DataFrame(
+        {"size": [0.1, np.nan, 99.0], "colour": pd.Categorical([None, "red", "mauve"], categories=["red", "mauve"])}
+    )
     for backend in BACKENDS:
         guarded = GuardedModel(result, backend=backend)
         for table in (X, strange):
@@ -189,9 +173,7 @@ def test_thresholds_of_the_user():
 
 def test_every_input_is_inside_where_nothing_was_left_out():
     X, y, X_cal = tables(2)
-    model = ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(
-        X, y
-    )
+    model = ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0).fit(X, y)
     result = prune_booster(model, X, X_cal, alpha=0)
     guarded = GuardedModel(result)
     assert (guarded.predict(X) == model.predict(X)).all()

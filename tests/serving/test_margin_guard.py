@@ -28,9 +28,7 @@ def test_the_smallest_passing_level_is_taken():
     differs = rng.random(5000) < np.maximum(0, 0.3 - distance)
     guard = choose_margin(distance, differs, LEVELS, fidelity=0.999, confidence=0.95)
     passing = [
-        level
-        for level in LEVELS
-        if upper_bound(int((differs & (distance >= level)).sum()), 5000, 0.95) <= 0.001
+        level for level in LEVELS if upper_bound(int((differs & (distance >= level)).sum()), 5000, 0.95) <= 0.001
     ]
     assert guard.distance == min(passing) > 0
     assert guard.n_differ == (differs & (distance >= guard.distance)).sum()
@@ -38,9 +36,7 @@ def test_the_smallest_passing_level_is_taken():
 
 
 def test_without_differences_everything_is_let_through():
-    guard = choose_margin(
-        np.linspace(0, 1, 3000), np.zeros(3000, bool), LEVELS, fidelity=0.999, confidence=0.95
-    )
+    guard = choose_margin(np.linspace(0, 1, 3000), np.zeros(3000, bool), LEVELS, fidelity=0.999, confidence=0.95)
     assert guard.distance == 0.0
     assert guard.share_guarded == 1.0
 

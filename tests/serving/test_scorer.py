@@ -57,8 +57,9 @@ def served(tmp_path_factory):
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, SERVE, "--folder", folder, "--port", str(port)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -143,8 +144,7 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(served):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     pieces = (b" " * 100_000 for _ in range(20))
     try:
-        connection.request("POST", "/predict", pieces, encode_chunked=True,
-                           headers={"Transfer-Encoding": "chunked"})  # fmt: skip
+        connection.request("POST", "/predict", pieces, encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
         status = connection.getresponse().status
     except (BrokenPipeError, ConnectionResetError):
         status = 413  # refused while we were still sending

@@ -21,12 +21,7 @@ ensemble = pytest.importorskip("sklearn.ensemble")
 
 from tests.support.lightgbm_texts import leaf, split, text_of  # noqa: E402
 from tests.support.native_models import make_table  # noqa: E402
-from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
-    booster_margins,
-    make_labels,
-    make_rows,
-    train,
-)
+from tests.support.xgboost_models import booster_margins, make_labels, make_rows, train  # noqa: E402  (needs xgboost)
 
 
 def edited(booster: Any, change: Any) -> Any:
@@ -68,9 +63,7 @@ def test_a_contradiction_is_cut_out_and_nan_keeps_its_branch() -> None:
     only_nan = edited(plain, let_nan_in)
     kept = simplify(only_nan)
     assert kept.dead_splits < result.dead_splits
-    np.testing.assert_array_equal(
-        booster_margins(kept.model, rows), booster_margins(only_nan, rows)
-    )
+    np.testing.assert_array_equal(booster_margins(kept.model, rows), booster_margins(only_nan, rows))
 
 
 @pytest.mark.parametrize("file_format", ["json", "ubj"])
@@ -107,13 +100,9 @@ def test_zero_trees_go_and_a_stale_best_iteration_with_them() -> None:
     assert result.model.num_boosted_rounds() == 3
     assert result.model.attributes() == {}
     rows = make_rows(200)
-    np.testing.assert_array_equal(
-        booster_margins(result.model, rows), booster_margins(booster, rows)
-    )
+    np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(booster, rows))
     contributions = result.model.predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
-    np.testing.assert_allclose(
-        contributions.sum(axis=1), booster_margins(booster, rows)[:, 0], atol=1e-5
-    )
+    np.testing.assert_allclose(contributions.sum(axis=1), booster_margins(booster, rows)[:, 0], atol=1e-5)
 
 
 def test_rounds_of_several_classes_go_whole() -> None:
@@ -130,35 +119,32 @@ def test_rounds_of_several_classes_go_whole() -> None:
     written = read_model(result.model).forest
     assert written.n_nodes < read_model(plain).forest.n_nodes
     rows = make_rows(200)
-    np.testing.assert_array_equal(
-        booster_margins(result.model, rows), booster_margins(booster, rows)
-    )
+    np.testing.assert_array_equal(booster_margins(result.model, rows), booster_margins(booster, rows))
 
 
 def test_wrappers_keep_labels_parameters_and_early_stopping() -> None:
     rows = make_rows()
     labels = make_labels(rows, 2)
     native = xgboost.XGBClassifier(
-        n_estimators=40, learning_rate=0.9, max_depth=3, gamma=3.0, n_jobs=1,
-        early_stopping_rounds=3,
-    )  # fmt: skip
+        n_estimators=40, learning_rate=0.9, max_depth=3, gamma=3.0, n_jobs=1, early_stopping_rounds=3
+    )
     native.fit(rows[:350], labels[:350], eval_set=[(rows[350:], labels[350:])], verbose=False)
     result = simplify(native, fold_constants=True)
     assert type(result.model) is xgboost.XGBClassifier
     assert result.trees_before == native.best_iteration + 1
     if result.simplified is not result.original:
-        assert np.abs(
-            result.model.predict(rows, output_margin=True)
-            - native.predict(rows, output_margin=True)
-        ).max() <= result.bound  # fmt: skip
+        assert (
+            np.abs(result.model.predict(rows, output_margin=True) - native.predict(rows, output_margin=True)).max()
+            <= result.bound
+        )
         assert result.model.get_params()["max_depth"] == 3
 
 
 def test_dart_in_place_is_left_alone_unless_rounding_is_allowed() -> None:
     rows = make_rows()
-    native = xgboost.XGBClassifier(
-        n_estimators=8, max_depth=3, booster="dart", rate_drop=0.5, gamma=4.0, n_jobs=1
-    ).fit(rows, make_labels(rows, 2))
+    native = xgboost.XGBClassifier(n_estimators=8, max_depth=3, booster="dart", rate_drop=0.5, gamma=4.0, n_jobs=1).fit(
+        rows, make_labels(rows, 2)
+    )
     result = simplify(native)
     assert result.exact
     assert result.model is native
@@ -172,29 +158,22 @@ def test_dart_in_place_is_left_alone_unless_rounding_is_allowed() -> None:
     # Booster.predict adds the leaves times their weights: there the same model is exact
     booster = native.get_booster()
     assert simplify(booster).exact
-    np.testing.assert_array_equal(
-        booster_margins(simplify(booster).model, rows), booster_margins(booster, rows)
-    )
+    np.testing.assert_array_equal(booster_margins(simplify(booster).model, rows), booster_margins(booster, rows))
 
 
 REGRESSORS = {
     "xgboost": lambda: xgboost.XGBRegressor(n_estimators=8, max_depth=3, gamma=2.0, n_jobs=1),
-    "xgboost poisson": lambda: xgboost.XGBRegressor(
-        n_estimators=8, max_depth=3, objective="count:poisson", n_jobs=1
-    ),
+    "xgboost poisson": lambda: xgboost.XGBRegressor(n_estimators=8, max_depth=3, objective="count:poisson", n_jobs=1),
     "lightgbm": lambda: lightgbm.LGBMRegressor(n_estimators=8, num_leaves=7, n_jobs=1, verbose=-1),
     "lightgbm rf": lambda: lightgbm.LGBMRegressor(
-        boosting_type="rf", n_estimators=8, num_leaves=7, subsample=0.6, subsample_freq=1,
-        n_jobs=1, verbose=-1,
+        boosting_type="rf", n_estimators=8, num_leaves=7, subsample=0.6, subsample_freq=1, n_jobs=1, verbose=-1
     ),
     "forest": lambda: ensemble.RandomForestRegressor(6, random_state=0),
     "extra trees": lambda: ensemble.ExtraTreesRegressor(6, random_state=0),
     "gradient": lambda: ensemble.GradientBoostingRegressor(n_estimators=8, random_state=0),
     "histogram": lambda: ensemble.HistGradientBoostingRegressor(max_iter=8, min_samples_leaf=3),
-    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(
-        loss="poisson", max_iter=8
-    ),
-}  # fmt: skip
+    "histogram poisson": lambda: ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=8),
+}
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -236,13 +215,9 @@ def test_unused_codes_go() -> None:
     assert result.unused_codes == 2
     words = [len(m.document.trees[0].cat_threshold) for m in (result.original, result.simplified)]
     assert words == [3, 2]
-    loaded, original = (
-        lightgbm.Booster(model_str=contents.decode()) for contents in (result.model, text)
-    )
+    loaded, original = (lightgbm.Booster(model_str=contents.decode()) for contents in (result.model, text))
     X = np.array([[-1.0], [0], [0.5], [1], [2], [3], [40], [41], [1e9], [np.nan]])
-    np.testing.assert_array_equal(
-        loaded.predict(X, raw_score=True), original.predict(X, raw_score=True)
-    )
+    np.testing.assert_array_equal(loaded.predict(X, raw_score=True), original.predict(X, raw_score=True))
 
 
 def _two_levels() -> str:
@@ -267,9 +242,7 @@ def test_only_constants_still_make_a_model() -> None:
     assert lightgbm.Booster(model_str=folded.model.decode()).predict(X, raw_score=True) == 0.75
     text = text_of([leaf(0.25), split("0.5", 2), leaf(0.5)], "binary sigmoid:1").encode()
     folded = simplify(text, fold_constants=True)
-    values = lightgbm.Booster(model_str=folded.model.decode()).predict(
-        np.array([[0.0], [1.0]]), raw_score=True
-    )
+    values = lightgbm.Booster(model_str=folded.model.decode()).predict(np.array([[0.0], [1.0]]), raw_score=True)
     assert values.tolist() == [1.75, 2.75]
     assert folded.trees_after == 1
 
@@ -299,9 +272,7 @@ def test_pipelines_and_wrappers_come_back_with_the_smaller_model_inside() -> Non
     smaller = simplify(calibrated).model
     assert type(smaller) is CalibratedClassifierCV
     np.testing.assert_array_equal(smaller.predict_proba(X), calibrated.predict_proba(X))
-    plain = make_pipeline(
-        StandardScaler(), ensemble.GradientBoostingClassifier(n_estimators=3)
-    ).fit(X, y)
+    plain = make_pipeline(StandardScaler(), ensemble.GradientBoostingClassifier(n_estimators=3)).fit(X, y)
     assert simplify(plain).model is plain
 
 

@@ -35,11 +35,7 @@ def bits(model: Model, X: np.ndarray) -> np.ndarray:
 
 
 @settings(max_examples=120, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    manner=st.sampled_from(sorted(MANNERS)),
-    n_outputs=st.sampled_from([1, 3]),
-)
+@given(seed=st.integers(0, 10**6), manner=st.sampled_from(sorted(MANNERS)), n_outputs=st.sampled_from([1, 3]))
 def test_drawn_models_keep_every_bit(seed: int, manner: str, n_outputs: int) -> None:
     model, category = drawn_model(MANNERS[manner], seed, n_outputs)
     result = simplify(model)
@@ -65,11 +61,7 @@ def has_twins(forest: Forest) -> bool:
 
 
 @settings(max_examples=80, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    manner=st.sampled_from(sorted(MANNERS)),
-    n_outputs=st.sampled_from([1, 3]),
-)
+@given(seed=st.integers(0, 10**6), manner=st.sampled_from(sorted(MANNERS)), n_outputs=st.sampled_from([1, 3]))
 def test_folded_constants_stay_within_the_bound(seed: int, manner: str, n_outputs: int) -> None:
     model, category = drawn_model(MANNERS[manner], seed, n_outputs)
     # leaves off the grid, so that folding a constant really rounds
@@ -112,9 +104,7 @@ def test_trained_models_keep_every_bit(name: str) -> None:
     if not model.forest.accepts_missing:
         rows = np.nan_to_num(rows)
     np.testing.assert_array_equal(bits(result.simplified, rows), bits(model, rows))
-    np.testing.assert_array_equal(
-        _predict(result.model, rows, model), _predict(native, rows, model)
-    )
+    np.testing.assert_array_equal(_predict(result.model, rows, model), _predict(native, rows, model))
     assert result.summary()
 
 
@@ -134,10 +124,16 @@ def test_reach_is_what_enumeration_finds() -> None:
         rng = np.random.default_rng(seed)
         manner = list(MANNERS.values())[seed % 4]
         forest = random_forest(
-            rng, n_trees=3, depth=4, n_features=3, manner=manner, n_thresholds=3,
-            categorical=(1,) if manner is not SKLEARN else (), n_categories=3,
+            rng,
+            n_trees=3,
+            depth=4,
+            n_features=3,
+            manner=manner,
+            n_thresholds=3,
+            categorical=(1,) if manner is not SKLEARN else (),
+            n_categories=3,
             accepts_missing=manner is not SKLEARN,
-        )  # fmt: skip
+        )
         space = build_space(forest)
         states = all_states(space)
         possible = np.ones(len(states), dtype=bool)

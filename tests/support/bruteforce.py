@@ -30,10 +30,10 @@ from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known, search
-from pine_boost.search.found import Found
-from pine_boost.search.game import Game, SearchOptions, build_game
+from pine_boost.search.constraints import Rows
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.rows import Rows
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import Game, SearchOptions, build_game
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 from tests.support.scores import fit_small
@@ -97,9 +97,7 @@ def all_states(space: StateSpace) -> States:
     return np.array(list(product(*(range(n) for n in n_states))), dtype=np.int32)
 
 
-def exact_margins(
-    forest: Forest, X: FloatArray, pruned: PrunedForest | None = None
-) -> list[list[Fraction]]:
+def exact_margins(forest: Forest, X: FloatArray, pruned: PrunedForest | None = None) -> list[list[Fraction]]:
     """Exact sums of leaves and intercept, walked on floats: of the forest or a pruned model."""
     value, intercept, grid = forest.leaf_vectors(), forest.intercept, 1
     if pruned is not None:
@@ -147,11 +145,7 @@ def minimum_columns(small: Small, states: States) -> int | None:
     rows, free, strict = game_rows(small, states)
     units = set(range(small.n_units))
     # fewer columns are never worth more: what all the others cannot do without is in every answer
-    needed = {
-        unit
-        for unit in units
-        if game_value(rows[:, sorted(units - {unit})], free, strict) <= NOTHING
-    }
+    needed = {unit for unit in units if game_value(rows[:, sorted(units - {unit})], free, strict) <= NOTHING}
     for size in range(len(needed), small.n_units + 1):
         unclear = False
         for added in combinations(sorted(units - needed), size - len(needed)):
@@ -271,9 +265,18 @@ def small_problem(
     """
     rng = np.random.default_rng(seed)
     forest = random_forest(
-        rng, n_trees, 2, 3, n_outputs, manner=manner, categorical=(1,), n_categories=3,
-        n_thresholds=3, leaf_grid=leaf_grid, vector_leaves=votes,
-    )  # fmt: skip
+        rng,
+        n_trees,
+        2,
+        3,
+        n_outputs,
+        manner=manner,
+        categorical=(1,),
+        n_categories=3,
+        n_thresholds=3,
+        leaf_grid=leaf_grid,
+        vector_leaves=votes,
+    )
     if votes:
         intercept = np.zeros(n_outputs)
         forest = replace(forest, free_intercept=False, intercept=intercept)
@@ -282,9 +285,8 @@ def small_problem(
     domain = None
     if with_domain:
         domain = Domain(
-            upper={0: 1.5}, never_missing=[2],
-            forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))],
-        )  # fmt: skip
+            upper={0: 1.5}, never_missing=[2], forbidden=[(Condition(0, lower=0.0), Condition(2, upper=0.5))]
+        )
     tables: RegionTables = compile_domain(domain, space, schema_of(forest))
     everything = all_states(space)
     if fitted is not None:
@@ -293,9 +295,7 @@ def small_problem(
         tables = replace(tables, score=fitted, tau=tau)
     problem = build_problem(forest, space, tables, delta=delta)
     fit_states = space.states(X[:n_fit])
-    reachable = np.all(
-        [axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0
-    )  # type: ignore[index]
+    reachable = np.all([axis.reachable[everything[:, j]] for j, axis in enumerate(space.axes)], axis=0)  # type: ignore[index]
     return Small(problem, everything, tables.contains(everything) & reachable, fit_states, unit)
 
 

@@ -17,9 +17,7 @@ from tests.support.grids import feature_edges
 
 COLOURS = ("red", "green", "blue", "pink", "grey", "never")  # the last in no training row
 STRANGER = "stranger"  # not even a category of the training table
-KINDS = (
-    "xgboost", "xgboost partition-3", "lightgbm", "lightgbm-3", "histogram", "histogram-3",
-)  # fmt: skip
+KINDS = ("xgboost", "xgboost partition-3", "lightgbm", "lightgbm-3", "histogram", "histogram-3")
 
 
 def coloured_rows(n_classes: int, n_rows: int = 500, seed: int = 5) -> tuple[Any, np.ndarray]:
@@ -50,22 +48,33 @@ def coloured_model(kind: str) -> Any:
         import xgboost
 
         return xgboost.XGBClassifier(
-            n_estimators=few, max_depth=5 - n_classes, n_jobs=1, enable_categorical=True,
+            n_estimators=few,
+            max_depth=5 - n_classes,
+            n_jobs=1,
+            enable_categorical=True,
             max_cat_to_onehot=1 if "partition" in kind else 100,
-        ).fit(X, y)  # fmt: skip
+        ).fit(X, y)
     if kind.startswith("lightgbm"):
         import lightgbm
 
         return lightgbm.LGBMClassifier(
-            n_estimators=few, num_leaves=11 - 2 * n_classes, n_jobs=1, verbose=-1,
-            min_child_samples=5, min_data_per_group=1, cat_smooth=1,
-        ).fit(X, y)  # fmt: skip
+            n_estimators=few,
+            num_leaves=11 - 2 * n_classes,
+            n_jobs=1,
+            verbose=-1,
+            min_child_samples=5,
+            min_data_per_group=1,
+            cat_smooth=1,
+        ).fit(X, y)
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(
-        max_iter=few, max_leaf_nodes=8 - n_classes, early_stopping=False, random_state=0,
+        max_iter=few,
+        max_leaf_nodes=8 - n_classes,
+        early_stopping=False,
+        random_state=0,
         categorical_features="from_dtype",
-    ).fit(X, y)  # fmt: skip
+    ).fit(X, y)
 
 
 def coloured_attack(forest: Forest, *, strangers: bool, n_rows: int = 6000) -> Any:

@@ -13,17 +13,31 @@ import numpy as np
 
 NAMES = ("ratio", "amount", "moment")
 KINDS = (
-    "XGBClassifier", "xgboost.Booster", "XGBClassifier missing", "LGBMClassifier",
-    "lightgbm.Booster", "RandomForest", "GradientBoosting", "HistGradientBoosting",
-)  # fmt: skip
+    "XGBClassifier",
+    "xgboost.Booster",
+    "XGBClassifier missing",
+    "LGBMClassifier",
+    "lightgbm.Booster",
+    "RandomForest",
+    "GradientBoosting",
+    "HistGradientBoosting",
+)
 
 
 WORDS, NUMBERS = ("red", "green", "blue", "pink", "grey"), (10, 20, 30, 40, 70)
 CATEGORY_KINDS = (
-    "xgboost", "xgboost partition", "xgboost missing 0", "xgboost missing 1", "xgboost missing 3",
-    "xgboost.Booster", "lightgbm", "lightgbm.Booster", "histogram", "histogram by name",
+    "xgboost",
+    "xgboost partition",
+    "xgboost missing 0",
+    "xgboost missing 1",
+    "xgboost missing 3",
+    "xgboost.Booster",
+    "lightgbm",
+    "lightgbm.Booster",
+    "histogram",
+    "histogram by name",
     "histogram with gaps",
-)  # fmt: skip
+)
 
 
 def category_rows(values: tuple[Any, ...], n_rows: int = 600) -> tuple[Any, np.ndarray]:
@@ -46,17 +60,20 @@ def trained_on_categories(kind: str, values: tuple[Any, ...]) -> Any:
 
         missing = float(kind.split()[-1]) if "missing" in kind else np.nan
         model = xgboost.XGBClassifier(
-            n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, missing=missing,
+            n_estimators=8,
+            max_depth=3,
+            n_jobs=1,
+            enable_categorical=True,
+            missing=missing,
             max_cat_to_onehot=1 if kind == "xgboost partition" else 100,
-        ).fit(X, y)  # fmt: skip
+        ).fit(X, y)
         return model.get_booster() if kind == "xgboost.Booster" else model
     if kind.startswith("lightgbm"):
         import lightgbm
 
         model = lightgbm.LGBMClassifier(
-            n_estimators=8, n_jobs=1, verbosity=-1, min_child_samples=5, min_data_per_group=1,
-            cat_smooth=0,
-        ).fit(X, y)  # fmt: skip
+            n_estimators=8, n_jobs=1, verbosity=-1, min_child_samples=5, min_data_per_group=1, cat_smooth=0
+        ).fit(X, y)
         return model.booster_ if kind == "lightgbm.Booster" else model
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -66,9 +83,8 @@ def trained_on_categories(kind: str, values: tuple[Any, ...]) -> Any:
     if kind == "histogram with gaps":
         X.loc[::6, "colour"] = np.nan
     return HistGradientBoostingClassifier(
-        max_iter=8, early_stopping=False,
-        categorical_features=["colour"] if by_name else "from_dtype",
-    ).fit(X, y)  # fmt: skip
+        max_iter=8, early_stopping=False, categorical_features=["colour"] if by_name else "from_dtype"
+    ).fit(X, y)
 
 
 def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:
@@ -86,16 +102,18 @@ def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:
     order = [values[j] for j in (3, 1, 4, 0, 2)]
     kept = np.flatnonzero(colour != values[1])
     columns = {
-        "same": colour, "reordered": colour.cat.reorder_categories(order), "with gaps": gaps,
+        "same": colour,
+        "reordered": colour.cat.reorder_categories(order),
+        "with gaps": gaps,
         "reordered with gaps": gaps.cat.reorder_categories(order),
         "one more, unused": colour.cat.add_categories([new]),
         "one more, first": colour.cat.set_categories([new, *values]),
-        "strangers": strange.astype("category"), "object": colour.astype(object),
-        "codes": colour.cat.codes.astype(np.int64), "text": colour.astype(str).astype("category"),
-    }  # fmt: skip
-    tables: dict[str, Any] = {
-        f"pandas {name}": frame.assign(colour=column) for name, column in columns.items()
+        "strangers": strange.astype("category"),
+        "object": colour.astype(object),
+        "codes": colour.cat.codes.astype(np.int64),
+        "text": colour.astype(str).astype("category"),
     }
+    tables: dict[str, Any] = {f"pandas {name}": frame.assign(colour=column) for name, column in columns.items()}
     fewer = frame.iloc[kept]
     tables["pandas fewer"] = fewer.assign(colour=fewer["colour"].cat.remove_unused_categories())
     for name in ("same", "reordered", "with gaps", "reordered with gaps", "strangers"):
@@ -104,13 +122,13 @@ def category_tables(values: tuple[Any, ...]) -> dict[str, Any]:
         if values == WORDS:
             raw = made["colour"].astype(object).where(made["colour"].notna(), None).tolist()
             kinds = {
-                "categorical": pl.Categorical, "text": pl.String,
+                "categorical": pl.Categorical,
+                "text": pl.String,
                 "enum": pl.Enum(list(made["colour"].cat.categories)),
-            }  # fmt: skip
+            }
             for kind, dtype in kinds.items():
                 tables[f"polars {kind} {name}"] = pl.DataFrame(
-                    {"colour": raw, "number": made["number"].to_numpy()},
-                    schema={"colour": dtype, "number": pl.Float64},
+                    {"colour": raw, "number": made["number"].to_numpy()}, schema={"colour": dtype, "number": pl.Float64}
                 )
     codes = np.column_stack([colour.cat.codes, frame["number"]]).astype(float)
     tables["array of codes"] = codes
@@ -130,7 +148,5 @@ def words_and_codes() -> tuple[Any, np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     codes = np.column_stack([random.normal(size=300).round(1), random.integers(0, 5, 300)])
     words = np.array(list("abcde"))
-    frame = pandas.DataFrame(
-        {"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)}
-    )
+    frame = pandas.DataFrame({"x": codes[:, 0], "word": pandas.Categorical(words[codes[:, 1].astype(int)], words)})
     return frame, codes, (codes[:, 1] % 2 == 0) ^ (codes[:, 0] > 0)

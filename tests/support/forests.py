@@ -30,25 +30,18 @@ class Manner:
     tie: Tie
 
 
-XGBOOST = Manner(
-    "xgboost", Comparison.FLOAT32_LESS, CategoryRule.EXACT, np.float32, XGBOOST_LOGISTIC_CUT,
-    Tie.LOWEST,
-)  # fmt: skip
+XGBOOST = Manner("xgboost", Comparison.FLOAT32_LESS, CategoryRule.EXACT, np.float32, XGBOOST_LOGISTIC_CUT, Tie.LOWEST)
 LIGHTGBM = Manner(
-    "lightgbm", Comparison.FLOAT64_LESS_EQUAL, CategoryRule.TRUNCATE, np.float64,
-    LIGHTGBM_BINARY_CUT, Tie.LOWEST,
-)  # fmt: skip
+    "lightgbm", Comparison.FLOAT64_LESS_EQUAL, CategoryRule.TRUNCATE, np.float64, LIGHTGBM_BINARY_CUT, Tie.LOWEST
+)
 SKLEARN = Manner(  # GradientBoosting
-    "sklearn", Comparison.FLOAT32_VALUE_LESS_EQUAL, CategoryRule.KNOWN, np.float64, 0.0,
-    Tie.HIGHEST,
-)  # fmt: skip
+    "sklearn", Comparison.FLOAT32_VALUE_LESS_EQUAL, CategoryRule.KNOWN, np.float64, 0.0, Tie.HIGHEST
+)
 HISTOGRAM = Manner(  # HistGradientBoosting
     "sklearn", Comparison.FLOAT64_LESS_EQUAL, CategoryRule.KNOWN, np.float64, 0.0, Tie.LOWEST
 )
 MANNERS = (XGBOOST, LIGHTGBM, SKLEARN, HISTOGRAM)
-NODE_FIELDS = (
-    "feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left",
-)  # fmt: skip
+NODE_FIELDS = ("feature", "threshold", "left", "right", "default_left", "kind", "missing", "set_left")
 NODE_TYPES = (np.int32, np.float64, np.int64, np.int64, bool, np.uint8, np.uint8, bool)
 Node = tuple[int, float, int, int, bool, SplitKind, int, bool]
 
@@ -65,9 +58,7 @@ class _Growth:
     n_categories: int
     sets: list[npt.NDArray[np.int32]] = field(default_factory=list)
     tree_offset: list[int] = field(default_factory=lambda: [0])
-    columns: dict[str, list[int | float | bool]] = field(
-        default_factory=lambda: {name: [] for name in NODE_FIELDS}
-    )
+    columns: dict[str, list[int | float | bool]] = field(default_factory=lambda: {name: [] for name in NODE_FIELDS})
 
     def add_tree(self, depth: int, leaf_probability: float) -> None:
         frontier = [0]  # depth of the nodes of this tree, in the order of their numbers
@@ -171,9 +162,7 @@ def random_forest(
     return Forest(
         **growth.arrays(),
         value=value,
-        tree_output=np.where(
-            vector_leaves and n_outputs > 1, -1, np.arange(n_trees) % n_outputs
-        ).astype(np.int32),
+        tree_output=np.where(vector_leaves and n_outputs > 1, -1, np.arange(n_trees) % n_outputs).astype(np.int32),
         tree_round=(np.arange(n_trees) // (1 if vector_leaves else n_outputs)).astype(np.int32),
         tree_bias=np.zeros(n_trees),
         intercept=_leaf_values(rng, (n_outputs,), leaf_grid, manner.arithmetic),
@@ -193,9 +182,7 @@ def random_forest(
     )
 
 
-def random_rows(
-    rng: np.random.Generator, forest: Forest, n_rows: int, missing: float = 0.1
-) -> FloatArray:
+def random_rows(rng: np.random.Generator, forest: Forest, n_rows: int, missing: float = 0.1) -> FloatArray:
     """Rows around the thresholds of a forest: a third exactly on one, codes for categories."""
     X = rng.normal(size=(n_rows, forest.n_features)) * 2
     for feature in range(forest.n_features):
@@ -221,10 +208,7 @@ def _thresholds(rng: np.random.Generator, manner: Manner, count: int) -> FloatAr
 
 
 def _leaf_values(
-    rng: np.random.Generator,
-    shape: tuple[int, ...],
-    grid: int | None,
-    arithmetic: type[np.float32] | type[np.float64],
+    rng: np.random.Generator, shape: tuple[int, ...], grid: int | None, arithmetic: type[np.float32] | type[np.float64]
 ) -> FloatArray:
     if grid is not None:
         return rng.integers(-(2**grid), 2**grid + 1, size=shape) / 2.0**grid

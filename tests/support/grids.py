@@ -15,9 +15,7 @@ from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import Comparison, SplitKind
 
 
-def grid_forest(
-    forest: Forest, weights: npt.ArrayLike | None = None, grid: int | None = None
-) -> PrunedForest:
+def grid_forest(forest: Forest, weights: npt.ArrayLike | None = None, grid: int | None = None) -> PrunedForest:
     """Reweight the trees (0 = dropped), fold the intercept, round to the finest grid that fits.
 
     Reweighting multiplies ``value - tree_bias``; the biases of all trees are intercept and stay.
@@ -103,9 +101,7 @@ def feature_edges(forest: Forest, feature: int, *, infinite: bool = False) -> Fl
     edges += [thresholds, np.nextafter(thresholds, np.inf), np.nextafter(thresholds, -np.inf)]
     if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
         near = thresholds.astype(np.float32)
-        edges += [
-            np.nextafter(near, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)
-        ]
+        edges += [np.nextafter(near, np.float32(side)).astype(np.float64) for side in (np.inf, -np.inf)]
     categorical = np.flatnonzero(mine & (forest.kind == SplitKind.CATEGORICAL))
     if len(categorical):
         codes = np.unique(np.concatenate([forest.categories_of(int(i)) for i in categorical]))
@@ -115,13 +111,8 @@ def feature_edges(forest: Forest, feature: int, *, infinite: bool = False) -> Fl
     return np.concatenate(edges)
 
 
-def _round_to_grid(
-    value: FloatArray, intercept: FloatArray, grid: int
-) -> tuple[IntArray, IntArray]:
-    return (
-        np.rint(np.ldexp(value, grid)).astype(np.int64),
-        np.rint(np.ldexp(intercept, grid)).astype(np.int64),
-    )
+def _round_to_grid(value: FloatArray, intercept: FloatArray, grid: int) -> tuple[IntArray, IntArray]:
+    return (np.rint(np.ldexp(value, grid)).astype(np.int64), np.rint(np.ldexp(intercept, grid)).astype(np.int64))
 
 
 def _fits(forest: Forest, value_int: IntArray, intercept_int: IntArray) -> bool:

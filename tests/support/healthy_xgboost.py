@@ -18,16 +18,21 @@ def healthy_files() -> dict[str, bytes]:
     names = ["a", "b", "c"]
     options: dict[str, Any] = {"max_depth": 3, "nthread": 1, "tree_method": "hist"}
     binary_data = xgboost.DMatrix(
-        rows, (rows[:, 0] > 0) ^ np.isin(rows[:, 2], [1, 4]), feature_names=names,
-        feature_types=["float", "float", "c"], enable_categorical=True,
-    )  # fmt: skip
+        rows,
+        (rows[:, 0] > 0) ^ np.isin(rows[:, 2], [1, 4]),
+        feature_names=names,
+        feature_types=["float", "float", "c"],
+        enable_categorical=True,
+    )
     binary = xgboost.train({**options, "objective": "binary:logistic"}, binary_data, 3)
     multi = xgboost.train(
         {**options, "objective": "multi:softprob", "num_class": 3, "booster": "dart"},
-        xgboost.DMatrix(rows, np.digitize(rows[:, 0], [-0.5, 0.5]), feature_names=names), 2,
-    )  # fmt: skip
-    table = pandas.DataFrame({"x": rows[:, 0], "k": pandas.Categorical(rows[:, 2].astype(int)),
-                              "n": pandas.Categorical(list("uvwx") * 50)})  # fmt: skip
+        xgboost.DMatrix(rows, np.digitize(rows[:, 0], [-0.5, 0.5]), feature_names=names),
+        2,
+    )
+    table = pandas.DataFrame(
+        {"x": rows[:, 0], "k": pandas.Categorical(rows[:, 2].astype(int)), "n": pandas.Categorical(list("uvwx") * 50)}
+    )
     labels = ((rows[:, 0] > 0) ^ (rows[:, 2] == 2)).astype(int)
     wrapper = xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1, enable_categorical=True)
     pandas_booster = wrapper.fit(table, labels).get_booster()

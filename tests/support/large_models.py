@@ -44,22 +44,12 @@ class Large:
 
 
 LARGE = {
-    "xgboost": Large(
-        0.1,
-        lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1),
-    ),
-    "xgboost 3 classes": Large(
-        0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100
-    ),
-    "lightgbm": Large(
-        0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)
-    ),
-    "gradient boosting": Large(
-        0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)
-    ),
+    "xgboost": Large(0.1, lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1)),
+    "xgboost 3 classes": Large(0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100),
+    "lightgbm": Large(0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)),
+    "gradient boosting": Large(0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)),
     "histogram": Large(
-        0.1,
-        lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64),
+        0.1, lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64)
     ),
     "random forest": Large(0.4, lambda: ensemble.RandomForestClassifier(12, max_depth=2)),
     "extra trees": Large(0.4, lambda: ensemble.ExtraTreesClassifier(12, max_depth=2)),

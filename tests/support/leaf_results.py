@@ -8,23 +8,21 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget, StopReason
+from pine_boost.build_result import build_prune_result, native_rows, replay
 from pine_boost.cli import main
-from pine_boost.issuing import conclude, native_rows, replay
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
 from tests.support.grids import edge_rows, integer_margins
 
-KINDS = (
-    "xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram",
-)  # fmt: skip
+KINDS = ("xgboost", "xgboost-3", "dart", "lightgbm", "lightgbm-3", "gradient", "gradient-3", "histogram")
 
 
 def leaves_from_the_original(
@@ -40,7 +38,7 @@ def leaves_from_the_original(
     nothing = Found(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
     options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
     found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
-    result = conclude(parsed, region, problem, found, objective="l0", unit=unit)
+    result = build_prune_result(parsed, region, problem, found, objective="l0", unit=unit)
     replay(result, problem, native_rows(parsed, region_and_states, X[:n]))
     return result
 
@@ -62,18 +60,26 @@ def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:
     assert verify(native, result.model, result.region, result.certificate).agrees is True
 
 
-def prune_and_verify_by_command(
-    folder: Path, booster: Any, X: np.ndarray, *options: str
-) -> list[str]:
+def prune_and_verify_by_command(folder: Path, booster: Any, X: np.ndarray, *options: str) -> list[str]:
     """The command line on files of an XGBoost model; returns the arguments that pruned it."""
     n = len(X) // 2
     booster.save_model(folder / "model.json")
     for name, rows in (("fit", X[:n]), ("cal", X[n:])):
         np.save(folder / f"{name}.npy", rows)
     arguments = [
-        "prune", f"{folder}/model.json", "--fit", f"{folder}/fit.npy", "--cal",
-        f"{folder}/cal.npy", *options, "--alpha", "0.5", "--no-report", "-o", f"{folder}/out",
-    ]  # fmt: skip
+        "prune",
+        f"{folder}/model.json",
+        "--fit",
+        f"{folder}/fit.npy",
+        "--cal",
+        f"{folder}/cal.npy",
+        *options,
+        "--alpha",
+        "0.5",
+        "--no-report",
+        "-o",
+        f"{folder}/out",
+    ]
     assert main(arguments) == 0
     assert main(["verify", f"{folder}/model.json", f"{folder}/out"]) == 0
     return arguments

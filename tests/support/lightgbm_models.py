@@ -14,9 +14,16 @@ import numpy as np
 from tests.support.grids import edge_rows
 
 BASE = {
-    "num_leaves": 12, "num_threads": 1, "verbose": -1, "min_data_in_leaf": 5, "cat_smooth": 1,
-    "min_data_per_group": 3, "seed": 1, "deterministic": True, "force_row_wise": True,
-}  # fmt: skip
+    "num_leaves": 12,
+    "num_threads": 1,
+    "verbose": -1,
+    "min_data_in_leaf": 5,
+    "cat_smooth": 1,
+    "min_data_per_group": 3,
+    "seed": 1,
+    "deterministic": True,
+    "force_row_wise": True,
+}
 RF = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.6}
 CONFIGS: dict[str, dict[str, Any]] = {
     "binary": {"objective": "binary"},

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 def text_of(blocks: Sequence[str], objective: str, k: int = 1, average: bool = False) -> str:
     """A LightGBM text of hand-written blocks (after "Tree=i"), one feature."""
-    numbered = [
-        f"Tree={i}\n{block}is_linear=0\nshrinkage=1\n\n\n" for i, block in enumerate(blocks)
-    ]
+    numbered = [f"Tree={i}\n{block}is_linear=0\nshrinkage=1\n\n\n" for i, block in enumerate(blocks)]
     return (
         f"tree\nversion=v4\nnum_class={k}\nnum_tree_per_iteration={k}\nlabel_index=0\n"
         f"max_feature_idx=0\nobjective={objective}\n{'average_output' if average else ''}"

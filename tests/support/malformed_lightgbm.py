@@ -153,8 +153,16 @@ def _flip(text: bytes, place: int, bits: int) -> bytes:
 
 
 def _header_faults() -> Iterator[tuple[str, bytes]]:
-    for key in ("version", "num_class", "num_tree_per_iteration", "label_index", "tree_sizes",
-                "max_feature_idx", "feature_names", "feature_infos"):  # fmt: skip
+    for key in (
+        "version",
+        "num_class",
+        "num_tree_per_iteration",
+        "label_index",
+        "tree_sizes",
+        "max_feature_idx",
+        "feature_names",
+        "feature_infos",
+    ):
         yield f"no {key}", build(**{key: None})
         yield f"empty {key}", build(**{key: ""})
         yield f"text in {key}", build(**{key: "pine tree house"})
@@ -166,17 +174,34 @@ def _header_faults() -> Iterator[tuple[str, bytes]]:
         "max_feature_idx": ["0", "2", "-1", "2147483647", "99999999999999999999"],
         "feature_names": ["a", "a b c", "a a", "a  b", " a b"],
         "feature_infos": ["[0:1]", "[0:1] [0:1] none", "[0:1] [1", "[0:1] 1;2"],
-        "objective": ["binary", "binary sigmoid:0", "binary sigmoid:x", "multiclass num_class:2",
-                      "multiclass num_class:999999", "", "binary sigmoid:1\x0b"],
-        "tree_sizes": [f"{sizes[0]}", f"{sizes[0] - 1} {sizes[1]}", f"{sizes[0] + 1} {sizes[1]}",
-                       f"{sizes[0] + 1} {sizes[1] - 1}", f"{sizes[0]} {sizes[1]} 5",
-                       f"{sizes[0]} 99999999999", f"{sizes[0]} 999999999999999999",
-                       f"{sizes[0]} 999999999999999999 999999999999999999", f"{sum(sizes)}",
-                       "x y", f"-{sizes[0]} {sizes[1]}", f"{sizes[0]},{sizes[1]}", "0 0"],
+        "objective": [
+            "binary",
+            "binary sigmoid:0",
+            "binary sigmoid:x",
+            "multiclass num_class:2",
+            "multiclass num_class:999999",
+            "",
+            "binary sigmoid:1\x0b",
+        ],
+        "tree_sizes": [
+            f"{sizes[0]}",
+            f"{sizes[0] - 1} {sizes[1]}",
+            f"{sizes[0] + 1} {sizes[1]}",
+            f"{sizes[0] + 1} {sizes[1] - 1}",
+            f"{sizes[0]} {sizes[1]} 5",
+            f"{sizes[0]} 99999999999",
+            f"{sizes[0]} 999999999999999999",
+            f"{sizes[0]} 999999999999999999 999999999999999999",
+            f"{sum(sizes)}",
+            "x y",
+            f"-{sizes[0]} {sizes[1]}",
+            f"{sizes[0]},{sizes[1]}",
+            "0 0",
+        ],
         "monotone_constraints": ["1", "1 2", "x 1"],
         "average_output": ["1"],
         "surprise": ["1"],
-    }  # fmt: skip
+    }
     for key, values in faults.items():
         for value in values:
             yield f"{key}={value}", build(**{key: value})
@@ -227,9 +252,7 @@ def _shape_faults() -> Iterator[tuple[str, bytes]]:
     # nodes 1 and 2 feed one another, the root has two leaves: one parent each, yet not reachable
     yield (
         "island cycle",
-        in_tree(
-            "left_child=1 -1 -2\nright_child=2 -3 -4", "left_child=-1 2 1\nright_child=-2 -3 -4"
-        ),
+        in_tree("left_child=1 -1 -2\nright_child=2 -3 -4", "left_child=-1 2 1\nright_child=-2 -3 -4"),
     )
     yield "child out of range", in_tree("right_child=2 -3", "right_child=3 -3")
     yield "huge child", in_tree("right_child=2 -3", "right_child=2147483647 -3")
@@ -267,8 +290,19 @@ def _tail_faults() -> Iterator[tuple[str, bytes]]:
     yield "parameter with a control byte", tail("[data: ]", "[data: \x07]")
     yield "no end of parameters", tail("end of parameters\n", "")
     yield "garbage after parameters", tail("end of parameters\n", "end of parameters\npine\n")
-    for bad in ('[["x"', "{}", "[1]", "[[[1]]]", '[["x", null]]', "[[NaN]]", "[[1e999]]", "",
-                "pine", "[" * 100_000, "[[" + "9" * 5000 + "]]"):  # fmt: skip
+    for bad in (
+        '[["x"',
+        "{}",
+        "[1]",
+        "[[[1]]]",
+        '[["x", null]]',
+        "[[NaN]]",
+        "[[1e999]]",
+        "",
+        "pine",
+        "[" * 100_000,
+        "[[" + "9" * 5000 + "]]",
+    ):
         yield f"pandas {bad[:20]} of {len(bad)}", tail('[["x", "y"]]', bad)
     yield "trailing garbage", sound() + b"pine\n"
     yield "trailing blank line", sound() + b"\n"

@@ -196,9 +196,7 @@ _BINARY_EDITS: dict[str, Edit] = {
     "default_left 2": _entry("default_left", 0, 2),
     "default_left true": _entry("default_left", 0, True),
     "split_type 2": _entry("split_type", 0, 2),
-    "split_type 1 without categories": lambda r: _tree(r).update(
-        split_type=[1 - v for v in _tree(r)["split_type"]]
-    ),
+    "split_type 1 without categories": lambda r: _tree(r).update(split_type=[1 - v for v in _tree(r)["split_type"]]),
     "children of wrong length": lambda r: _tree(r)["left_children"].pop(),
     "conditions of wrong length": lambda r: _tree(r)["split_conditions"].append(0.5),
     "float child": _entry("left_children", 0, 1.0),
@@ -213,8 +211,8 @@ _BINARY_EDITS: dict[str, Edit] = {
     "unknown tree field": _put(_tree, "leaf_boost", [0.5]),
     "tree is a list": _put(lambda r: _model(r)["trees"], 0, []),
     "no trees": lambda r: _model(r).update(
-        trees=[], tree_info=[], iteration_indptr=[0], gbtree_model_param={
-            "num_trees": "0", "num_parallel_tree": "1"}),
+        trees=[], tree_info=[], iteration_indptr=[0], gbtree_model_param={"num_trees": "0", "num_parallel_tree": "1"}
+    ),
     "category segment out of range": _entry("categories_segments", -1, 999),
     "category segment negative": _entry("categories_segments", 0, -1),
     "category size huge": _entry("categories_sizes", 0, 2**40),
@@ -223,7 +221,8 @@ _BINARY_EDITS: dict[str, Edit] = {
     "category negative": _entry("categories", 0, -1),
     "category huge": _entry("categories", 0, 2**24),
     "categories gone": lambda r: _tree(r).update(
-        categories=[], categories_nodes=[], categories_segments=[], categories_sizes=[]),
+        categories=[], categories_nodes=[], categories_segments=[], categories_sizes=[]
+    ),
     "tree_info out of range": _entry("tree_info", 0, 1, _model),
     "tree_info negative": _entry("tree_info", 0, -1, _model),
     "tree_info short": lambda r: _model(r)["tree_info"].pop(),
@@ -234,15 +233,15 @@ _BINARY_EDITS: dict[str, Edit] = {
     "indptr empty": _put(_model, "iteration_indptr", []),
     "num_trees wrong": _put(lambda r: _model(r)["gbtree_model_param"], "num_trees", "2"),
     "num_trees huge": _put(lambda r: _model(r)["gbtree_model_param"], "num_trees", "9" * 30),
-    "num_parallel_tree 0": _put(
-        lambda r: _model(r)["gbtree_model_param"], "num_parallel_tree", "0"),
+    "num_parallel_tree 0": _put(lambda r: _model(r)["gbtree_model_param"], "num_parallel_tree", "0"),
     "unknown booster": _put(lambda r: _learner(r)["gradient_booster"], "name", "gbforest"),
     "booster is gblinear": _put(lambda r: _learner(r)["gradient_booster"], "name", "gblinear"),
     "dart without weights": _put(lambda r: _learner(r)["gradient_booster"], "name", "dart"),
     "unknown objective": _put(lambda r: _learner(r)["objective"], "name", "binary:magic"),
     "objective without a name": _drop(lambda r: _learner(r)["objective"], "name"),
     "objective parameter is a number": _put(
-        lambda r: _learner(r)["objective"], "reg_loss_param", {"scale_pos_weight": 1.5}),
+        lambda r: _learner(r)["objective"], "reg_loss_param", {"scale_pos_weight": 1.5}
+    ),
     "no learner": _drop(lambda r: r, "learner"),
     "no version": _drop(lambda r: r, "version"),
     "no objective": _drop(_learner, "objective"),
@@ -275,11 +274,13 @@ _BINARY_EDITS: dict[str, Edit] = {
     "feature type unknown": _put(_learner, "feature_types", ["float", "colour", "c"]),
     "attribute a number": _put(_learner, "attributes", {"best_iteration": 3}),
     "wrapper file with best_iteration too large": _put(
-        _learner, "attributes", {"scikit_learn": "{}", "best_iteration": "3"}),
+        _learner, "attributes", {"scikit_learn": "{}", "best_iteration": "3"}
+    ),
     "wrapper file with best_iteration no number": _put(
-        _learner, "attributes", {"scikit_learn": "{}", "best_iteration": "last"}),
+        _learner, "attributes", {"scikit_learn": "{}", "best_iteration": "last"}
+    ),
     "unknown section": _put(_learner, "plugin", {}),
-}  # fmt: skip
+}
 
 
 def _booster(root: dict[str, Any]) -> dict[str, Any]:
@@ -291,21 +292,25 @@ _MULTI_EDITS: dict[str, Edit] = {
     "weight too many": lambda r: _booster(r)["weight_drop"].append(1.0),
     "weight NaN": _entry("weight_drop", 0, float("nan"), _booster),
     "weight an integer": _entry("weight_drop", 0, 1, _booster),
-    "weight that overflows the leaves": _entry("weight_drop", 0, 3e38, lambda r: (
-        _leaf_value(3e38)(r), _booster(r))[1]),
+    "weight that overflows the leaves": _entry(
+        "weight_drop", 0, 3e38, lambda r: (_leaf_value(3e38)(r), _booster(r))[1]
+    ),
     "inner booster is dart": _put(lambda r: _booster(r)["gbtree"], "name", "dart"),
     "tree_info beyond num_class": _entry("tree_info", 0, 3, _model),
     "num_class of the objective differs": _put(
-        lambda r: _learner(r)["objective"]["softmax_multiclass_param"], "num_class", "4"),
+        lambda r: _learner(r)["objective"]["softmax_multiclass_param"], "num_class", "4"
+    ),
     "num_class of the learner differs": _put(_param, "num_class", "4"),
     "part of a round without indptr": lambda r: (
-        _model(r).pop("iteration_indptr"), _model(r)["trees"].pop(), _model(r)["tree_info"].pop(),
+        _model(r).pop("iteration_indptr"),
+        _model(r)["trees"].pop(),
+        _model(r)["tree_info"].pop(),
         _booster(r)["weight_drop"].pop(),
-        _model(r)["gbtree_model_param"].update(num_trees="5")),
+        _model(r)["gbtree_model_param"].update(num_trees="5"),
+    ),
     "base_score of two for three": _put(_param, "base_score", "[1E0,2E0]"),
-    "no softmax parameters": _drop(
-        lambda r: _learner(r)["objective"], "softmax_multiclass_param"),
-}  # fmt: skip
+    "no softmax parameters": _drop(lambda r: _learner(r)["objective"], "softmax_multiclass_param"),
+}
 
 
 def _cats(root: dict[str, Any]) -> dict[str, Any]:
@@ -324,7 +329,7 @@ _PANDAS_EDITS: dict[str, Edit] = {
     "category segments wrong": _entry("feature_segments", 1, 3, _cats),
     "category order no permutation": _entry("sorted_idx", 0, 1, _cats),
     "unknown field in cats": _put(_cats, "hash", "x"),
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

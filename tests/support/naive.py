@@ -143,9 +143,7 @@ def random_domain(rng: np.random.Generator, tables: RegionTables) -> RegionTable
     return replace(tables, allowed=tuple(allowed), forbidden=forbidden, at_least_one=(clause,))
 
 
-def random_pruned(
-    rng: np.random.Generator, problem: Problem, kind: str, grid: int = 14
-) -> PrunedForest:
+def random_pruned(rng: np.random.Generator, problem: Problem, kind: str, grid: int = 14) -> PrunedForest:
     """A model on the grid: the original itself, reweighted, a leaf changed, trees dropped."""
     forest = problem.forest
     weights = np.ones(forest.n_trees)

@@ -37,9 +37,14 @@ def _xgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]
         X, y = make_table(n_classes)
         types = ["q", "c", "q", "q"]
         model = xgboost.XGBClassifier(
-            n_estimators=12 if n_classes == 2 else 6, max_depth=3, max_bin=8, n_jobs=1,
-            enable_categorical=True, feature_types=types, **options,
-        )  # fmt: skip
+            n_estimators=12 if n_classes == 2 else 6,
+            max_depth=3,
+            max_bin=8,
+            n_jobs=1,
+            enable_categorical=True,
+            feature_types=types,
+            **options,
+        )
         return model.fit(X, y), X
 
     return build
@@ -60,9 +65,16 @@ def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]
     def build() -> tuple[Any, np.ndarray]:
         X, y = make_table(n_classes)
         model = lightgbm.LGBMClassifier(
-            n_estimators=12 if n_classes == 2 else 6, num_leaves=7, max_bin=8, n_jobs=1,
-            verbose=-1, min_child_samples=5, cat_smooth=1, min_data_per_group=1, **options,
-        )  # fmt: skip
+            n_estimators=12 if n_classes == 2 else 6,
+            num_leaves=7,
+            max_bin=8,
+            n_jobs=1,
+            verbose=-1,
+            min_child_samples=5,
+            cat_smooth=1,
+            min_data_per_group=1,
+            **options,
+        )
         return model.fit(X, y, categorical_feature=[1]).booster_, X
 
     return build
@@ -82,9 +94,7 @@ def _sklearn(
 
 def _ada(n_classes: int) -> Callable[[], tuple[Any, np.ndarray]]:
     stump = tree.DecisionTreeClassifier(max_depth=1, random_state=0)
-    return _sklearn(
-        "AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=20
-    )
+    return _sklearn("AdaBoostClassifier", n_classes, missing=False, estimator=stump, n_estimators=20)
 
 
 MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
@@ -100,9 +110,7 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
     "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
     "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=12, max_depth=2),
-    "gradient boosting": _sklearn(
-        "GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3
-    ),
+    "gradient boosting": _sklearn("GradientBoostingClassifier", 2, missing=False, n_estimators=12, max_depth=3),
     "gradient boosting 3 classes": _sklearn(
         "GradientBoostingClassifier", 3, missing=False, n_estimators=8, max_depth=2
     ),
@@ -115,9 +123,7 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
         max_bins=8,
         categorical_features=[1],
     ),
-    "histogram 3 classes": _sklearn(
-        "HistGradientBoostingClassifier", 3, max_iter=6, max_leaf_nodes=4, max_bins=8
-    ),
+    "histogram 3 classes": _sklearn("HistGradientBoostingClassifier", 3, max_iter=6, max_leaf_nodes=4, max_bins=8),
     "ada boost": _ada(2),
     "ada boost 3 classes": _ada(3),
 }

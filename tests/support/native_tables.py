@@ -19,9 +19,15 @@ from pine_boost.model.rules import SplitKind
 
 NAMES = ("ratio", "amount", "moment")
 KINDS = (
-    "XGBClassifier", "xgboost.Booster", "XGBClassifier missing", "LGBMClassifier",
-    "lightgbm.Booster", "RandomForest", "GradientBoosting", "HistGradientBoosting",
-)  # fmt: skip
+    "XGBClassifier",
+    "xgboost.Booster",
+    "XGBClassifier missing",
+    "LGBMClassifier",
+    "lightgbm.Booster",
+    "RandomForest",
+    "GradientBoosting",
+    "HistGradientBoosting",
+)
 
 
 def training_rows(n_rows: int = 1200) -> tuple[FloatArray, np.ndarray]:
@@ -43,9 +49,7 @@ def trained(kind: str) -> Any:
         import xgboost
 
         missing = 0.0 if kind.endswith("missing") else np.nan
-        model = xgboost.XGBClassifier(
-            n_estimators=20, max_depth=4, n_jobs=1, max_bin=64, missing=missing
-        ).fit(X, y)
+        model = xgboost.XGBClassifier(n_estimators=20, max_depth=4, n_jobs=1, max_bin=64, missing=missing).fit(X, y)
         return model.get_booster() if kind == "xgboost.Booster" else model
     if kind.startswith("LGBM") or kind == "lightgbm.Booster":
         import lightgbm
@@ -57,16 +61,10 @@ def trained(kind: str) -> Any:
     from sklearn import ensemble
 
     if kind == "RandomForest":
-        return ensemble.RandomForestClassifier(
-            n_estimators=10, max_depth=6, random_state=0, n_jobs=1
-        ).fit(X, y)
+        return ensemble.RandomForestClassifier(n_estimators=10, max_depth=6, random_state=0, n_jobs=1).fit(X, y)
     if kind == "GradientBoosting":
-        return ensemble.GradientBoostingClassifier(
-            n_estimators=20, max_depth=4, random_state=0
-        ).fit(X, y)
-    return ensemble.HistGradientBoostingClassifier(
-        max_iter=20, max_leaf_nodes=15, early_stopping=False
-    ).fit(X, y)
+        return ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=4, random_state=0).fit(X, y)
+    return ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=15, early_stopping=False).fit(X, y)
 
 
 def probes(forest: Forest, n_rows: int = 3000, seed: int = 0) -> list[list[int | float]]:
@@ -74,9 +72,7 @@ def probes(forest: Forest, n_rows: int = 3000, seed: int = 0) -> list[list[int |
     rng = np.random.default_rng(seed)
     columns: list[list[int | float]] = []
     for feature in range(3):
-        edges = np.unique(forest.threshold[
-            (forest.feature == feature) & (forest.kind != SplitKind.LEAF)
-        ])  # fmt: skip
+        edges = np.unique(forest.threshold[(forest.feature == feature) & (forest.kind != SplitKind.LEAF)])
         pool = [candidate for edge in edges for candidate in _beside(float(edge), feature > 0)]
         if feature == 0:
             pool += [0.0, -0.0, 1.0, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, LIGHTGBM_ZERO / 3]
@@ -90,9 +86,11 @@ def _beside(edge: float, whole: bool) -> list[int | float]:
     around = [f32, np.nextafter(f32, np.float32(-np.inf)), np.nextafter(f32, np.float32(np.inf))]
     if not whole:
         return [
-            edge, float(np.nextafter(edge, -np.inf)), float(np.nextafter(edge, np.inf)),
+            edge,
+            float(np.nextafter(edge, -np.inf)),
+            float(np.nextafter(edge, np.inf)),
             *(float(value) for value in around),
-        ]  # fmt: skip
+        ]
     found: list[int | float] = [int(edge), int(edge) + 1, int(edge) - 1]
     found += [int(value) for value in around]
     for low, high in ((around[1], around[0]), (around[0], around[2])):
@@ -110,10 +108,12 @@ def native_margins_of(model: Any, X: Any) -> FloatArray:
 
         bare = not hasattr(X, "columns")
         data = xgboost.DMatrix(
-            X, enable_categorical=True, nthread=1,
+            X,
+            enable_categorical=True,
+            nthread=1,
             feature_names=model.feature_names if bare else None,
             feature_types=model.feature_types if bare else None,
-        )  # fmt: skip
+        )
         margins = model.predict(data, output_margin=True)
     elif library in ("xgboost", "lightgbm"):
         option = "output_margin" if library == "xgboost" else "raw_score"
@@ -134,14 +134,22 @@ def numeric_tables(columns: list[list[int | float]]) -> dict[str, Any]:
     floats = np.array([[float(value) for value in column] for column in columns]).T
     whole = np.array([[int(value) for value in column] for column in columns]).T
     tables: dict[str, Any] = {
-        "float64": floats, "fortran": np.asfortranarray(floats), "reversed": floats[::-1],
-        "strided": np.repeat(floats, 2, axis=0)[::2], "float32": floats.astype(np.float32),
-        "float16": np.clip(floats, -6e4, 6e4).astype(np.float16), "bool": floats > 0.3,
-        "longdouble": whole.astype(np.longdouble), "big-endian": floats.astype(">f8"),
-        "big-endian float32": floats.astype(">f4"), "big-endian int": whole.astype(">i8"),
+        "float64": floats,
+        "fortran": np.asfortranarray(floats),
+        "reversed": floats[::-1],
+        "strided": np.repeat(floats, 2, axis=0)[::2],
+        "float32": floats.astype(np.float32),
+        "float16": np.clip(floats, -6e4, 6e4).astype(np.float16),
+        "bool": floats > 0.3,
+        "longdouble": whole.astype(np.longdouble),
+        "big-endian": floats.astype(">f8"),
+        "big-endian float32": floats.astype(">f4"),
+        "big-endian int": whole.astype(">i8"),
         "list": [[a, int(b), int(c)] for a, b, c in zip(*columns, strict=True)],
-        "list of int": whole.tolist(), "one row": floats[:1], "no row": floats[:0],
-    }  # fmt: skip
+        "list of int": whole.tolist(),
+        "one row": floats[:1],
+        "no row": floats[:0],
+    }
     for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
         limits = np.iinfo(dtype)
         low, high = max(limits.min, -(2**62)), min(limits.max, 2**62)
@@ -150,8 +158,10 @@ def numeric_tables(columns: list[list[int | float]]) -> dict[str, Any]:
     objects[:, 0], objects[:, 1:] = floats[:, 0], whole[:, 1:]
     tables["object"] = objects
     tables["Decimal"] = np.array([[Decimal(int(v)) for v in row] for row in whole], dtype=object)
-    tables |= {f"pandas {name}": pd.DataFrame(dict(zip(NAMES, made, strict=True)))
-               for name, made in _frame_columns(floats, whole).items()}  # fmt: skip
+    tables |= {
+        f"pandas {name}": pd.DataFrame(dict(zip(NAMES, made, strict=True)))
+        for name, made in _frame_columns(floats, whole).items()
+    }
     tables["pandas object"] = pd.DataFrame(objects, columns=list(NAMES))
     for name, made in _polars_columns(floats, whole).items():
         frame = pl.DataFrame(dict(zip(NAMES, made, strict=True)))
@@ -177,21 +187,15 @@ def _frame_columns(floats: FloatArray, whole: np.ndarray) -> dict[str, list[Any]
     return {
         "float64": [ratio, amount, moment],
         "float32": [column.astype(np.float32) for column in floats.T],
-        "int64": list(whole.T), "uint64": [np.abs(column).astype(np.uint64) for column in whole.T],
+        "int64": list(whole.T),
+        "uint64": [np.abs(column).astype(np.uint64) for column in whole.T],
         "float64 and int64": [ratio, amount_int, moment_int],
         "float32 and int64": [ratio.astype(np.float32), amount_int, moment_int],
-        "float32 and int16": [
-            ratio.astype(np.float32), (amount_int % 999).astype(np.int16),
-            moment.astype(np.float32),
-        ],
-        "float32 and int32": [
-            ratio.astype(np.float32), amount_int.astype(np.int32), moment.astype(np.float32)
-        ],
+        "float32 and int16": [ratio.astype(np.float32), (amount_int % 999).astype(np.int16), moment.astype(np.float32)],
+        "float32 and int32": [ratio.astype(np.float32), amount_int.astype(np.int32), moment.astype(np.float32)],
         "float16 and float64": [ratio.astype(np.float16), amount, moment],
         "bool and int64": [ratio > 0.3, amount_int, moment_int],
-        "bool and float32": [
-            ratio > 0.3, amount.astype(np.float32), moment.astype(np.float32)
-        ],
+        "bool and float32": [ratio > 0.3, amount.astype(np.float32), moment.astype(np.float32)],
         "int64 and uint64": [whole[:, 0], amount_int.astype(np.uint64), moment_int],
         "int32 and int64": [whole[:, 0].astype(np.int32), amount_int, moment_int],
         "longdouble": [ratio, amount, moment_int.astype(np.longdouble)],
@@ -200,17 +204,19 @@ def _frame_columns(floats: FloatArray, whole: np.ndarray) -> dict[str, list[Any]
         "Int64 with gaps": [ratio, amount_int, gaps],
         "Float32 and Int64": [
             pd.array(ratio.astype(np.float32), dtype="Float32"),
-            pd.array(amount_int, dtype="Int64"), moment,
+            pd.array(amount_int, dtype="Int64"),
+            moment,
         ],
         "boolean and Int8": [pd.array(ratio > 0.3, dtype="boolean"), small, moment],
         "arrow dtypes": [
-            pd.array(ratio, dtype="double[pyarrow]"), pd.array(amount_int, dtype="int64[pyarrow]"),
+            pd.array(ratio, dtype="double[pyarrow]"),
+            pd.array(amount_int, dtype="int64[pyarrow]"),
             pd.array(moment_int, dtype="int64[pyarrow]"),
         ],
         "sparse": [pd.arrays.SparseArray(ratio, fill_value=0.0), amount, moment],
         "datetime": [ratio, amount_int, pd.to_datetime(moment_int)],
         "timedelta": [ratio, amount_int, pd.to_timedelta(moment_int)],
-    }  # fmt: skip
+    }
 
 
 def _polars_columns(floats: FloatArray, whole: np.ndarray) -> dict[str, list[Any]]:
@@ -222,21 +228,21 @@ def _polars_columns(floats: FloatArray, whole: np.ndarray) -> dict[str, list[Any
     gaps = [None if gap else int(value) for gap, value in zip(some, moment_int, strict=True)]
     floats_with_gaps = [None if gap else v for gap, v in zip(some, ratio.tolist(), strict=True)]
     return {
-        "float64": list(floats.T), "float32": [c.astype(np.float32) for c in floats.T],
-        "int64": list(whole.T), "float64 and int64": [ratio, amount_int, moment_int],
+        "float64": list(floats.T),
+        "float32": [c.astype(np.float32) for c in floats.T],
+        "int64": list(whole.T),
+        "float64 and int64": [ratio, amount_int, moment_int],
         "float32 and int64": [ratio.astype(np.float32), amount_int, moment_int],
         "int32 and int64": [whole[:, 0].astype(np.int32), amount_int, moment_int],
         "int64 and uint64": [whole[:, 0], amount_int.astype(np.uint64), moment_int],
-        "float32 and int32": [
-            ratio.astype(np.float32), amount_int.astype(np.int32), moment.astype(np.float32)
-        ],
+        "float32 and int32": [ratio.astype(np.float32), amount_int.astype(np.int32), moment.astype(np.float32)],
         "bool and float64": [ratio > 0.3, amount, moment],
         "bool and int64": [ratio > 0.3, amount_int, moment_int],
         "float64 with gaps": [floats_with_gaps, amount, moment],
         "int64 with gaps": [ratio, amount_int, gaps],
         "datetime": [ratio, amount_int, pl.Series(moment_int).cast(pl.Datetime("ns"))],
         "decimal": [ratio, amount_int, pl.Series(moment_int).cast(pl.Decimal(38, 2))],
-    }  # fmt: skip
+    }
 
 
 def _sparse_tables(floats: FloatArray, whole: np.ndarray) -> dict[str, Any]:
@@ -256,9 +262,7 @@ def _sparse_tables(floats: FloatArray, whole: np.ndarray) -> dict[str, Any]:
     shape = floats.shape
     ends = np.arange(0, 3 * n_rows + 1, 3)
     order = [2, 0, 1]
-    tables["csr unsorted"] = sparse.csr_matrix(
-        (gaps[:, order].ravel(), np.tile(order, n_rows), ends), shape=shape
-    )
+    tables["csr unsorted"] = sparse.csr_matrix((gaps[:, order].ravel(), np.tile(order, n_rows), ends), shape=shape)
     explicit = sparse.csr_matrix((gaps.ravel(), np.tile([0, 1, 2], n_rows), ends), shape=shape)
     tables["csr with stored zeros"], tables["csc with stored zeros"] = explicit, explicit.tocsc()
     twice = np.column_stack([gaps[:, 0], np.ones(n_rows), gaps[:, 1:]]).ravel()

@@ -17,9 +17,17 @@ import warnings
 from pathlib import Path
 
 LIBRARIES = (
-    "pandas", "scipy.optimize", "xgboost", "lightgbm", "sklearn.ensemble", "sklearn.datasets",
-    "sklearn.model_selection", "treelite", "matplotlib.pyplot", "ortools.sat.python.cp_model",
-)  # fmt: skip
+    "pandas",
+    "scipy.optimize",
+    "xgboost",
+    "lightgbm",
+    "sklearn.ensemble",
+    "sklearn.datasets",
+    "sklearn.model_selection",
+    "treelite",
+    "matplotlib.pyplot",
+    "ortools.sat.python.cp_model",
+)
 LIMIT = 300
 
 
@@ -30,9 +38,12 @@ class ScriptServer:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLCONFIGDIR": str(folder)}
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.support.script_server"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
             cwd=Path(__file__).resolve().parents[2],
-        )  # fmt: skip
+        )
 
     def run(self, script: Path, folder: Path) -> str:
         """Run the script in the folder; what it prints, or a failed assertion with its errors."""
@@ -40,9 +51,7 @@ class ScriptServer:
         assert self._process.stdout is not None
         print(script, folder, sep="\t", file=self._process.stdin, flush=True)
         code = self._process.stdout.readline().strip()
-        printed, errors = (
-            (folder / name).read_text(encoding="utf-8") for name in ("stdout.txt", "stderr.txt")
-        )
+        printed, errors = ((folder / name).read_text(encoding="utf-8") for name in ("stdout.txt", "stderr.txt"))
         assert code == "0", f"exit code {code}\n{errors}"
         return printed
 

@@ -20,10 +20,19 @@ def drawn_model(manner: Manner, seed: int, n_outputs: int) -> tuple[Model, int |
     rng = np.random.default_rng(seed)
     category = None if manner is SKLEARN else 1
     forest = random_forest(
-        rng, n_trees=4 * n_outputs, depth=4, n_features=3, n_outputs=n_outputs, manner=manner,
-        categorical=() if category is None else (category,), n_categories=N_CATEGORIES,
-        n_thresholds=3, leaf_grid=1, leaf_probability=0.25, accepts_missing=manner is not SKLEARN,
-    )  # fmt: skip
+        rng,
+        n_trees=4 * n_outputs,
+        depth=4,
+        n_features=3,
+        n_outputs=n_outputs,
+        manner=manner,
+        categorical=() if category is None else (category,),
+        n_categories=N_CATEGORIES,
+        n_thresholds=3,
+        leaf_grid=1,
+        leaf_probability=0.25,
+        accepts_missing=manner is not SKLEARN,
+    )
     value = forest.value.copy()
     value[value == 0] = rng.choice([0.0, -0.0], size=np.count_nonzero(value == 0))
     for tree in range(forest.n_trees):

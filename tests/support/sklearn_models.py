@@ -32,9 +32,7 @@ ESTIMATORS = {
     "forest": lambda: RandomForestClassifier(7, max_depth=4, random_state=0),
     "forest of pure leaves": lambda: RandomForestClassifier(6, random_state=1),
     "forest fitted with NaN": lambda: RandomForestClassifier(7, max_depth=5, random_state=2),
-    "weighted forest": lambda: RandomForestClassifier(
-        5, max_depth=3, class_weight="balanced", random_state=0
-    ),
+    "weighted forest": lambda: RandomForestClassifier(5, max_depth=3, class_weight="balanced", random_state=0),
     "extra trees": lambda: ExtraTreesClassifier(7, max_depth=5, random_state=0),
     "tree": lambda: DecisionTreeClassifier(max_depth=5, random_state=0),
     "gradient": lambda: GradientBoostingClassifier(n_estimators=8, random_state=0),
@@ -52,9 +50,7 @@ ESTIMATORS = {
     "histogram stopped early": lambda: HistGradientBoostingClassifier(
         max_iter=30, early_stopping=True, n_iter_no_change=2, random_state=0
     ),
-    "adaboost": lambda: AdaBoostClassifier(
-        DecisionTreeClassifier(max_depth=2), n_estimators=8, random_state=0
-    ),
+    "adaboost": lambda: AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=8, random_state=0),
     "stumps": lambda: AdaBoostClassifier(n_estimators=12, random_state=0),
 }
 
@@ -62,9 +58,7 @@ CASES = [(name, n_classes) for name in ESTIMATORS for n_classes in (2, 3, 4)]
 
 
 def table(n_classes: int, name: str, n_rows: int = 260) -> tuple[np.ndarray, np.ndarray]:
-    X, y = make_classification(
-        n_rows, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=3
-    )
+    X, y = make_classification(n_rows, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=3)
     X[:, 2] = np.round(X[:, 2], 1)
     if "categories" in name:
         X[:, 1] = np.round(X[:, 1] * 2) * 3 - 4
@@ -138,9 +132,7 @@ def decide(forest: Forest, margins: np.ndarray) -> np.ndarray:
     return above.astype(int)
 
 
-def check_exported(
-    exported: Any, model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray
-) -> None:
+def check_exported(exported: Any, model: Model, pruned: PrunedForest, codes: np.ndarray, raw: np.ndarray) -> None:
     """The export's margins are the integers / 2**grid bit for bit, its classes follow."""
     assert type(exported) is type(model.native)
     margins_int = integer_margins(pruned, codes)

@@ -61,9 +61,7 @@ def assert_same_trees(pruned: PrunedForest, written: Forest, offset: float = 0.0
     """
     forest = pruned.forest
     is_leaf = (
-        forest.kind == SplitKind.LEAF
-        if pruned.is_leaf is None
-        else pruned.is_leaf | (forest.kind == SplitKind.LEAF)
+        forest.kind == SplitKind.LEAF if pruned.is_leaf is None else pruned.is_leaf | (forest.kind == SplitKind.LEAF)
     )
     compared = 0
     for tree, root in zip(pruned.kept, written_roots(pruned, written), strict=True):

@@ -30,40 +30,24 @@ def breast_or_iris(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 MAKERS: dict[str, tuple[int, Any]] = {
     "xgboost": (2, lambda: xgboost.XGBClassifier(n_estimators=12, max_depth=2, n_jobs=1)),
     "xgboost-3": (3, lambda: xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1)),
-    "dart": (
-        2,
-        lambda: xgboost.XGBClassifier(
-            n_estimators=8, max_depth=2, booster="dart", rate_drop=0.3, n_jobs=1
-        ),
-    ),
-    "lightgbm": (
-        2, lambda: lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1),
-    ),
-    "lightgbm-3": (
-        3, lambda: lightgbm.LGBMClassifier(n_estimators=5, max_depth=2, n_jobs=1, verbose=-1),
-    ),
+    "dart": (2, lambda: xgboost.XGBClassifier(n_estimators=8, max_depth=2, booster="dart", rate_drop=0.3, n_jobs=1)),
+    "lightgbm": (2, lambda: lightgbm.LGBMClassifier(n_estimators=12, max_depth=2, n_jobs=1, verbose=-1)),
+    "lightgbm-3": (3, lambda: lightgbm.LGBMClassifier(n_estimators=5, max_depth=2, n_jobs=1, verbose=-1)),
     "lightgbm-rf": (
         2,
         lambda: lightgbm.LGBMClassifier(
-            n_estimators=8, max_depth=3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.6,
-            n_jobs=1, verbose=-1,
+            n_estimators=8, max_depth=3, boosting_type="rf", bagging_freq=1, bagging_fraction=0.6, n_jobs=1, verbose=-1
         ),
     ),
-    "gradient": (
-        2, lambda: ensemble.GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0)
-    ),
-    "gradient-3": (
-        3, lambda: ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)
-    ),
-    "histogram": (
-        2, lambda: ensemble.HistGradientBoostingClassifier(max_iter=8, max_depth=2, random_state=0)
-    ),
+    "gradient": (2, lambda: ensemble.GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0)),
+    "gradient-3": (3, lambda: ensemble.GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=0)),
+    "histogram": (2, lambda: ensemble.HistGradientBoostingClassifier(max_iter=8, max_depth=2, random_state=0)),
     "forest": (2, lambda: ensemble.RandomForestClassifier(8, max_depth=3, random_state=0)),
     "forest-3": (3, lambda: ensemble.RandomForestClassifier(8, max_depth=3, random_state=0)),
     "extra-trees": (2, lambda: ensemble.ExtraTreesClassifier(8, max_depth=3, random_state=0)),
     "adaboost": (2, lambda: ensemble.AdaBoostClassifier(n_estimators=10, random_state=0)),
     "adaboost-3": (3, lambda: ensemble.AdaBoostClassifier(n_estimators=8, random_state=0)),
-}  # fmt: skip
+}
 
 
 def fitted(kind: str) -> tuple[Any, np.ndarray]:

@@ -18,15 +18,13 @@ BOOSTERS = {
     "softmax": {"objective": "multi:softmax", "n_classes": 3},
     "softprob": {"objective": "multi:softprob", "n_classes": 4},
     "two_outputs": {"objective": "multi:softprob", "num_class": 2},
-    "parallel": {"objective": "multi:softprob", "n_classes": 3, "num_parallel_tree": 2,
-                 "subsample": 0.7},
+    "parallel": {"objective": "multi:softprob", "n_classes": 3, "num_parallel_tree": 2, "subsample": 0.7},
     "dart": {"objective": "binary:logistic", "booster": "dart", "rate_drop": 0.4},
-    "dart_multi": {"objective": "multi:softmax", "n_classes": 3, "booster": "dart",
-                   "rate_drop": 0.4},
+    "dart_multi": {"objective": "multi:softmax", "n_classes": 3, "booster": "dart", "rate_drop": 0.4},
     "exact_pruned": {"objective": "binary:logistic", "tree_method": "exact", "gamma": 2.0},
     "lossguide": {"objective": "binary:logistic", "grow_policy": "lossguide", "max_leaves": 9},
     "stumps": {"objective": "binary:logistic", "gamma": 1e9},
-}  # fmt: skip
+}
 
 
 def make_rows(n_rows=500, n_features=5, seed=0):
@@ -52,8 +50,7 @@ def train(rounds=12, n_classes=2, rows=None, **parameters):
 
 
 def booster_margins(booster, rows):
-    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names,
-                           feature_types=booster.feature_types)  # fmt: skip
+    data = xgboost.DMatrix(rows, nthread=1, feature_names=booster.feature_names, feature_types=booster.feature_types)
     margins = booster.predict(data, output_margin=True)
     return margins.reshape(len(rows), -1)
 
@@ -65,28 +62,35 @@ def categorical_booster(max_cat_to_onehot, rounds=8):
     rows[:, 2] = random.integers(0, 3, len(rows))
     rows[random.random(rows.shape) < 0.05] = np.nan
     labels = (np.isin(rows[:, 1], [1, 4, 5, 11]) ^ (rows[:, 2] == 1) ^ (rows[:, 0] > 0)).astype(int)
-    data = xgboost.DMatrix(rows, labels, nthread=1, feature_names=["x", "c", "d"],
-                           feature_types=["float", "c", "c"], enable_categorical=True)  # fmt: skip
-    parameters = {"objective": "binary:logistic", "max_depth": 4, "nthread": 1,
-                  "tree_method": "hist", "max_cat_to_onehot": max_cat_to_onehot}  # fmt: skip
+    data = xgboost.DMatrix(
+        rows,
+        labels,
+        nthread=1,
+        feature_names=["x", "c", "d"],
+        feature_types=["float", "c", "c"],
+        enable_categorical=True,
+    )
+    parameters = {
+        "objective": "binary:logistic",
+        "max_depth": 4,
+        "nthread": 1,
+        "tree_method": "hist",
+        "max_cat_to_onehot": max_cat_to_onehot,
+    }
     return xgboost.train(parameters, data, rounds), rows
 
 
 def some_weights(forest, seed=4):
     """Drop about half of the trees, scale the others, one of them negatively."""
     random = np.random.default_rng(seed)
-    weights = np.where(
-        random.random(forest.n_trees) < 0.5, 0.0, random.uniform(0.3, 2.5, forest.n_trees)
-    )
+    weights = np.where(random.random(forest.n_trees) < 0.5, 0.0, random.uniform(0.3, 2.5, forest.n_trees))
     weights[-1] = -0.75
     return weights
 
 
 def expected_margins(pruned, rows):
     """The integers of a pruned forest as the float32 margins that a Booster returns."""
-    return np.ldexp(integer_margins(pruned, rows).astype(np.float64), -pruned.grid).astype(
-        np.float32
-    )
+    return np.ldexp(integer_margins(pruned, rows).astype(np.float64), -pruned.grid).astype(np.float32)
 
 
 def check_margins(pruned, exported, rows, step):

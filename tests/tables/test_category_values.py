@@ -29,17 +29,15 @@ VALUES: dict[str, Any] = {
 }
 MAKERS: dict[str, Any] = {
     "lightgbm": lambda: lightgbm.LGBMClassifier(
-        n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=3, min_data_per_group=3,
-        cat_smooth=1,
+        n_estimators=4, n_jobs=1, verbose=-1, min_child_samples=3, min_data_per_group=3, cat_smooth=1
     ),
     "histogram": lambda: ensemble.HistGradientBoostingClassifier(
         max_iter=4, categorical_features="from_dtype", min_samples_leaf=3
     ),
     "xgboost": lambda: xgboost.XGBClassifier(n_estimators=4, n_jobs=1, enable_categorical=True),
-}  # fmt: skip
+}
 # XGBoost itself takes neither floats nor booleans as categories
-TRAINED = [(maker, known) for maker in MAKERS for known in VALUES
-           if maker != "xgboost" or known in ("int", "text")]  # fmt: skip
+TRAINED = [(maker, known) for maker in MAKERS for known in VALUES if maker != "xgboost" or known in ("int", "text")]
 
 
 @pytest.mark.parametrize(("maker", "known"), TRAINED)
@@ -56,8 +54,12 @@ def test_categories_are_matched_as_the_library_matches_them(maker: str, known: s
     n_read = 0
     for values in VALUES.values():
         frame = table(values)
-        kinds = [frame, frame.assign(k=values[code]), frame.assign(k=values[code].astype(object)),
-                 pyarrow.Table.from_pandas(frame)]  # fmt: skip
+        kinds = [
+            frame,
+            frame.assign(k=values[code]),
+            frame.assign(k=values[code].astype(object)),
+            pyarrow.Table.from_pandas(frame),
+        ]
         if values.dtype == object:
             kinds.append(polars.from_pandas(frame))
         for X in kinds:

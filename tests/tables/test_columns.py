@@ -47,9 +47,7 @@ def rows() -> Any:
 
 @pytest.mark.parametrize("table", KINDS)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_further_columns_are_left_out_and_another_order_is_refused(
-    maker: str, table: str, rows: Any
-) -> None:
+def test_further_columns_are_left_out_and_another_order_is_refused(maker: str, table: str, rows: Any) -> None:
     frame, y = rows
     model = read_model(MAKERS[maker]().fit(frame, y))
     schema, make = schema_of(model.forest), KINDS[table]
@@ -95,9 +93,7 @@ def test_results_are_those_of_the_models_columns_alone(rows: Any) -> None:
     assert result.evaluate(wide, y) == narrow.evaluate(frame, y)
     assert result.region.contains(wide).tolist() == narrow.region.contains(frame).tolist()
     small = compress_booster(model, wide[:200], wide[200:], fidelity=0.95)
-    assert small.leaves_after == compress_booster(
-        model, frame[:200], frame[200:], fidelity=0.95
-    ).leaves_after  # fmt: skip
+    assert small.leaves_after == compress_booster(model, frame[:200], frame[200:], fidelity=0.95).leaves_after
 
 
 def test_the_advice_about_the_order_works_with_names_that_lightgbm_changes(rows: Any) -> None:

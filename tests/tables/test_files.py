@@ -21,9 +21,8 @@ pyarrow = pytest.importorskip("pyarrow")
 def schema(names: Any = ("a", "b c", "d"), categories: Any = (), library: str = "xgboost") -> Any:
     n_features = 3 if names is None else len(names)
     return InputSchema(
-        n_features, names, categories, library, Comparison.FLOAT32_LESS, CategoryRule.EXACT,
-        float("nan"), True, True,
-    )  # fmt: skip
+        n_features, names, categories, library, Comparison.FLOAT32_LESS, CategoryRule.EXACT, float("nan"), True, True
+    )
 
 
 def awkward() -> Any:
@@ -52,12 +51,8 @@ def write(frame: Any, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.feather", "t.arrow"]
-)
-def test_every_format_gives_the_same_bits_in_the_order_of_the_model(
-    name: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "t.parquet", "t.feather", "t.arrow"])
+def test_every_format_gives_the_same_bits_in_the_order_of_the_model(name: str, tmp_path: Path) -> None:
     frame = awkward()
     mixed = frame.assign(label=1, note="x")[["label", "a", "note", "b c", "d"]]
     read = read_table(write(mixed, tmp_path / name), schema(), "label")
@@ -118,9 +113,7 @@ def test_blanks_in_names_as_lightgbm_stores_them(tmp_path: Path) -> None:
         ("", None, "cannot be read as CSV"),
     ],
 )
-def test_refuses_what_does_not_fit(
-    text: str, label: str | None, message: str, tmp_path: Path
-) -> None:
+def test_refuses_what_does_not_fit(text: str, label: str | None, message: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         read_table(tmp_path / "t.csv", schema(), label)

@@ -101,9 +101,7 @@ def test_names_are_checked() -> None:
     assert np.array_equal(to_matrix(unnamed, SCHEMA), TABLE, equal_nan=True)
     cases = {
         "same in another order.*column 0 is 'rate'": frame[["rate", "income", "age"]],
-        "lacks the model's column.s. 'rate'. Not in the model: 'speed'": frame.rename(
-            columns={"rate": "speed"}
-        ),
+        "lacks the model's column.s. 'rate'. Not in the model: 'speed'": frame.rename(columns={"rate": "speed"}),
         "2 columns, the model has 3.*lacks the model's column.s. 'income'": frame[["age", "rate"]],
         "'rate' more than once": frame[["age", "income", "rate", "rate"]],
     }
@@ -223,9 +221,7 @@ def test_xgboost_sees_the_same_numbers() -> None:
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     colour = pandas.Categorical(np.array(["red", "green", "blue"])[rng.integers(0, 3, 400)])
     frame = pandas.DataFrame({"a": X[:, 0], "colour": colour, "b": X[:, 1]})
-    model = xgboost.XGBClassifier(
-        n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True
-    ).fit(frame, y)
+    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True).fit(frame, y)
     forest = read_model(model).forest
     other = frame.assign(colour=frame["colour"].cat.reorder_categories(["green", "blue", "red"]))
     for table in (frame, other):

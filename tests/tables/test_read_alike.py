@@ -16,38 +16,62 @@ from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
-from tests.support.category_tables import (
-    CATEGORY_KINDS,
-    NUMBERS,
-    WORDS,
-    category_tables,
-    trained_on_categories,
-)
-from tests.support.native_tables import (
-    KINDS,
-    native_margins_of,
-    numeric_tables,
-    probes,
-    trained,
-)
+from tests.support.category_tables import CATEGORY_KINDS, NUMBERS, WORDS, category_tables, trained_on_categories
+from tests.support.native_tables import KINDS, native_margins_of, numeric_tables, probes, trained
 
 for _package in ("xgboost", "lightgbm", "sklearn", "pandas", "polars", "pyarrow"):
     pytest.importorskip(_package)
 
 # What must be read: a refusal of everything would pass the comparison.
 ALWAYS = (
-    "float64", "fortran", "reversed", "strided", "float32", "float16", "bool", "list", "one row",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "pandas float64",
-    "pandas float32", "pandas int64", "pandas float64 and int64", "pandas float32 and int64",
-    "pandas bool and int64", "pandas Int64", "pandas boolean and Int8", "pandas sparse",
-    "polars float64", "polars float32", "arrow float64",
-    "arrow float32", "arrow in chunks", "arrow batch",
-)  # fmt: skip
+    "float64",
+    "fortran",
+    "reversed",
+    "strided",
+    "float32",
+    "float16",
+    "bool",
+    "list",
+    "one row",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "pandas float64",
+    "pandas float32",
+    "pandas int64",
+    "pandas float64 and int64",
+    "pandas float32 and int64",
+    "pandas bool and int64",
+    "pandas Int64",
+    "pandas boolean and Int8",
+    "pandas sparse",
+    "polars float64",
+    "polars float32",
+    "arrow float64",
+    "arrow float32",
+    "arrow in chunks",
+    "arrow batch",
+)
 NEVER = (
-    "longdouble", "big-endian", "big-endian float32", "big-endian int", "pandas longdouble",
-    "pandas big-endian", "pandas datetime", "pandas timedelta", "polars datetime",
-    "arrow datetime", "polars decimal", "arrow decimal", "sparse csr with repeated entries",
-)  # fmt: skip
+    "longdouble",
+    "big-endian",
+    "big-endian float32",
+    "big-endian int",
+    "pandas longdouble",
+    "pandas big-endian",
+    "pandas datetime",
+    "pandas timedelta",
+    "polars datetime",
+    "arrow datetime",
+    "polars decimal",
+    "arrow decimal",
+    "sparse csr with repeated entries",
+)
 
 
 def _ours(forest: Any, X: Any) -> np.ndarray | None:

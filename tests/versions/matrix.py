@@ -20,25 +20,45 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 # name: (Python, requirements); the oldest row holds the lower bounds that setup.cfg declares
 ENVIRONMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "oldest": ("3.10", (
-        "xgboost==1.7.6", "lightgbm==4.0.0", "scikit-learn==1.6.0", "ortools==9.12.4544",
-        "numpy==1.24.4", "scipy==1.10.1", "pandas==2.0.3",
-    )),
-    "middle": ("3.12", (
-        "xgboost-cpu==2.1.4", "lightgbm==4.5.0", "scikit-learn==1.6.1", "ortools==9.14.6206",
-        "numpy==1.26.4", "pandas<3",
-    )),
-    "newest": ("3.13", (
-        "xgboost-cpu==3.2.0", "lightgbm==4.7.0", "scikit-learn==1.9.1", "ortools==9.15.6755",
-        "pandas",
-    )),
-}  # fmt: skip
+    "oldest": (
+        "3.10",
+        (
+            "xgboost==1.7.6",
+            "lightgbm==4.0.0",
+            "scikit-learn==1.6.0",
+            "ortools==9.12.4544",
+            "numpy==1.24.4",
+            "scipy==1.10.1",
+            "pandas==2.0.3",
+        ),
+    ),
+    "middle": (
+        "3.12",
+        (
+            "xgboost-cpu==2.1.4",
+            "lightgbm==4.5.0",
+            "scikit-learn==1.6.1",
+            "ortools==9.14.6206",
+            "numpy==1.26.4",
+            "pandas<3",
+        ),
+    ),
+    "newest": (
+        "3.13",
+        ("xgboost-cpu==3.2.0", "lightgbm==4.7.0", "scikit-learn==1.9.1", "ortools==9.15.6755", "pandas"),
+    ),
+}
 
 # one library at a time, laid over the newest environment
 OVERLAYS = (
-    "xgboost==1.7.6", "xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "xgboost-cpu==3.1.3",
-    "lightgbm==4.0.0", "scikit-learn==1.6.0", "ortools==9.12.4544",
-)  # fmt: skip
+    "xgboost==1.7.6",
+    "xgboost-cpu==2.1.4",
+    "xgboost-cpu==3.0.5",
+    "xgboost-cpu==3.1.3",
+    "lightgbm==4.0.0",
+    "scikit-learn==1.6.0",
+    "ortools==9.12.4544",
+)
 NAMES = (*ENVIRONMENTS, *OVERLAYS)
 
 
@@ -108,19 +128,26 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     together = {name: r for name, r in results.items() if name in ENVIRONMENTS}
     single = {name: r for name, r in results.items() if name not in ENVIRONMENTS}
     lines = [
-        "# Supported versions", "",
+        "# Supported versions",
+        "",
         f"Run on {date.today().isoformat()} with `python -m tests.versions.matrix`: every model "
         "kind is trained, pruned (alpha 0.3), compared natively on in-region rows without "
         "tolerance, saved, read back, and its certificate proved anew by `verify`, in virtual "
         "environments of their own. A cell gives the trees before and after, and the number of "
-        "in-region rows compared.", "",
-        "## Everything old, everything new", "", *_columns(together), "",
-        "## One library at a time", "",
+        "in-region rows compared.",
+        "",
+        "## Everything old, everything new",
+        "",
+        *_columns(together),
+        "",
+        "## One library at a time",
+        "",
         "The named package over the newest environment. *Does not train*: the library's own "
         "wrapper does not work with the newest of its neighbours, so there is nothing to prune; "
-        "see the oldest environment for it.", "",
+        "see the oldest environment for it.",
+        "",
         *_columns(single),
-    ]  # fmt: skip
+    ]
     return "\n".join([*lines, *_NOTES]) + "\n"
 
 

@@ -19,9 +19,14 @@ from typing import Any
 import numpy as np
 
 MODULES = {
-    "pine_boost": "pine_boost", "xgboost": "xgboost", "lightgbm": "lightgbm",
-    "scikit-learn": "sklearn", "ortools": "ortools", "numpy": "numpy", "scipy": "scipy",
-}  # fmt: skip
+    "pine_boost": "pine_boost",
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "scikit-learn": "sklearn",
+    "ortools": "ortools",
+    "numpy": "numpy",
+    "scipy": "scipy",
+}
 
 
 class UpstreamError(Exception):
@@ -41,9 +46,9 @@ def model_kinds() -> dict[str, Callable[[Any, Any], Any]]:
 
         small: dict[str, Any] = {"n_estimators": 12, "max_depth": 2, "n_jobs": 1}
         kinds["XGBClassifier"] = lambda X, y: xgboost.XGBClassifier(**small).fit(X, y)
-        kinds["XGBClassifier dart"] = lambda X, y: xgboost.XGBClassifier(
-            **small, booster="dart", rate_drop=0.3
-        ).fit(X, y)
+        kinds["XGBClassifier dart"] = lambda X, y: xgboost.XGBClassifier(**small, booster="dart", rate_drop=0.3).fit(
+            X, y
+        )
         kinds["XGBoost .ubj file"] = lambda X, y: bytes(
             xgboost.XGBClassifier(**small).fit(X, y).get_booster().save_raw("ubj")
         )
@@ -61,9 +66,12 @@ def model_kinds() -> dict[str, Callable[[Any, Any], Any]]:
         kinds["LightGBM .txt file"] = lambda X, y: (
             lightgbm.train(
                 {"num_leaves": 4, "num_threads": 1, "verbose": -1, **_lightgbm_objective(y)},
-                lightgbm.Dataset(X, y), num_boost_round=12,
-            ).model_to_string().encode()
-        )  # fmt: skip
+                lightgbm.Dataset(X, y),
+                num_boost_round=12,
+            )
+            .model_to_string()
+            .encode()
+        )
     except ImportError:
         pass
     try:
@@ -118,9 +126,7 @@ def live(fit: Callable[[Any, Any], Any], n_classes: int) -> dict[str, Any]:
         path = next(out.glob("model.*"))
         again = read_model(path, trust_pickle=True)
         assert np.array_equal(predict_classes(again, fresh), predict_classes(result.pruned, fresh))
-        verdict = verify(
-            model, path, out / "region.json", out / "certificate.json", trust_pickle=True
-        )
+        verdict = verify(model, path, out / "region.json", out / "certificate.json", trust_pickle=True)
     assert verdict.agrees is True, verdict.summary()
     c = result.certificate
     return {"trees": f"{c.trees_before} -> {c.trees_after}", "rows": n_compared}

@@ -156,8 +156,7 @@ def _merge_round(
         if taken[first] or taken[second]:
             continue
         taken[[first, second]] = True
-        block = joint[starts[first] : starts[first] + sizes[first],
-                      starts[second] : starts[second] + sizes[second]]  # fmt: skip
+        block = joint[starts[first] : starts[first] + sizes[first], starts[second] : starts[second] + sizes[second]]
         a, b = np.nonzero(block)
         merged.append(TreeGroup(np.hstack([small[first].leaves[a], small[second].leaves[b]])))
     return [*large, *(g for g, gone in zip(small, taken, strict=True) if not gone), *merged]
@@ -167,9 +166,7 @@ def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
     """Compatibility of the combinations of all groups."""
     width = max(g.leaves.shape[1] for g in groups)
     # repeat a leaf to fill up: it is compatible with whatever it already was
-    padded = np.concatenate(
-        [np.hstack([g.leaves, *[g.leaves[:, :1]] * (width - g.leaves.shape[1])]) for g in groups]
-    )
+    padded = np.concatenate([np.hstack([g.leaves, *[g.leaves[:, :1]] * (width - g.leaves.shape[1])]) for g in groups])
     joint = np.ones((len(padded), len(padded)), dtype=bool)
     for a in range(width):
         for b in range(width):
@@ -178,10 +175,7 @@ def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
 
 
 def tabulate(
-    groups: list[TreeGroup],
-    member: BoolArray,
-    value: npt.NDArray[np.int32],
-    position_offset: IntArray,
+    groups: list[TreeGroup], member: BoolArray, value: npt.NDArray[np.int32], position_offset: IntArray
 ) -> Groups:
     """Masks and tables of merged trees; ``value`` is int32 (n_sums, n_leaves)."""
     groups = sorted(groups, key=lambda g: -len(g.leaves))

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.boxes.ground import Range
 from pine_boost.proof.boxes.search import METHOD, BoxSearch
+from pine_boost.proof.boxes.shared_tables import Range
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 from pine_boost.proof.verdict import Answer, Proof
@@ -27,9 +27,7 @@ _Part = tuple[Problem, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArra
 _Outcome = tuple[Answer, Any, list[Range]]
 
 
-def prove_in_boxes(
-    problem: Problem, pruned: PrunedForest, max_boxes: int, budget: Budget, n_jobs: int
-) -> list[Proof]:
+def prove_in_boxes(problem: Problem, pruned: PrunedForest, max_boxes: int, budget: Budget, n_jobs: int) -> list[Proof]:
     """Answer every question of the problem; each gets its share of the time that is left."""
     proofs = []
     n_questions = len(problem.questions)
@@ -40,12 +38,7 @@ def prove_in_boxes(
 
 
 def _prove_question(
-    problem: Problem,
-    pruned: PrunedForest,
-    question: Question,
-    max_boxes: int,
-    budget: Budget,
-    n_jobs: int,
+    problem: Problem, pruned: PrunedForest, question: Question, max_boxes: int, budget: Budget, n_jobs: int
 ) -> Proof:
     started = time.monotonic()
     search = BoxSearch(problem, pruned, question)

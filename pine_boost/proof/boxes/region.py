@@ -107,9 +107,7 @@ class BoxRegion:
             total += below[root].min(axis=0)
         return total
 
-    def impossible(
-        self, low: npt.NDArray[Any], high: npt.NDArray[Any]
-    ) -> npt.NDArray[np.bool_] | None:
+    def impossible(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
         """Boxes without a permitted point; None where there is no domain knowledge."""
         if not self._pairs and not self._clauses:
             return None

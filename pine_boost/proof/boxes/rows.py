@@ -104,13 +104,7 @@ def question_rows(
         model_part = np.zeros(problem.trees.n_leaves if own_trees is not None else 0, np.int64)
         rows.append(np.concatenate([model_part, -cost]))
         constants.append(budget)
-    return Rows(
-        np.stack(rows),
-        np.array(constants, dtype=np.int64),
-        offset,
-        len(rivals),
-        problem.scale - pruned.grid,
-    )
+    return Rows(np.stack(rows), np.array(constants, dtype=np.int64), offset, len(rivals), problem.scale - pruned.grid)
 
 
 def weigh(rows: Rows) -> Sums:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import IntArray, PrunedForest
-from pine_boost.proof.boxes.ground import Ground
 from pine_boost.proof.boxes.groups import best_value
+from pine_boost.proof.boxes.shared_tables import Ground
 from pine_boost.proof.boxes.tables import Boxes, BoxTables, join
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
@@ -58,11 +58,7 @@ def prove_boxes(
     started = time.monotonic()
     search = BoxSearch(problem, pruned, question, ground)
     answer, states, left = search.run(search.tables.whole(), max_boxes, budget)
-    covered = (
-        1.0
-        if answer is Answer.PROVED
-        else 1.0 - search.tables.volume([part.range for part in left])
-    )
+    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.tables.volume([part.range for part in left])
     seconds = time.monotonic() - started
     return Proof(question, METHOD, answer, seconds, states, covered)
 
@@ -71,11 +67,7 @@ class BoxSearch:
     """One question, ready to be searched; boxes go in and out, so that parts can run elsewhere."""
 
     def __init__(
-        self,
-        problem: Problem,
-        pruned: PrunedForest,
-        question: Question,
-        ground: Ground | None = None,
+        self, problem: Problem, pruned: PrunedForest, question: Question, ground: Ground | None = None
     ) -> None:
         self.problem, self.pruned, self.question = problem, pruned, question
         self.tables = BoxTables(problem, pruned, question, ground or Ground(problem))
@@ -135,9 +127,7 @@ class BoxSearch:
     def branch(self, boxes: Boxes) -> Boxes:
         """Halve every box along the feature that promises the lowest bounds of the halves."""
         chosen = self._choose(boxes)
-        children = join(
-            [self._halves(boxes, int(feature), chosen) for feature in np.unique(chosen)]
-        )
+        children = join([self._halves(boxes, int(feature), chosen) for feature in np.unique(chosen)])
         alive = np.flatnonzero((children.bound >= 0).all(axis=0))
         self.n_boxes += len(children) - len(alive)
         # the most promising last, because the stack is worked off from its end
@@ -149,9 +139,7 @@ class BoxSearch:
         columns = np.flatnonzero(chosen == feature)
         n_boxes = len(columns)
         halves = boxes.take(np.concatenate([columns, columns]))
-        middle = self.tables.middle(
-            feature, halves.low[feature, :n_boxes], halves.high[feature, :n_boxes]
-        )
+        middle = self.tables.middle(feature, halves.low[feature, :n_boxes], halves.high[feature, :n_boxes])
         halves.high[feature, :n_boxes] = middle
         halves.low[feature, n_boxes:] = middle + 1
         groups = self.tables.groups
@@ -190,10 +178,7 @@ class BoxSearch:
             useful = np.flatnonzero(useful_in[feature])
             low, high = boxes.low[feature].take(useful), boxes.high[feature].take(useful)
             middle = self.tables.middle(int(feature), low, high)
-            counts, owners = (
-                self.tables.groups.feature_counts[feature],
-                self.tables.groups.groups[feature],
-            )
+            counts, owners = (self.tables.groups.feature_counts[feature], self.tables.groups.groups[feature])
             before = current.take(owners, axis=0).take(useful, axis=1).sum(axis=0)
             both = np.concatenate([useful, useful])  # lower halves, then upper halves
             half = boxes.mask.take(rows, axis=0).take(both, axis=1) & self.tables.range_mask(

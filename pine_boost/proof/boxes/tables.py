@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.model.forest import IntArray, PrunedForest
-from pine_boost.proof.boxes.ground import Ground, Range
 from pine_boost.proof.boxes.groups import best_value, range_tables, tabulate
 from pine_boost.proof.boxes.rows import question_rows, weigh
+from pine_boost.proof.boxes.shared_tables import Ground, Range
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 
@@ -70,9 +70,7 @@ def join(parts: list[Boxes]) -> Boxes:
 class BoxTables:
     """What bounds the boxes of one question."""
 
-    def __init__(
-        self, problem: Problem, pruned: PrunedForest, question: Question, ground: Ground
-    ) -> None:
+    def __init__(self, problem: Problem, pruned: PrunedForest, question: Question, ground: Ground) -> None:
         self.ground, self.order, self.lengths = ground, ground.order, ground.lengths
         if ground.is_empty:
             return
@@ -105,9 +103,7 @@ class BoxTables:
         """Masks and bounds of ranges of positions, from scratch."""
         mask = np.full((len(self.groups.mask), low.shape[1]), 255, dtype=np.uint8)
         # a row that does not depend on a feature has the same byte at all its positions
-        mask &= np.bitwise_and.reduce(self.groups.mask[:, self.offset[:-1]], axis=1)[:, None] | (
-            self._depends()
-        )
+        mask &= np.bitwise_and.reduce(self.groups.mask[:, self.offset[:-1]], axis=1)[:, None] | (self._depends())
         for feature, rows in enumerate(self.groups.rows):
             if len(rows):
                 mask[rows] &= self.range_mask(feature, low[feature], high[feature])

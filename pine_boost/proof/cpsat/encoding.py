@@ -75,9 +75,7 @@ def encode_region(
             allowed[feature] &= (cost <= region.tau)[region.score.bins[feature]]
     if any(not a.any() for a in allowed):
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, (), False)
-    features = tuple(
-        FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes)
-    )
+    features = tuple(FeatureLiterals(model, axis.n_intervals, allowed[j]) for j, axis in enumerate(space.axes))
     reachable = _reachable_leaves(trees, masks, allowed)
     reachable &= cheapest_leaves(region, trees, masks, allowed)
     if wanted is None:
@@ -175,9 +173,7 @@ def _leaves_needing(
     return [leaf for leaf in range(n_leaves) if not (number >> leaf) & 1]
 
 
-def _add_domain(
-    model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables
-) -> None:
+def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], region: RegionTables) -> None:
     for pair in region.forbidden:
         rows, inverse = np.unique(pair.forbidden, axis=0, return_inverse=True)
         for k, row in enumerate(rows):
@@ -240,11 +236,7 @@ def _add_score(
 
 
 def _add_pair(
-    model: cp_model.CpModel,
-    bin_literals: dict[int, dict[int, Literal]],
-    pair: Any,
-    cheapest: IntArray | None,
-    tau: int,
+    model: cp_model.CpModel, bin_literals: dict[int, dict[int, Literal]], pair: Any, cheapest: IntArray | None, tau: int
 ) -> list[tuple[Literal, int]]:
     """Pair literals with row and column sums: the integer hull on a tree of features."""
     firsts, seconds = bin_literals[pair.first], bin_literals[pair.second]

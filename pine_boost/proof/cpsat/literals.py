@@ -23,9 +23,7 @@ class FeatureLiterals:
     and categories have a literal each. A set is then a literal of the chain, or a new Boolean.
     """
 
-    def __init__(
-        self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]) -> None:
         self.model = model
         self.allowed = np.flatnonzero(allowed)
         self.intervals = self.allowed[self.allowed < n_intervals]

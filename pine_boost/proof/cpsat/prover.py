@@ -70,9 +70,7 @@ class Prover:
 
     def _encode(self, wanted: npt.NDArray[np.bool_] | None, budget: Budget) -> Encoding:
         problem = self.problem
-        return encode_region(
-            problem.space, problem.region, problem.trees, problem.masks, wanted, budget
-        )
+        return encode_region(problem.space, problem.region, problem.trees, problem.masks, wanted, budget)
 
     @property
     def known_encoding(self) -> Encoding | None:
@@ -80,19 +78,13 @@ class Prover:
         return self._encoding
 
     def prove(
-        self,
-        pruned: PrunedForest,
-        questions: list[Question],
-        settings: tuple[Setting, ...],
-        budget: Budget,
+        self, pruned: PrunedForest, questions: list[Question], settings: tuple[Setting, ...], budget: Budget
     ) -> list[Proof]:
         """Ask CP-SAT every question; in parallel threads, one deterministic worker each.
 
         Several settings take turns that grow up to the budget's effort per proof.
         """
-        near = self.prove_near(
-            pruned, questions, settings, budget, min(budget.effort.proof_effort, _FIRST_TURN)
-        )
+        near = self.prove_near(pruned, questions, settings, budget, min(budget.effort.proof_effort, _FIRST_TURN))
         proofs = {proof.question: proof for proof in near}
         others = [question for question in questions if question not in proofs]
         try:
@@ -217,9 +209,7 @@ class Prover:
     def _confirms(self, pruned: PrunedForest, question: Question, states: States) -> bool:
         return bool(self.problem.lost(pruned, states[None])[0, question.index])
 
-    def _turns(
-        self, settings: tuple[Setting, ...], question: Question, effort: float
-    ) -> list[tuple[Setting, float]]:
+    def _turns(self, settings: tuple[Setting, ...], question: Question, effort: float) -> list[tuple[Setting, float]]:
         """Who is asked for how long, beginning with what had an answer last time."""
         if len(settings) == 1:
             return [(settings[0], effort)]

@@ -17,9 +17,7 @@ from pine_boost.model.forest import IntArray
 from pine_boost.proof.cpsat.encoding import Encoding
 
 
-def add_at_least(
-    model: cp_model.CpModel, encoding: Encoding, values: IntArray, least: int, *, exactly: bool
-) -> bool:
+def add_at_least(model: cp_model.CpModel, encoding: Encoding, values: IntArray, least: int, *, exactly: bool) -> bool:
     """Demand ``sum(values[leaf]) >= least``; returns whether the row admits nothing more.
 
     Values beyond the solver's safe range are divided by a power of two. Not ``exactly``: rounded
@@ -46,9 +44,7 @@ def add_at_least(
     return True
 
 
-def add_at_most(
-    model: cp_model.CpModel, encoding: Encoding, values: IntArray, most: int, *, exactly: bool
-) -> bool:
+def add_at_most(model: cp_model.CpModel, encoding: Encoding, values: IntArray, most: int, *, exactly: bool) -> bool:
     """Demand ``sum(values[leaf]) <= most``, as `add_at_least` does."""
     return add_at_least(model, encoding, -values, -most, exactly=exactly)
 
@@ -61,9 +57,7 @@ def leaf_sum(encoding: Encoding, values: IntArray) -> Any:
         if leaf is not None and value != 0
     ]
     if sum(abs(value) for _, value in terms) > exact.ROW_LIMIT // 2:
-        raise PineBoostError(
-            "Internal error: a margin row passes the solver's safe range; please report this."
-        )
+        raise PineBoostError("Internal error: a margin row passes the solver's safe range; please report this.")
     leaves = [leaf for leaf, _ in terms]
     return cp_model.LinearExpr.weighted_sum(leaves, [value for _, value in terms])
 

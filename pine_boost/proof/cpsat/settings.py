@@ -41,9 +41,7 @@ FIRST = Setting("cp-sat-no-presolve", random_seed=7919, cp_model_presolve=False)
 SECOND = Setting("cp-sat")
 # The LP costs where proofs are easy and saves where they are hard (JM1 40x3: 53 s without, 0.02 s
 # with it), most of all with trees of the score's own: the two take turns.
-FIRST_LP = Setting(
-    "cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False
-)
+FIRST_LP = Setting("cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False)
 SECOND_LP = Setting("cp-sat-lp", linearization_level=1)
 
 
@@ -64,7 +62,6 @@ def answer_of(status: cp_model.CpSolverStatus) -> Answer:
     """What a status says of "there is a solution"."""
     if status not in STATUS_MAP:
         raise PineBoostError(
-            f"Internal error: CP-SAT ended with status {status}, which proves nothing. Please "
-            "report this."
+            f"Internal error: CP-SAT ended with status {status}, which proves nothing. Please report this."
         )
     return STATUS_MAP[status]

@@ -52,9 +52,7 @@ class Stop:
                 solver.stop_search()
 
 
-def solve_each(
-    ask: Callable[[Stop, _Item], _Answer], items: Sequence[_Item], n_jobs: int = 1
-) -> list[_Answer]:
+def solve_each(ask: Callable[[Stop, _Item], _Answer], items: Sequence[_Item], n_jobs: int = 1) -> list[_Answer]:
     """Call ``ask(stop, item)`` for every item, in threads; Ctrl-C ends them and is raised.
 
     The main thread only waits: inside CP-SAT it would not hear of the signal before the end.

@@ -43,18 +43,14 @@ def coarsen(
             ForbiddenPair(p.first, p.second, p.forbidden[np.ix_(kept[p.first], kept[p.second])])
             for p in tables.forbidden
         ),
-        at_least_one=tuple(
-            tuple((j, literal[kept[j]]) for j, literal in clause) for clause in tables.at_least_one
-        ),
+        at_least_one=tuple(tuple((j, literal[kept[j]]) for j, literal in clause) for clause in tables.at_least_one),
         score=coarse_score,
         tau=tables.tau,
     )
     return replace(space, axes=tuple(axes)), coarse_tables, tuple(kept)
 
 
-def _signature(
-    tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int
-) -> npt.NDArray[Any]:
+def _signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int) -> npt.NDArray[Any]:
     """All that tables and trees say of each state of a feature, one row per state."""
     columns = [tables.allowed[feature][:, None].astype(np.int64)]
     if tables.score is not None and _matters(tables.score, feature):
@@ -98,9 +94,7 @@ def _coarse_trees(cost: TreeCost, kept: list[IntArray], space: StateSpace) -> Tr
         # the last new state that begins at or below the old rank; its last old state is the rank
         rank[nodes] = np.searchsorted(starts, trees.rank[nodes], side="right") - 1
         first_special[nodes] = len(starts)
-    return TreeCost(
-        replace(trees, rank=rank, first_special=first_special), cost.cost, cost.of_model
-    )
+    return TreeCost(replace(trees, rank=rank, first_special=first_special), cost.cost, cost.of_model)
 
 
 def _coarse_axis(axis: Axis, signature: npt.NDArray[Any]) -> tuple[Axis, IntArray]:

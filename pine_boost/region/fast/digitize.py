@@ -129,9 +129,7 @@ def read_chunk(columns: Sequence[Digitizer], X: FloatArray) -> list[AnyInts]:
         for start in range(0, len(X), _TRANSPOSED_ROWS):
             stop = start + _TRANSPOSED_ROWS
             values[:, start:stop] = X[start:stop].T
-        return [
-            column.states(values[feature], X[:, feature]) for feature, column in enumerate(columns)
-        ]
+        return [column.states(values[feature], X[:, feature]) for feature, column in enumerate(columns)]
 
 
 def _digitizer(space: StateSpace, axis: Axis) -> Digitizer:

@@ -16,13 +16,7 @@ import numpy.typing as npt
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.model.states import StateSpace
 from pine_boost.region.fast.coarse import coarsen
-from pine_boost.region.fast.digitize import (
-    CHUNK_ROWS,
-    Digitizer,
-    digitizers,
-    read_chunk,
-    small_dtype,
-)
+from pine_boost.region.fast.digitize import CHUNK_ROWS, Digitizer, digitizers, read_chunk, small_dtype
 from pine_boost.region.fast.tree_codes import TreeSums, compile_sums
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 
@@ -103,9 +97,7 @@ class Membership:
         return total
 
 
-def compile_membership(
-    space: StateSpace, tables: RegionTables, score: ScoreTables | None
-) -> Membership:
+def compile_membership(space: StateSpace, tables: RegionTables, score: ScoreTables | None) -> Membership:
     """Compile a region, and its score also where tau is infinite."""
     space, coarse, _ = coarsen(space, replace(tables, score=score))
     compiled = None if coarse.score is None else compile_score(coarse.score, space)

@@ -114,9 +114,7 @@ def compile_sums(trees: StateTrees, value: IntArray, space: StateSpace) -> TreeS
     return TreeSums(_grouped(parts, dtype), constant, dtype, n_registers, walked, value)
 
 
-def _grouped(
-    parts: list[tuple[tuple[Step, ...], IntArray]], dtype: type[np.signedinteger[Any]]
-) -> tuple[Program, ...]:
+def _grouped(parts: list[tuple[tuple[Step, ...], IntArray]], dtype: type[np.signedinteger[Any]]) -> tuple[Program, ...]:
     """Put trees together as long as the numbers of their codes fit into one byte."""
     programs: list[Program] = []
     open_parts: list[tuple[tuple[Step, ...], IntArray]] = []
@@ -246,10 +244,7 @@ def _run(
 
 
 def _answer(
-    question: Question,
-    columns: Sequence[AnyInts],
-    moved: dict[tuple[int, tuple[int, ...]], AnyInts],
-    answer: Bools,
+    question: Question, columns: Sequence[AnyInts], moved: dict[tuple[int, tuple[int, ...]], AnyInts], answer: Bools
 ) -> None:
     """Write whether the answer is yes."""
     column = columns[question.feature]

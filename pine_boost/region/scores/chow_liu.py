@@ -49,14 +49,11 @@ def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tup
     """
     require_whole(n_bins, "n_bins", 1, MAX_BINS)
     return tuple(
-        _bins(axis, edges_at_quantiles(axis, values, n_bins))
-        for axis, values in zip(space.axes, nearest, strict=True)
+        _bins(axis, edges_at_quantiles(axis, values, n_bins)) for axis, values in zip(space.axes, nearest, strict=True)
     )
 
 
-def chow_liu_tables(
-    bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray]
-) -> ScoreTables:
+def chow_liu_tables(bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray]) -> ScoreTables:
     """The tables from the bins and the joint counts of two features, asked for one by one."""
     used = [feature for feature, table in enumerate(bins) if table.max() > 0]
     unary = [np.zeros(int(table.max()) + 1, dtype=np.int64) for table in bins]
@@ -64,10 +61,7 @@ def chow_liu_tables(
         return ScoreTables(bins, tuple(unary))
     # the root's own counts are its diagonal
     unary[used[0]] = _cost(np.diagonal(joint(used[0], used[0])))
-    pairs = [
-        PairTable(first, second, _cost(joint(first, second)))
-        for first, second in _spanning_tree(used, joint)
-    ]
+    pairs = [PairTable(first, second, _cost(joint(first, second))) for first, second in _spanning_tree(used, joint)]
     return ScoreTables(bins, tuple(unary), tuple(pairs))
 
 
@@ -120,9 +114,7 @@ def _bins(axis: Axis, chosen: IntArray) -> IntArray:
     return bins
 
 
-def _spanning_tree(
-    nodes: list[int], joint: Callable[[int, int], IntArray]
-) -> list[tuple[int, int]]:
+def _spanning_tree(nodes: list[int], joint: Callable[[int, int], IntArray]) -> list[tuple[int, int]]:
     """Edges (parent, child) of the maximum spanning tree over mutual information, from the first.
 
     Prim's algorithm; of equal candidates the lowest child, then the lowest parent wins.
@@ -152,9 +144,7 @@ def _mutual_information(counts: IntArray) -> float:
     return round(float(information), 12) + 0.0
 
 
-def _joint_counts(
-    first: npt.NDArray[Any], second: npt.NDArray[Any], n_first: int, n_second: int
-) -> IntArray:
+def _joint_counts(first: npt.NDArray[Any], second: npt.NDArray[Any], n_first: int, n_second: int) -> IntArray:
     cells = first.astype(np.min_scalar_type(n_first * n_second)) * n_second + second
     counts: IntArray = np.bincount(cells, minlength=n_first * n_second)
     return counts.reshape(n_first, n_second)

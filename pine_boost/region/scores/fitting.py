@@ -106,9 +106,7 @@ def _in_words(tables: ScoreTables) -> ScoreTables:
     )
 
 
-def _fit_named(
-    score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int, budget: Budget
-) -> FittedScore:
+def _fit_named(score: str, forest: Forest, rows: Rows, n_bins: int, random_state: int, budget: Budget) -> FittedScore:
     """Count over the rows, then make the tables."""
     budget.check()
     if score == "isolation-forest":
@@ -116,16 +114,12 @@ def _fit_named(
         sampled = np.random.default_rng(random_state).choice(rows.n_rows, n_sampled, replace=False)
         grown = grow_trees(rows.take(np.sort(sampled)), forest, random_state=random_state)
         visits, seen = _counted(rows, grown.space, grown.trees.visits)
-        return FittedScore(
-            score, price_unseen(isolation_tables(grown, visits), grown.space, seen), grown.space
-        )
+        return FittedScore(score, price_unseen(isolation_tables(grown, visits), grown.space, seen), grown.space)
     space = build_space(forest)
     if score == "leaf-support":
         trees = route(forest, space)
         visits, seen = _counted(rows, space, trees.visits)
-        return FittedScore(
-            score, price_unseen(leaf_tables(trees, visits, space), space, seen), space
-        )
+        return FittedScore(score, price_unseen(leaf_tables(trees, visits, space), space, seen), space)
     bins = bins_of(space, add_nearest(rows.map_values(partial(count_nearest, space))), n_bins)
     if isinstance(rows, MemoryRows):
         states = rows.states(space)
@@ -162,9 +156,7 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
     """Refuse tables that are not integers over the states and bins of this space."""
     n_features = space.n_features
     if len(tables.bins) != n_features or len(tables.unary) != n_features:
-        raise InvalidInputError(
-            f"The score has tables for {len(tables.bins)} features, the model has {n_features}."
-        )
+        raise InvalidInputError(f"The score has tables for {len(tables.bins)} features, the model has {n_features}.")
     arrays = [*tables.bins, *tables.unary, *(pair.cost for pair in tables.pairs)]
     if tables.trees is not None:
         arrays.append(tables.trees.cost)
@@ -172,17 +164,12 @@ def check_tables(tables: ScoreTables, space: StateSpace) -> None:
         raise InvalidInputError("The tables of a score must be integers; multiply and round them.")
     if not is_whole(tables.scale) or tables.scale < 1:
         raise InvalidInputError(f"The scale of a score is {tables.scale!r}, no positive integer.")
-    if any(
-        array.size and not -COST_LIMIT <= array.min() <= array.max() <= COST_LIMIT
-        for array in arrays
-    ):
+    if any(array.size and not -COST_LIMIT <= array.min() <= array.max() <= COST_LIMIT for array in arrays):
         raise InvalidInputError("A cost of the score is beyond 2**31; use a coarser scale.")
     for feature, (bins, unary) in enumerate(zip(tables.bins, tables.unary, strict=True)):
         n_states = space.axes[feature].n_states
         if bins.shape != (n_states,) or unary.ndim != 1 or len(unary) < 1:
-            raise InvalidInputError(
-                f"Feature {feature} has {n_states} states; its bins have shape {bins.shape}."
-            )
+            raise InvalidInputError(f"Feature {feature} has {n_states} states; its bins have shape {bins.shape}.")
         if bins.min() < 0 or bins.max() >= len(unary):
             raise InvalidInputError(f"Feature {feature} has a bin outside 0..{len(unary) - 1}.")
     for pair in tables.pairs:

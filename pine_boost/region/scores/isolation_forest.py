@@ -49,11 +49,7 @@ class GrownForest:
 
 
 def grow_trees(
-    X: FloatArray,
-    forest: Forest,
-    n_trees: int = 30,
-    max_samples: int = 256,
-    random_state: int = 0,
+    X: FloatArray, forest: Forest, n_trees: int = 30, max_samples: int = 256, random_state: int = 0
 ) -> GrownForest:
     """Isolation trees grown on X, over the space of their thresholds and the model's."""
     base = build_space(forest)
@@ -106,19 +102,15 @@ def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> I
         from sklearn.ensemble import IsolationForest
     except ImportError as error:
         raise MissingDependencyError(
-            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use "
-            "score='chow-liu'."
+            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use score='chow-liu'."
         ) from error
-    model = IsolationForest(
-        n_estimators=n_trees, max_samples=max_samples, random_state=random_state
-    )
+    model = IsolationForest(n_estimators=n_trees, max_samples=max_samples, random_state=random_state)
     model.fit(X)
     parts = [estimator.tree_ for estimator in model.estimators_]
     root = np.concatenate([[0], np.cumsum([tree.node_count for tree in parts])])
     starts = np.repeat(root[:-1], np.diff(root))
     left, right = (
-        np.concatenate([getattr(tree, side) for tree in parts])
-        for side in ("children_left", "children_right")
+        np.concatenate([getattr(tree, side) for tree in parts]) for side in ("children_left", "children_right")
     )
     left, right = (np.where(child < 0, -1, child + starts) for child in (left, right))
     depth = np.zeros(len(left), dtype=np.int64)
@@ -179,6 +171,10 @@ def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
         filled += len(side)
         sides.append(side)
     return make_trees(
-        Shape(grown.root, is_leaf, grown.left, grown.right), grown.feature, rank, first_special,
-        special_offset, np.concatenate([*sides, [False]]),
-    )  # fmt: skip
+        Shape(grown.root, is_leaf, grown.left, grown.right),
+        grown.feature,
+        rank,
+        first_special,
+        special_offset,
+        np.concatenate([*sides, [False]]),
+    )

@@ -22,9 +22,7 @@ from pine_boost.region.score_tables import PairTable, ScoreTables
 UNSEEN_MISSING_NATS = 200
 
 
-def price_unseen_missing(
-    tables: ScoreTables, space: StateSpace, states: npt.NDArray[Any]
-) -> ScoreTables:
+def price_unseen_missing(tables: ScoreTables, space: StateSpace, states: npt.NDArray[Any]) -> ScoreTables:
     """Add UNSEEN_MISSING_NATS to the missing state of features that ``states`` never misses.
 
     In units of the tables: a score in coarser units asks for a smaller number. Where very many
@@ -35,14 +33,10 @@ def price_unseen_missing(
 
 def missing_seen(space: StateSpace, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which features are missing in some row of ``states``."""
-    return np.array(
-        [np.any(states[:, j] == axis.missing_state) for j, axis in enumerate(space.axes)]
-    )
+    return np.array([np.any(states[:, j] == axis.missing_state) for j, axis in enumerate(space.axes)])
 
 
-def price_unseen(
-    tables: ScoreTables, space: StateSpace, seen: npt.NDArray[np.bool_]
-) -> ScoreTables:
+def price_unseen(tables: ScoreTables, space: StateSpace, seen: npt.NDArray[np.bool_]) -> ScoreTables:
     """`price_unseen_missing` where it is known which features were seen missing."""
     unseen = [
         feature
@@ -58,9 +52,7 @@ def price_unseen(
         if np.count_nonzero(bins[feature] == own) > 1:
             own = len(unary[feature])
             bins[feature] = _moved(bins[feature], missing, own)
-            unary[feature] = np.append(
-                unary[feature], unary[feature][tables.bins[feature][missing]]
-            )
+            unary[feature] = np.append(unary[feature], unary[feature][tables.bins[feature][missing]])
             pairs = [_widened(pair, feature, int(tables.bins[feature][missing])) for pair in pairs]
         priced = unary[feature].copy()
         priced[own] += price

@@ -28,17 +28,13 @@ class Nearest:
 
     def __add__(self, other: Nearest) -> Nearest:
         return Nearest(
-            self.count + other.count,
-            np.minimum(self.least, other.least),
-            np.maximum(self.largest, other.largest),
+            self.count + other.count, np.minimum(self.least, other.least), np.maximum(self.largest, other.largest)
         )
 
 
 def count_nearest(space: StateSpace, X: FloatArray) -> tuple[Nearest, ...]:
     """Present values of every feature of a chunk by their nearest threshold."""
-    return tuple(
-        nearest_of_axis(space, axis, X[:, feature]) for feature, axis in enumerate(space.axes)
-    )
+    return tuple(nearest_of_axis(space, axis, X[:, feature]) for feature, axis in enumerate(space.axes))
 
 
 def add_nearest(chunks: Iterable[tuple[Nearest, ...]]) -> tuple[Nearest, ...]:
@@ -88,9 +84,7 @@ def edges_at_quantiles(axis: Axis, nearest: Nearest, n_bins: int) -> IntArray:
     second_group = np.searchsorted(last, np.minimum(rank + 1, n_values - 1), side="right")
     low, high = nearest.largest[first_group], nearest.least[second_group]
     quantile = _between(low, high, position - rank)
-    found = np.where(
-        first_group == second_group, first_group, _nearest(axis.edges[finite], quantile)
-    )
+    found = np.where(first_group == second_group, first_group, _nearest(axis.edges[finite], quantile))
     return np.unique(finite[found])
 
 

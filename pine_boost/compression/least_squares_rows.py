@@ -109,9 +109,7 @@ def build_pulls(goal: Goal, points: Points) -> Pulls:
     parts, lengths = [], []
     for start, stop in itertools.pairwise(bounds):
         rows = order[start:stop]
-        indices, signs = _block(
-            goal.forest, points.leaves[point[rows]], plus[rows[0]], minus[rows[0]]
-        )
+        indices, signs = _block(goal.forest, points.leaves[point[rows]], plus[rows[0]], minus[rows[0]])
         if goal.keeps_class and distance[rows[0]] < 0:
             signs = -signs
         parts.append((indices.ravel(), np.tile(signs, len(rows))))
@@ -128,9 +126,7 @@ def build_pulls(goal: Goal, points: Points) -> Pulls:
     )
 
 
-def _comparisons(
-    goal: Goal, margins: FloatArray
-) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+def _comparisons(goal: Goal, margins: FloatArray) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
     """Per pull: its point, the output counted up, the one counted down (-1: none), cut, sum."""
     n_points, n_outputs = margins.shape
     every = np.arange(n_points)
@@ -152,9 +148,7 @@ def _comparisons(
     return point, np.zeros_like(point), np.full(len(point), -1), offset, distance
 
 
-def _block(
-    forest: Forest, leaves: Int32Array, plus: int, minus: int
-) -> tuple[Int32Array, FloatArray]:
+def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[Int32Array, FloatArray]:
     """Columns and signs of points that compare the same two outputs."""
     n_leaves = int(np.count_nonzero(forest.left < 0))
     width = forest.value.shape[1]

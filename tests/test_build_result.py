@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pine_boost import UnsupportedModelError, issuing, prune_booster, simplify, verify
+from pine_boost import UnsupportedModelError, build_result, prune_booster, simplify, verify
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 
@@ -27,7 +27,7 @@ def test_a_lossless_part_that_is_refused_leaves_the_original(
     def refuse(*_: Any, **__: Any) -> Any:
         raise UnsupportedModelError("These nodes cannot be written.")
 
-    monkeypatch.setattr(issuing, step, refuse)
+    monkeypatch.setattr(build_result, step, refuse)
     with caplog.at_level(logging.WARNING, "pine_boost"):
         result = prune_booster(model, X[:300], X[300:450], alpha=0.05)
     assert "not written with fewer leaves: These nodes cannot be written." in caplog.text

@@ -24,9 +24,9 @@ from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, tr
 from pine_boost.proof.bound import check_bound
 from pine_boost.proof.cpsat.solving import finishing
 from pine_boost.proof.problem import Problem
-from pine_boost.search.found import Found
-from pine_boost.search.game import SearchOptions
 from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import SearchOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,14 @@ class LeanTrees:
         """
         value = self.forest.leaf_vectors()[self.leaf_node]
         return replace(
-            problem, forest=self.forest, trees=self.trees, masks=self.masks,
-            leaf_node=self.leaf_node, original_int=to_units(value, problem.scale),
+            problem,
+            forest=self.forest,
+            trees=self.trees,
+            masks=self.masks,
+            leaf_node=self.leaf_node,
+            original_int=to_units(value, problem.scale),
             copies=self._copies(problem.forest),
-        )  # fmt: skip
+        )
 
     def _copies(self, original: Forest) -> IntArray:
         """How many leaves of the original are at or below each leaf."""
@@ -101,9 +105,7 @@ class LeanTrees:
         pass_down(original, leaves, value, self.shrunk.instead)
         is_leaf = original.kind == SplitKind.LEAF
         is_leaf[leaves] = True
-        return replace(
-            pruned, forest=original, value_int=value, is_leaf=is_leaf, instead=self.shrunk.instead
-        )
+        return replace(pruned, forest=original, value_int=value, is_leaf=is_leaf, instead=self.shrunk.instead)
 
 
 def lean_trees(problem: Problem) -> LeanTrees | None:
@@ -119,9 +121,8 @@ def lean_trees(problem: Problem) -> LeanTrees | None:
         return None
     shrunk = _with_roots(forest, alive, shrink(forest, alive))
     trimming = trim(
-        forest, np.arange(forest.n_trees), shrunk.is_leaf, instead=shrunk.instead,
-        value_node=shrunk.value_node,
-    )  # fmt: skip
+        forest, np.arange(forest.n_trees), shrunk.is_leaf, instead=shrunk.instead, value_node=shrunk.value_node
+    )
     if len(trimming.node) == forest.n_nodes:
         return None
     lean = trimmed_forest(forest, trimming)
@@ -133,9 +134,8 @@ def lean_trees(problem: Problem) -> LeanTrees | None:
 
 
 def search_lean(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions,
-    points: States | None = None,
-) -> Found:  # fmt: skip
+    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions, points: States | None = None
+) -> Found:
     """`search_reweighted` over the smaller trees of the original, where it has any."""
     lean = lean_trees(problem)
     if lean is None:

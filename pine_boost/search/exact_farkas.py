@@ -23,7 +23,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import ExactRows, Units, exact_rows
 from pine_boost.search.columns import Support
-from pine_boost.search.rows import Rows
+from pine_boost.search.constraints import Rows
 
 _ROWS_PER_PASS = 10
 _MOST_PASSES = 5
@@ -112,12 +112,7 @@ def _solve(rows: Rows, support: Support, active: IntArray, budget: Budget) -> _S
 
 
 def _program(
-    entries: FloatArray,
-    strict: npt.NDArray[np.bool_],
-    n_distances: int,
-    n_signed: int,
-    *,
-    signed: bool,
+    entries: FloatArray, strict: npt.NDArray[np.bool_], n_distances: int, n_signed: int, *, signed: bool
 ) -> linear_solver_pb2.MPModelProto:
     """The program as a message: one call loads it, where one per entry would take longer.
 
@@ -136,17 +131,13 @@ def _program(
     for weight in range(n_columns if signed else 0, n_weights):
         lacking = len(model.variable)
         add(lower_bound=0.0, upper_bound=1.0, objective_coefficient=-exact.CUT_SLACK)
-        model.constraint.add(
-            lower_bound=1.0, upper_bound=infinity, var_index=[weight, lacking],
-            coefficient=[1.0, 1.0],
-        )  # fmt: skip
+        model.constraint.add(lower_bound=1.0, upper_bound=infinity, var_index=[weight, lacking], coefficient=[1.0, 1.0])
     lines = np.hstack([entries, -strict[:, None].astype(np.float64)])
     for line in lines.tolist():
         own = [index for index, entry in enumerate(line) if entry]
         model.constraint.add(
-            lower_bound=0.0, upper_bound=infinity, var_index=own,
-            coefficient=[line[index] for index in own],
-        )  # fmt: skip
+            lower_bound=0.0, upper_bound=infinity, var_index=own, coefficient=[line[index] for index in own]
+        )
     return model
 
 
@@ -161,17 +152,14 @@ def _violated(rows: Rows, solution: _Solution, active: IntArray) -> IntArray:
     return violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
 
 
-def _exact_cut(
-    rows: Rows, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget
-) -> ExactCut | None:
+def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget) -> ExactCut | None:
     """What multipliers prove once they are whole numbers."""
     if len(chosen) == 0:
         return None
     points, questions = rows.point_of[chosen], rows.question_of[chosen]
     whole = exact_rows(
-        rows.problem, rows.columns.tree_unit, rows.leaves[points], questions,
-        by_leaf=rows.program.signed,
-    )  # fmt: skip
+        rows.problem, rows.columns.tree_unit, rows.leaves[points], questions, by_leaf=rows.program.signed
+    )
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
     best: ExactCut | None = None
     for vanishing in _nearly_zero(whole, scaled, support):
@@ -203,9 +191,7 @@ def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list
     return [[], [m for m in near if gain[m] > 0], near]
 
 
-def _cancel(
-    whole: ExactRows, rounded: list[int], vanishing: list[int], budget: Budget
-) -> list[int] | None:
+def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int], budget: Budget) -> list[int] | None:
     """Multipliers near the rounded ones whose sum is exactly zero where it must vanish.
 
     That are the free constants and some units. The multipliers of as many rows are computed from
@@ -244,16 +230,15 @@ def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[in
     return basis, [int(column) for column in order[:rank]]
 
 
-def _solve_exactly(
-    matrix: npt.NDArray[Any], right: npt.NDArray[Any], budget: Budget
-) -> list[Fraction] | None:
+def _solve_exactly(matrix: npt.NDArray[Any], right: npt.NDArray[Any], budget: Budget) -> list[Fraction] | None:
     """Fraction-free elimination (Bareiss) on integers; None where the matrix is singular.
 
     Every division below has no remainder, so no fraction has to be shortened on the way.
     """
     n, before = len(right), 1
-    table = np.array([[*map(int, row), int(y)] for row, y in zip(matrix, right, strict=True)],
-                     dtype=object).reshape(n, n + 1)  # fmt: skip
+    table = np.array([[*map(int, row), int(y)] for row, y in zip(matrix, right, strict=True)], dtype=object).reshape(
+        n, n + 1
+    )
     for column in range(n):
         pivot = next((k for k in range(column, n) if table[k, column]), None)
         if pivot is None:

@@ -12,8 +12,8 @@ from pine_boost.parsers import read_model
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.evidence import FitEvidence
 from pine_boost.region.fitting import FittedRegion, fit_region, fit_with_states
-from pine_boost.region.nesting import Nesting, nest
 from pine_boost.region.region import Region
+from pine_boost.region.region_ladder import Nesting, nest
 
 SHARES = (0.25, 0.5, 0.9)
 
@@ -73,9 +73,7 @@ def test_coverage_over_many_draws(share: float, ties: bool) -> None:
 
 
 def fitted(model: Any, rows: Any, alpha: float = 0.2) -> FittedRegion:
-    return fit_with_states(
-        read_model(model).forest, rows[:200], rows[200:], alpha=alpha, with_evidence=True
-    )
+    return fit_with_states(read_model(model).forest, rows[:200], rows[200:], alpha=alpha, with_evidence=True)
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +126,7 @@ def test_storage_round_trip_and_refusals(trained: tuple[Any, Any]) -> None:
     document = region.to_json()
     assert document["format_version"] == 3
     assert Region.from_json(document) == region
-    broken = {
-        "share": 1.0, "tau": document["nesting"]["tau"][::-1],
-        "delta": document["nesting"]["delta"][::-1],
-    }  # fmt: skip
+    broken = {"share": 1.0, "tau": document["nesting"]["tau"][::-1], "delta": document["nesting"]["delta"][::-1]}
     for name, value in broken.items():
         with pytest.raises(MalformedModelError, match=name):
             Region.from_json({**document, "nesting": {**document["nesting"], name: value}})

@@ -51,11 +51,7 @@ def serving_problem(problem: Problem, units: int) -> Problem:
 
 
 def find_margin(
-    problem: Problem,
-    pruned: PrunedForest,
-    points: npt.NDArray[Any],
-    budget: Budget,
-    n_jobs: int = 1,
+    problem: Problem, pruned: PrunedForest, points: npt.NDArray[Any], budget: Budget, n_jobs: int = 1
 ) -> Margin | None:
     """The smallest margin that could be proved twice within the budget.
 

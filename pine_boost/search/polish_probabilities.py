@@ -62,9 +62,7 @@ def _project(
     n_kept, n_free = len(kept), program.n_free
     same = np.eye(n_kept)
     nothing = np.zeros((n_kept, n_free))
-    rows = -np.hstack(
-        [program.rows[:, kept], program.free_rows, np.zeros((len(program.rows), n_kept))]
-    )
+    rows = -np.hstack([program.rows[:, kept], program.free_rows, np.zeros((len(program.rows), n_kept))])
     above, below = np.hstack([same, nothing, -same]), np.hstack([-same, nothing, -same])
     cuts = problem.forest.decision.cuts
     free_bounds: list[tuple[float | None, float | None]] = [(None, None)] * n_free
@@ -73,9 +71,7 @@ def _project(
     result = linprog(
         np.concatenate([np.zeros(n_kept + n_free), counts]),
         A_ub=np.vstack([rows, above, below, program.order_rows(kept, n_free + n_kept)]),
-        b_ub=np.concatenate(
-            [-room * program.strict, target, -target, np.zeros(len(program.order))]
-        ),
+        b_ub=np.concatenate([-room * program.strict, target, -target, np.zeros(len(program.order))]),
         bounds=[(None, None)] * n_kept + free_bounds + [(0, None)] * n_kept,
         method="highs",
         options={"time_limit": min(_SECONDS, max(0.1, budget.remaining))},
@@ -104,9 +100,7 @@ def _best_fit(
     leaves = reference.leaves[:_MOST_ROWS]
     counts = reference.counts[:_MOST_ROWS].astype(np.float64)
     reached = (columns.leaf_column[leaves[:, tree]] == kept).astype(np.float64)
-    margins = reference.margins[:_MOST_ROWS] - (
-        forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    )
+    margins = reference.margins[:_MOST_ROWS] - (forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0)
     target = np.zeros(len(kept))
     for number in range(forest.n_outputs):
         mine = np.flatnonzero(output == number)

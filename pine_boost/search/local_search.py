@@ -15,18 +15,14 @@ from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.problem import Problem
-from pine_boost.search.neighbours import Neighbourhood
-from pine_boost.search.rows import distinct_rows
+from pine_boost.search.constraints import distinct_rows
+from pine_boost.search.single_feature_moves import Neighbourhood
 
 _ENOUGH = 60  # rows found against one question in one climb
 
 
 def boundary_walks(
-    neighbourhood: Neighbourhood,
-    starts: npt.NDArray[Any],
-    seed: int,
-    budget: Budget,
-    max_steps: int = 12,
+    neighbourhood: Neighbourhood, starts: npt.NDArray[Any], seed: int, budget: Budget, max_steps: int = 12
 ) -> npt.NDArray[np.int32]:
     """Walk one feature at a time towards the original's boundary; all rows passed, both sides.
 

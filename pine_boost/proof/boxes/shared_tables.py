@@ -15,12 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import StateTrees, leaf_masks
-from pine_boost.proof.boxes.groups import (
-    TreeGroup,
-    compatible_leaves,
-    leaf_members,
-    merge_trees,
-)
+from pine_boost.proof.boxes.groups import TreeGroup, compatible_leaves, leaf_members, merge_trees
 from pine_boost.proof.boxes.region import BoxRegion
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
@@ -91,9 +86,14 @@ class Ground:
         """Trees that are bounded together, chosen by the bound of the first ``guide``."""
         if self._merged is None:
             self._merged = merge_trees(
-                self.member, guide, leaf_offset, self.offset, limit=_GROUP_LIMIT,
-                n_merged=self._problem.trees.n_trees, compatible=self.compatible,
-            )  # fmt: skip
+                self.member,
+                guide,
+                leaf_offset,
+                self.offset,
+                limit=_GROUP_LIMIT,
+                n_merged=self._problem.trees.n_trees,
+                compatible=self.compatible,
+            )
         return self._merged
 
     @cached_property

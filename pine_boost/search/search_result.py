@@ -15,9 +15,9 @@ from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.verdict import Proof
 from pine_boost.search.columns import Support
+from pine_boost.search.constraints import Rows
 from pine_boost.search.probabilities import Reference
 from pine_boost.search.pruner import Cuts
-from pine_boost.search.rows import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +134,12 @@ class Found:
         The later result if it is smaller; bounds of the earlier search do not hold for its form.
         """
         counted: dict[str, Any] = {
-            "seconds": later.seconds, "rounds": self.rounds + later.rounds,
-            "points": later.points, "rows": later.rows, "interrupted": later.interrupted,
-        }  # fmt: skip
+            "seconds": later.seconds,
+            "rounds": self.rounds + later.rounds,
+            "points": later.points,
+            "rows": later.rows,
+            "interrupted": later.interrupted,
+        }
         is_fewest = later.stopped is StopReason.OPTIMAL  # with any leaf values
         counted["out_of_time"] = not is_fewest and (self.out_of_time or later.out_of_time)
         if later.n_kept >= self.n_kept:

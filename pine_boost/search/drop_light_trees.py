@@ -15,9 +15,9 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.search.game import Game
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.rounding import to_grid
+from pine_boost.search.search_state import Game
 from pine_boost.search.strategies import Outcome, Proposal
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
@@ -56,7 +56,7 @@ def near_models(game: Game) -> Iterator[Proposal]:
     """
     if game.problem.delta == 0 or game.best.smallest.pruned is not None:
         return
-    game.tell("near")
+    game.report_progress("near")
     n_units = game.columns.n_units
     whole = game.budget
     effort = replace(game.effort, proof_effort=_EFFORT)

@@ -18,20 +18,8 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.certificate.bounding import write_bound
-from pine_boost.certificate.certificate import (
-    Certificate,
-    QuestionProof,
-    Status,
-    library_versions,
-)
-from pine_boost.certificate.claim import (
-    choice_of,
-    claim_of,
-    headline_of,
-    reason_of,
-    rests_on,
-    without_twins,
-)
+from pine_boost.certificate.certificate import Certificate, QuestionProof, Status, library_versions
+from pine_boost.certificate.claim import choice_of, claim_of, headline_of, reason_of, rests_on, without_twins
 from pine_boost.certificate.consistency import region_fields
 from pine_boost.certificate.serving import serving_margin
 from pine_boost.certificate.sureness import sureness_of
@@ -47,13 +35,13 @@ from pine_boost.options import Options
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.serving import find_margin
+from pine_boost.proof.standalone_margin import find_margin
 from pine_boost.region.fitting import FittedRegion, every_input
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.found import Found
+from pine_boost.search.choose_indifference import Choice
 from pine_boost.search.probabilities import probability_shift
-from pine_boost.search.toss_ups import Choice
+from pine_boost.search.search_result import Found
 from pine_boost.tables.native import first_rows
 from pine_boost.tables.rows import KnownStates, is_large
 
@@ -61,7 +49,7 @@ _LOGGER = logging.getLogger("pine_boost")
 _REPLAYED_ROWS = 20_000
 
 
-def conclude(
+def build_prune_result(
     parsed: Model,
     region: Region,
     problem: Problem | None,
@@ -134,9 +122,7 @@ def _points(parsed: Model, found: Found) -> npt.NDArray[np.int32]:
     return none if found.points is None else found.points
 
 
-def without_search(
-    parsed: Model, options: Options, alpha: float, end: BaseException
-) -> PruneResult:
+def without_search(parsed: Model, options: Options, alpha: float, end: BaseException) -> PruneResult:
     """The original, where the time or Ctrl-C ended the call before there was anything to search.
 
     Its region is every input that the domain permits: nothing was fitted, no probability is known.
@@ -147,7 +133,7 @@ def without_search(
     stopped = StopReason.TIME if is_late else StopReason.INTERRUPTED
     found = Found(None, (), n_units, 1, 0, 0, stopped)
     objective, unit = options.objective, options.unit
-    result = conclude(parsed, region, None, found, objective=objective, unit=unit)
+    result = build_prune_result(parsed, region, None, found, objective=objective, unit=unit)
     what = "The time limit ran out" if is_late else "The call was interrupted"
     reason = (
         f"{what} while the region was being fitted or the search prepared, so nothing was "
@@ -169,13 +155,7 @@ def _without_model(found: Found, parsed: Model, unit: str) -> Found:
 
 
 def _certificate(
-    parsed: Model,
-    pruned_model: Model,
-    region: Region,
-    problem: Problem | None,
-    found: Found,
-    objective: str,
-    unit: str,
+    parsed: Model, pruned_model: Model, region: Region, problem: Problem | None, found: Found, objective: str, unit: str
 ) -> Certificate:
     forest = parsed.forest
     is_pruned = found.pruned is not None
@@ -245,9 +225,7 @@ def _timings(found: Found) -> dict[str, float]:
     return {"search": found.seconds, **proofs}
 
 
-def named(
-    result: PruneResult, model: Any, options: Options, choice: Choice | None = None
-) -> PruneResult:
+def with_metadata(result: PruneResult, model: Any, options: Options, choice: Choice | None = None) -> PruneResult:
     """Write down what the model was called, how the score was fitted and toss-ups chosen."""
     name = Path(model).name if isinstance(model, (str, os.PathLike)) else ""
     how = {"n_bins": int(options.n_bins), "random_state": int(options.random_state)}

@@ -19,21 +19,27 @@ from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.evidence import FitEvidence
 from pine_boost.region.fitting import FittedRegion
-from pine_boost.region.nesting import nest
 from pine_boost.region.region import Region
+from pine_boost.region.region_ladder import nest
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
-from pine_boost.search.found import Found
-from pine_boost.search.game import Game, SearchOptions, build_game
-from pine_boost.search.nearby import lightest_units, unit_ranges
+from pine_boost.search.drop_light_trees import lightest_units, unit_ranges
+from pine_boost.search.search_result import Found
+from pine_boost.search.search_state import Game, SearchOptions, build_game
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without toss-ups last: it can be slow
 PART = 0.2  # of the time limit, for all short searches together
 _MOMENT = 0.5  # seconds
 _EFFORT = Effort(
-    n_walks=100, n_eliminations=1, exact_rounds=20, exact_programs=400, passed_over=4,
-    master_effort=0.2, proof_effort=4.0, box_limit=0,
-)  # fmt: skip
+    n_walks=100,
+    n_eliminations=1,
+    exact_rounds=20,
+    exact_programs=400,
+    passed_over=4,
+    master_effort=0.2,
+    proof_effort=4.0,
+    box_limit=0,
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +89,7 @@ def settle_toss_ups(
     problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)
     if fitted.fit is None or region.score_tables is None or region.tau is None:
         return Chosen(region, problem)
-    choice = choose_share(
-        problem, region.score_tables, fitted.fit, alpha, fitted.fit_states, budget, options
-    )
+    choice = choose_share(problem, region.score_tables, fitted.fit, alpha, fitted.fit_states, budget, options)
     region = fitted.with_toss_ups(choice.share)
     problem = restated(problem, region.tables, region.delta or 0.0)
     return Chosen(region, problem, choice)

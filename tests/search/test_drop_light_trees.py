@@ -26,8 +26,8 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.settings import FIRST_LP, SECOND_LP
 from pine_boost.proof.difference import difference
 from pine_boost.proof.verdict import Answer
-from pine_boost.search import algorithm, nearby
-from pine_boost.search.game import Game
+from pine_boost.search import algorithm, drop_light_trees
+from pine_boost.search.search_state import Game
 from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import Small, check_result, small_problem
 from tests.support.forests import MANNERS
@@ -51,9 +51,7 @@ def _sums(case: Case, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**12])
-def test_every_counterexample_satisfies_the_row(
-    monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
+def test_every_counterexample_satisfies_the_row(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """Also where values are halved to fit: rounding goes outward."""
     monkeypatch.setattr(exact, "ROW_LIMIT", limit)
     n_broken = n_excluded = n_halved = n_still = 0
@@ -81,9 +79,7 @@ def test_every_counterexample_satisfies_the_row(
 
 
 @pytest.mark.parametrize("limit", [exact.ROW_LIMIT, 2**16, 2**10])
-def test_a_counterexample_by_a_single_unit_satisfies_the_row(
-    monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
+def test_a_counterexample_by_a_single_unit_satisfies_the_row(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
     """The original decides a row just so, the pruned model misses it by one unit of its grid."""
     n_tight = 0
     for seed in range(60):
@@ -153,12 +149,8 @@ def test_some_trees_of_a_region() -> None:
             continue
         rng = np.random.default_rng(seed)
         wanted = rng.random(problem.trees.n_trees) < 0.5
-        value = np.where(
-            wanted[problem.trees.leaf_tree], rng.integers(-50, 50, problem.trees.n_leaves), 0
-        )
-        encoding = encode_region(
-            problem.space, problem.region, problem.trees, problem.masks, wanted
-        )
+        value = np.where(wanted[problem.trees.leaf_tree], rng.integers(-50, 50, problem.trees.n_leaves), 0)
+        encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks, wanted)
         inside = _sums(case, value)[case.inside]
         if not encoding.feasible:
             assert len(inside) == 0
@@ -232,9 +224,15 @@ def _no_answer(game: Game) -> Iterator[Proposal]:
 def _near(seed: int, delta: float, **options: Any) -> Small:
     n_outputs, n_trees, votes = [(1, 10, False), (3, 30, False), (3, 10, True)][seed % 3]
     return small_problem(
-        seed, MANNERS[seed % 4], n_outputs=n_outputs, n_trees=n_trees, votes=votes,
-        leaf_grid=None, delta=delta, **options,
-    )  # fmt: skip
+        seed,
+        MANNERS[seed % 4],
+        n_outputs=n_outputs,
+        n_trees=n_trees,
+        votes=votes,
+        leaf_grid=None,
+        delta=delta,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("score", ["chow-liu", "leaf-support", None])
@@ -260,7 +258,7 @@ def test_a_model_near_the_original_where_the_game_has_no_answer(
 
 def test_huge_tables_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where leaves times states are too many: values of trees alone, twice by CP-SAT."""
-    monkeypatch.setattr(nearby, "_LARGEST", 0)
+    monkeypatch.setattr(drop_light_trees, "_LARGEST", 0)
     monkeypatch.setattr(two_proofs, "_LARGEST_TABLE", 0)
     monkeypatch.setattr(prover, "_LARGEST_NEAR", 0)
 
@@ -292,16 +290,14 @@ def test_values_of_trees_alone() -> None:
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Game] = []
-    monkeypatch.setattr(nearby, "unit_ranges", asked.append)
+    monkeypatch.setattr(drop_light_trees, "unit_ranges", asked.append)
     small = _near(0, 0.0)
     small.search()
     assert asked == []
 
 
 @pytest.mark.parametrize("kind", ["xgboost", "lightgbm", "histogram", "forest"])
-def test_a_large_model_is_certified_natively_and_verified(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_large_model_is_certified_natively_and_verified(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The game of all trees is stopped; rows on the thresholds, beside them, NaN keep classes."""
     from tests.support.grids import edge_rows
 

@@ -119,13 +119,9 @@ def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = N
         bit_leaf[2 ** np.arange(np.iinfo(dtype).bits)] = np.arange(np.iinfo(dtype).bits)
     inner = np.flatnonzero(trees.leaf_of_node < 0)
     tree = np.searchsorted(trees.root, inner, side="right") - 1
-    users = tuple(
-        np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features)
-    )
+    users = tuple(np.unique(tree[trees.feature[inner] == feature]) for feature in range(space.n_features))
     n_masks = 1 << most_leaves if most_leaves <= _TABULATED_LEAVES else 0
-    return MaskedTrees(
-        trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf, n_masks
-    )
+    return MaskedTrees(trees, masks.mask.astype(dtype), masks.state_offset, users, bit_leaf, n_masks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,12 +154,8 @@ class Neighbourhood:
         self.score_trees: MaskedTrees | None = None
         if score is not None and score.trees is not None and not score.trees.of_model:
             self.score_trees = mask_trees(score.trees.trees, problem.space)
-        self.varying = [
-            j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1
-        ]
-        self.batch = max(
-            1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees)
-        )
+        self.varying = [j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1]
+        self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
 
     def values(self, pruned_int: IntArray | None = None) -> LeafValues:
         """What is summed over leaves: the original's margins, a pruned model's, costs of leaves."""
@@ -174,16 +166,10 @@ class Neighbourhood:
         if tree_cost is not None and has_cost:
             parts.append(tree_cost.cost[:, None])
         stacked = np.concatenate(parts, axis=1)
-        return LeafValues(
-            stacked, self.model_trees.tables(stacked), pruned_int is not None, has_cost
-        )
+        return LeafValues(stacked, self.model_trees.tables(stacked), pruned_int is not None, has_cost)
 
     def of(
-        self,
-        states: npt.NDArray[Any],
-        budget: Budget,
-        values: LeafValues,
-        leaves: npt.NDArray[np.int32] | None = None,
+        self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
     ) -> Iterator[Neighbours]:
         """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
 
@@ -222,9 +208,7 @@ def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
 class _ScoreParts:
     """Region membership of one-feature changes, from the score's terms of each feature."""
 
-    def __init__(
-        self, region: RegionTables, score_trees: MaskedTrees | None, states: npt.NDArray[Any]
-    ) -> None:
+    def __init__(self, region: RegionTables, score_trees: MaskedTrees | None, states: npt.NDArray[Any]) -> None:
         self.region = region
         self.states = states
         self.score_trees = score_trees

@@ -20,16 +20,16 @@ import numpy.typing as npt
 from pine_boost.budget import Budget, Effort, Step
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
-from pine_boost.search.boundary import boundary_walks, wander
 from pine_boost.search.columns import Columns, Support, build_columns
-from pine_boost.search.found import WarmStart
+from pine_boost.search.constraints import Rows, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.leaf_rounding import leaves_to_grid
 from pine_boost.search.linear_program import Weights
+from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.rounding import to_grid
-from pine_boost.search.rows import Rows, distinct_fit_rows
+from pine_boost.search.search_result import WarmStart
 
 _LOGGER = logging.getLogger("pine_boost")
 _FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
@@ -128,7 +128,7 @@ class Game:
         if self._walked:
             return
         self._walked.append(True)
-        self.tell("walks")
+        self.report_progress("walks")
         states = self.rows.fit.states
         inside = states[self.problem.region.contains(states)]
         seed = self.options.seed
@@ -142,7 +142,7 @@ class Game:
             starts = inside[random.integers(0, len(inside), n_walks)]
             n_moves = 4 * len(self.oracle.neighbourhood.varying)
             self._walk_from(wander(self.problem, starts, seed, n_moves, self.budget))
-        self.tell("rows")
+        self.report_progress("rows")
 
     def _walk_from(self, starts: npt.NDArray[Any]) -> None:
         """Add what walks to the boundary pass."""
@@ -168,11 +168,11 @@ class Game:
     def prove_twice(self, budget: Budget | None = None) -> None:
         """The second proof of what is proved once."""
         if self.best.waiting:
-            self.tell("prove again")
+            self.report_progress("prove again")
             self.best.prove_twice(self.oracle.prover, budget or self.budget)
-            self.tell("certified")
+            self.report_progress("certified")
 
-    def tell(self, phase: str) -> None:
+    def report_progress(self, phase: str) -> None:
         """Log the step and call the user's callback."""
         best, smallest, bound = self.best.best, self.best.smallest, self.best.lower_bound
         unit, sizes = self.columns.name, [best.n_kept, smallest.n_kept]
@@ -191,7 +191,7 @@ class Game:
             lower_bound=min(bound, sizes[0]),
         )
         _LOGGER.debug("%s: %d %ss, %d rows", phase, step.units, step.unit, step.rows)
-        self.budget.tell(step)
+        self.budget.report_progress(step)
 
 
 class ExcludedError(Exception):

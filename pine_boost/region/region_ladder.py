@@ -92,9 +92,7 @@ def nest(evidence: FitEvidence, share: float) -> Nesting:
         outside *= _RATIO
     delta[-1] = 0.0
     return Nesting(
-        float(share),
-        np.maximum.accumulate(np.array(tau, dtype=np.int64)),
-        np.minimum.accumulate(np.array(delta)),
+        float(share), np.maximum.accumulate(np.array(tau, dtype=np.int64)), np.minimum.accumulate(np.array(delta))
     )
 
 

@@ -13,7 +13,7 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.boxes.search import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import restated
-from pine_boost.proof.serving import broken_until, find_margin, serving_problem
+from pine_boost.proof.standalone_margin import broken_until, find_margin, serving_problem
 from pine_boost.proof.two_proofs import first_proof, second_proof
 from pine_boost.proof.verdict import Answer
 from tests.support.bruteforce import Small, check_proofs, decide, exact_margins, small_problem
@@ -25,9 +25,8 @@ CASES = [(seed, n_outputs) for n_outputs in (1, 3) for seed in range(4)]
 @cache
 def pruned_small(seed: int, n_outputs: int) -> tuple[Small, PrunedForest]:
     small = small_problem(
-        seed, MANNERS[seed % len(MANNERS)], n_outputs=n_outputs, n_trees=9, delta=0.7,
-        quantile=0.8, unit="tree",
-    )  # fmt: skip
+        seed, MANNERS[seed % len(MANNERS)], n_outputs=n_outputs, n_trees=9, delta=0.7, quantile=0.8, unit="tree"
+    )
     found = small.search(effort=Effort(n_walks=20, n_eliminations=1, exact_rounds=1))
     assert found.pruned is not None, "draw another seed: nothing was removed here"
     return small, found.pruned
@@ -63,9 +62,7 @@ def surest_mistake(small: Small, pruned: PrunedForest, *, unsettled: bool) -> Fr
 
 
 @pytest.mark.parametrize(("seed", "n_outputs"), CASES)
-def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(
-    seed: int, n_outputs: int
-) -> None:
+def test_the_margin_holds_on_every_input_and_is_nearly_the_smallest(seed: int, n_outputs: int) -> None:
     small, pruned = pruned_small(seed, n_outputs)
     margin = find_margin(small.problem, pruned, small.fit_states, Budget.of())
     assert margin is not None
@@ -88,10 +85,7 @@ def test_one_unit_less_than_what_an_input_breaks_is_never_proved(seed: int, n_ou
     assert any(proof.answer is Answer.FOUND for proof in found)
     again = second_proof(prover, pruned, Budget.of())
     assert any(proof.answer is Answer.FOUND for proof in again)
-    boxes = [
-        prove_boxes(asked, pruned, question, max_boxes=10**6, budget=Budget.of())
-        for question in asked.questions
-    ]
+    boxes = [prove_boxes(asked, pruned, question, max_boxes=10**6, budget=Budget.of()) for question in asked.questions]
     assert any(proof.answer is Answer.FOUND for proof in boxes)
     beyond = replace(asked, permitted=broken + 1)
     assert all(p.answer is Answer.PROVED for p in first_proof(Prover(beyond), pruned, Budget.of()))

@@ -47,9 +47,7 @@ def small_cover(
     return None
 
 
-def _greedy(
-    member: FloatArray, weight: FloatArray, liking: FloatArray, most: int
-) -> Support | None:
+def _greedy(member: FloatArray, weight: FloatArray, liking: FloatArray, most: int) -> Support | None:
     cover = np.zeros(member.shape[1], dtype=bool)
     left = weight.copy()
     met = np.zeros(len(member))

@@ -8,18 +8,16 @@ import pytest
 from pine_boost.budget import Budget
 from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
-from pine_boost.search.covers import small_cover
-from pine_boost.search.known_sets import KnownSets
+from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import LinearProgram, Weights
+from pine_boost.search.lp_cache import KnownSets
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_cover_meets_every_cut_and_is_as_large_as_allowed(seed: int) -> None:
     random = np.random.default_rng(seed)
     n_units = 12
-    cuts = [
-        frozenset(random.permutation(n_units)[: random.integers(1, 5)].tolist()) for _ in range(9)
-    ]
+    cuts = [frozenset(random.permutation(n_units)[: random.integers(1, 5)].tolist()) for _ in range(9)]
     for most in range(1, n_units):
         cover = small_cover(cuts, n_units, most, seed)
         if cover is None:

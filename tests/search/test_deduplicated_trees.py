@@ -23,7 +23,7 @@ from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
-from pine_boost.search.lean_trees import LeanTrees, lean_trees
+from pine_boost.search.deduplicated_trees import LeanTrees, lean_trees
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -51,9 +51,7 @@ def has_more_to_leave_out(forest: Forest) -> bool:
 def require_same_classes(result: PruneResult, rows: np.ndarray) -> None:
     """The native classes agree on every row of the region that the original decides."""
     region = result.region
-    problem = build_problem(
-        result.original.forest, region.space, region.tables, delta=region.delta or 0.0
-    )
+    problem = build_problem(result.original.forest, region.space, region.tables, delta=region.delta or 0.0)
     states = region.states(rows)
     spoken_of = region.tables.contains(states) & problem.settled(states)
     before, after = (predict_classes(model, rows) for model in (result.original, result.pruned))
@@ -71,9 +69,7 @@ def require_same_classes(result: PruneResult, rows: np.ndarray) -> None:
         (7, {"alpha": 0.2, "score": "leaf-support"}),
     ],
 )
-def test_drawn_models_with_dead_branches_and_twins(
-    manner: str, seed: int, options: dict[str, Any]
-) -> None:
+def test_drawn_models_with_dead_branches_and_twins(manner: str, seed: int, options: dict[str, Any]) -> None:
     model, category = drawn_model(MANNERS[manner], seed, 1)
     given = original_bytes(model) if model.native is None else model.native
     rows = probe(model, seed + 1, category)
@@ -139,9 +135,7 @@ def test_votes_lose_leaves_although_every_tree_is_kept(
         verify(model, result.model, result.region, replace(c, leaves_after=c.leaves_after - 1))
 
 
-def test_a_kept_original_with_another_leaf_is_refused(
-    voting: tuple[Any, np.ndarray, np.ndarray],
-) -> None:
+def test_a_kept_original_with_another_leaf_is_refused(voting: tuple[Any, np.ndarray, np.ndarray]) -> None:
     model, X_fit, X_cal = voting
     result = prune_booster(model, X_fit, X_cal, alpha=0.05)
     tree = result.model.estimators_[3].tree_
@@ -161,9 +155,7 @@ def edited_booster() -> tuple[Any, np.ndarray]:
     X = rng.normal(size=(600, 4)).astype(np.float32)
     y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
     trained = xgboost.train(
-        {"objective": "binary:logistic", "max_depth": 3, "eta": 0.1, "nthread": 1},
-        xgboost.DMatrix(X, y),
-        12,
+        {"objective": "binary:logistic", "max_depth": 3, "eta": 0.1, "nthread": 1}, xgboost.DMatrix(X, y), 12
     )
     document = json.loads(trained.save_raw("json"))
     for tree in document["learner"]["gradient_booster"]["model"]["trees"]:

@@ -35,7 +35,7 @@ def _press_later(*_: Any, **__: Any) -> Iterator[Any]:
 @pytest.fixture(params=["proposals", "build_game"])
 def pressed(request: Any, monkeypatch: Any) -> str:
     press = _press_later if request.param == "proposals" else _press
-    monkeypatch.setattr(f"pine_boost.search.toss_ups.{request.param}", press)
+    monkeypatch.setattr(f"pine_boost.search.choose_indifference.{request.param}", press)
     where: str = request.param
     return where
 
