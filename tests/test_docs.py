@@ -81,11 +81,9 @@ def test_every_public_name_resolves_and_is_documented(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_modules_open_with_three_lines(name):
-    if name.endswith(("._version", ".errors")) or ".cli." in name:
-        return
+def test_modules_say_what_they_do(name):
     text = inspect.getdoc(importlib.import_module(name)) or ""
-    assert len(text.splitlines()) >= 3, f"{name}: what comes in, what goes out, what it refuses"
+    assert len(text.split()) >= 3, f"{name}: one or two lines that say what it does"
 
 
 def test_every_public_name_is_on_the_api_page():
