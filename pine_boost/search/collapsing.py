@@ -60,8 +60,8 @@ def search_collapsed(
         start = replace(
             start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, reweight=larger.reweight
         )
-    if problem.trees.n_leaves > _MOST_LEAVES:
-        return start
+    if problem.trees.n_leaves > _MOST_LEAVES or problem.trees.n_leaves == problem.trees.n_trees:
+        return start  # too many leaves for a program, or trees without a split: nothing can be merged
     if found.is_last or budget.is_over:
         return replace(start, out_of_time=start.out_of_time or budget.is_over)
     budget = budget.after(found.seconds)
