@@ -27,7 +27,7 @@ from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.progress import shown
-from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem, restated
 from pine_boost.region.enclosing import enclosing
 from pine_boost.region.region import Region

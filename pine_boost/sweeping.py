@@ -19,7 +19,7 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionE
 from pine_boost.model.forest import Model
 from pine_boost.options import Options, plural, require_level
 from pine_boost.progress import shown
-from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.prune import open_model, search_options
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states

@@ -16,7 +16,7 @@ from pine_boost.budget import Budget
 from pine_boost.certificate.verdict import Counterexample, Verification
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof
 
 # a model and rows in, class indices by its native ``predict`` out; ImportError without the library
 Replay = Callable[[Model, FloatArray], Any]

@@ -18,13 +18,13 @@ from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Forest, PrunedForest
 from pine_boost.model.states import States
-from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enumeration import prove_listed
 from pine_boost.proof.problem import Problem, required_int
-from pine_boost.proof.standalone_margin import Margin, serving_problem
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof
+from pine_boost.proof.standalone_margin import StandaloneMargin, serving_problem
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.rows import KnownStates
@@ -41,7 +41,7 @@ def distance_of(units: int, grid: int) -> float:
 
 
 def serving_margin(
-    margin: Margin, certificate: Certificate, region: Region, pruned: Forest, cal: KnownStates
+    margin: StandaloneMargin, certificate: Certificate, region: Region, pruned: Forest, cal: KnownStates
 ) -> ServingMargin:
     """The record of a margin, with the calibration rows that pass it counted."""
     record = ServingMargin(
@@ -105,7 +105,7 @@ def _require_near_grid(matched: MatchedTrees) -> None:
 
 
 def prove_serving(
-    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[Setting, ...], budget: Budget
+    problem: Problem, pruned: PrunedForest, units: int, settings: tuple[SolverSetting, ...], budget: Budget
 ) -> bool:
     """Prove a serving margin anew; False where the budget ran out.
 
@@ -123,7 +123,9 @@ def prove_serving(
     return True
 
 
-def _answers(asked: Problem, pruned: PrunedForest, settings: tuple[Setting, ...], budget: Budget) -> Iterator[Proof]:
+def _answers(
+    asked: Problem, pruned: PrunedForest, settings: tuple[SolverSetting, ...], budget: Budget
+) -> Iterator[Proof]:
     """Every input where they are few, else boxes, else CP-SAT."""
     prover = Prover(asked)
     listing = prover.listing(budget)

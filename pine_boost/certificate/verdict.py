@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pine_boost.certificate.certificate import Certificate, QuestionProof
 from pine_boost.model.forest import FloatArray
-from pine_boost.proof.verdict import Proof
+from pine_boost.proof.question import Proof
 
 
 @dataclass(frozen=True, eq=False)

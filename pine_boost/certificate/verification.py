@@ -23,22 +23,22 @@ from pine_boost.certificate.tree_matching import match_trees, require_decisive, 
 from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import Forest, Model, PrunedForest
-from pine_boost.proof.boxes.jobs import prove_in_boxes
+from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem, build_problem, restated
+from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.undecided import find_undecided
-from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.region.region import Region
 from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.rows import open_rows
 
 # Neither the seeds nor the combination of settings of the search's two proofs.
 THIRD = (
-    Setting("cp-sat-verify", random_seed=104729, linearization_level=1),
-    Setting("cp-sat-verify-no-lp", random_seed=104729),
+    SolverSetting("cp-sat-verify", random_seed=104729, linearization_level=1),
+    SolverSetting("cp-sat-verify-no-lp", random_seed=104729),
 )
 _MAX_BOXES = 20_000_000
 _WITH_BOUND = 3  # the format version since which the band is narrow and the bound written down

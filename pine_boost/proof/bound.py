@@ -29,10 +29,9 @@ from ortools.sat.python import cp_model
 from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
-from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
-from pine_boost.proof.cpsat.solving import solve
+from pine_boost.proof.cpsat.solver import SolverSetting, answer_of, configured, solve
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer
 
 Units = frozenset[int]
 _COUNTING_STEPS = 100  # of a proof by counting, before the solver is asked: as long as it takes
@@ -283,7 +282,7 @@ def _cover(cuts: Sequence[Units], n_units: int) -> tuple[cp_model.CpModel, list[
     return model, keep
 
 
-def _setting(n_cuts: int, seed: int) -> Setting:
+def _setting(n_cuts: int, seed: int) -> SolverSetting:
     # clauses join the LP: 641 cuts of FICO 40x3, bound 18 after 0.3 deterministic s, without it
     # 4 of 18 after 2 s
-    return Setting("hitting-set", seed, 2 if n_cuts > _MANY_CUTS else 1)
+    return SolverSetting("hitting-set", seed, 2 if n_cuts > _MANY_CUTS else 1)

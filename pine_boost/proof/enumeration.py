@@ -22,7 +22,7 @@ from pine_boost.model.forest import Int32Array, IntArray, PrunedForest, spread
 from pine_boost.model.reference import find_leaves
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, leaf_sums
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof
 from pine_boost.region.fast.membership import compile_membership
 
 METHOD, WALKED = "enumeration", "enumeration-by-walks"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -109,3 +110,35 @@ def questions_of(forest: Forest) -> tuple[Question, ...]:
                 name = f"class {forest.classes[plus]} over {forest.classes[minus]}"
                 questions.append(Question(len(questions), name, plus, minus, 1, -1))
     return tuple(questions)
+
+
+class Answer(Enum):
+    """What one attempt at a question ended with."""
+
+    PROVED = "no counterexample exists"
+    FOUND = "counterexample"
+    UNKNOWN = "budget ran out"
+
+
+@dataclass(frozen=True, eq=False)
+class Proof:
+    """The outcome of one method on one question.
+
+    Attributes
+    ----------
+    question : Question
+    method : str
+    answer : Answer
+    seconds : float
+    states : int32 (n_features,) or None
+        The counterexample, checked on exact integers, where the answer is FOUND.
+    covered : float or None
+        Share of the region that was looked at, where the method knows it.
+    """
+
+    question: Question
+    method: str
+    answer: Answer
+    seconds: float
+    states: npt.NDArray[np.int32] | None = None
+    covered: float | None = None

@@ -18,8 +18,8 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Problem, required_int, restated
+from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import first_proof, second_proof
-from pine_boost.proof.verdict import Answer, Proof
 
 _TRIALS = 14
 _CLOSE = 32  # stop where the margin is known up to one part in so many
@@ -31,7 +31,7 @@ _MOST_QUESTIONS = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Margin:
+class StandaloneMargin:
     """A margin in grid units, with two proofs of every question that nothing breaks it."""
 
     units: int
@@ -52,7 +52,7 @@ def serving_problem(problem: Problem, units: int) -> Problem:
 
 def find_margin(
     problem: Problem, pruned: PrunedForest, points: npt.NDArray[Any], budget: Budget, n_jobs: int = 1
-) -> Margin | None:
+) -> StandaloneMargin | None:
     """The smallest margin that could be proved twice within the budget.
 
     Parameters
@@ -65,7 +65,7 @@ def find_margin(
 
     Returns
     -------
-    Margin or None
+    StandaloneMargin or None
         None: nothing was proved below what no input reaches anyway.
     """
     if len(problem.questions) > _MOST_QUESTIONS:
@@ -89,7 +89,7 @@ def find_margin(
         if all(proof.answer is Answer.PROVED for proof in proofs):
             again = second_proof(own, pruned, budget)
             if all(proof.answer is Answer.PROVED for proof in again):
-                high, best = units, Margin(units, (*proofs, *again))
+                high, best = units, StandaloneMargin(units, (*proofs, *again))
         elif found:
             low = max(low, 1 + broken_until(asked, pruned, np.stack(found)))
         if best is None or high > units:  # refuted or not answered: ask for more

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.boxes.search import prove_boxes
-from pine_boost.proof.boxes.shared_tables import Ground
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
+from pine_boost.proof.boxes.shared_tables import SharedTables
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof
 
 _LARGEST_TABLE = 10**8  # leaves times states, in bytes: boxes of more would take seconds to set up
 _MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, boxes do not
 
 
-def first_settings(problem: Problem) -> tuple[Setting, ...]:
+def first_settings(problem: Problem) -> tuple[SolverSetting, ...]:
     """CP-SAT's settings in the first proof, those that answer sooner first."""
     return (FIRST_LP, FIRST) if problem.has_score_trees else (FIRST, FIRST_LP)
 
 
-def second_settings(problem: Problem) -> tuple[Setting, ...]:
+def second_settings(problem: Problem) -> tuple[SolverSetting, ...]:
     """Other settings, for the second proof."""
     return (SECOND_LP, SECOND) if problem.has_score_trees else (SECOND, SECOND_LP)
 
@@ -68,9 +68,9 @@ def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof
         most = 0
     if most == 0 or budget.is_over:
         return []
-    ground = Ground(problem)
+    shared = SharedTables(problem)
     return [
-        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget, ground=ground)
+        prove_boxes(problem, pruned, question, max_boxes=most, budget=budget, shared=shared)
         for question in problem.questions
         if not budget.is_over
     ]

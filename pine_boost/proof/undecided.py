@@ -10,17 +10,14 @@ from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.forest import IntArray
-from pine_boost.proof.cpsat.encoding import Encoding, encode_region
-from pine_boost.proof.cpsat.rows import add_at_least, add_at_most
-from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
-from pine_boost.proof.cpsat.solving import solve
+from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region
+from pine_boost.proof.cpsat.solver import SolverSetting, answer_of, configured, solve
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Question
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer, Question
 
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
 _MOMENT = 0.2  # seconds that are left for a question after the deadline
-_SETTING = Setting("cp-sat-undecided")
+_SETTING = SolverSetting("cp-sat-undecided")
 
 
 def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None) -> bool | None:

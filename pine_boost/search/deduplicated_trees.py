@@ -22,7 +22,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
-from pine_boost.proof.cpsat.solving import finishing
+from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem
 from pine_boost.search.leaf_values import search_reweighted
 from pine_boost.search.search_result import Found

@@ -13,8 +13,8 @@ from pine_boost.budget import Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import second_proof
-from pine_boost.proof.verdict import Answer, Proof
 from pine_boost.search.columns import Columns, Support
 from pine_boost.search.search_result import Candidate, Moment
 

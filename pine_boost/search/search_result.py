@@ -13,7 +13,7 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
-from pine_boost.proof.verdict import Proof
+from pine_boost.proof.question import Proof
 from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Rows
 from pine_boost.search.probabilities import Reference

@@ -9,17 +9,17 @@ import numpy as np
 from pine_boost.budget import Budget, Effort
 from pine_boost.certificate.verification import THIRD
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.verdict import Proof
+from pine_boost.proof.question import Proof
 from tests.support.naive import Case
 
 NAMES = ["xgboost", "lightgbm", "gradient", "histogram"]
 BOXES, LISTED, WALKED = "boxes", "every input", "every input by walks"
-Methods = tuple[Setting | str, ...]  # a setting of CP-SAT, or one of the methods without a solver
+Methods = tuple[SolverSetting | str, ...]  # a setting of CP-SAT, or one of the methods without a solver
 EVERY: Methods = (FIRST, FIRST_LP, SECOND, SECOND_LP, *THIRD, BOXES, LISTED, WALKED)
 
 
@@ -29,7 +29,7 @@ def proofs(case: Case, pruned: PrunedForest, prover: Prover, wanted: np.ndarray,
     problem = case.problem
     questions = [q for q in problem.questions if wanted[q.index]]
     for method in methods:
-        if isinstance(method, Setting):
+        if isinstance(method, SolverSetting):
             yield from prover.prove(pruned, questions, (method,), budget)
         elif method == BOXES:
             for question in questions:

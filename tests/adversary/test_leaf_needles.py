@@ -11,7 +11,7 @@ import pytest
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer
 from pine_boost.search.splits import find_splits
 from tests.adversary.planting import PATHS, Triple, plant
 from tests.adversary.proving import EVERY, NAMES, proofs

@@ -17,7 +17,7 @@ from pine_boost.exporters import export
 from pine_boost.model.forest import Model, PrunedForest
 from pine_boost.native.predict import original_bytes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer
 from tests.adversary.natives import load_native, native_classes
 from tests.adversary.planting import BAND, CORNER, KINDS, PATHS, TIE, Triple, plant, possible
 from tests.adversary.proving import EVERY, NAMES, Methods, proofs

@@ -21,9 +21,9 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
-from pine_boost.proof.boxes import jobs as box_jobs
+from pine_boost.proof.boxes import branch_and_bound
 from pine_boost.proof.problem import build_problem
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer
 from pine_boost.region.fitting import fit_region
 from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
@@ -232,7 +232,7 @@ def test_a_budget_that_runs_out_settles_nothing(booster: tuple[Any, PruneResult]
 def test_more_jobs_give_the_same_answers(booster: tuple[Any, PruneResult], monkeypatch: pytest.MonkeyPatch) -> None:
     model, result = booster
     alone = verify(model, result.model, result.region, result.certificate)
-    monkeypatch.setattr(box_jobs, "_ALONE", 1)
+    monkeypatch.setattr(branch_and_bound, "_ALONE", 1)
     both = verify(model, result.model, result.region, result.certificate, n_jobs=2)
     assert [p.answer for p in alone.proofs] == [p.answer for p in both.proofs]
     native, certificate = _planted(result, 0)

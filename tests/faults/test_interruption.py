@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost import prune_booster, sweep
 from pine_boost.native.predict import predict_classes
-from pine_boost.proof.cpsat.solving import Stop, finishing, solve, solve_each
+from pine_boost.proof.cpsat.solver import Stop, finishing, solve, solve_each
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 

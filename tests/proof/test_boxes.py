@@ -9,11 +9,11 @@ import pytest
 
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
-from pine_boost.proof.boxes import search as boxes
-from pine_boost.proof.boxes.search import BoxSearch, prove_boxes
+from pine_boost.proof.boxes import branch_and_bound as boxes
+from pine_boost.proof.boxes.branch_and_bound import BoxSearch, prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import FIRST
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.cpsat.solver import FIRST
+from pine_boost.proof.question import Answer
 from tests.support.naive import Case, broken_rows, in_region, random_case, random_pruned
 from tests.support.solver_settings import FOREVER
 
@@ -136,7 +136,7 @@ def test_no_bound_lies_below_a_point_of_its_box(seed: int) -> None:
     problem = case.problem
     pruned = random_pruned(rng, problem, "reweighted")
     search = BoxSearch(problem, pruned, problem.questions[0])
-    if search.tables.ground.is_empty:
+    if search.tables.shared.is_empty:
         return
     low = rng.integers(0, search.tables.lengths[:, None], (len(search.tables.lengths), 30)).astype(np.int32)
     high = rng.integers(low, search.tables.lengths[:, None]).astype(np.int32)

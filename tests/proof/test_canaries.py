@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 from pine_boost.model.forest import Decision, PrunedForest
-from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.question import Question
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer, Question
 from tests.support.bruteforce import (
     Small,
     decide,
@@ -149,7 +148,7 @@ def test_there_is_a_canary_for_every_question() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: Setting) -> None:
+def test_no_setting_of_the_solver_misses_a_canary(kind: str, setting: SolverSetting) -> None:
     for name, canary in _canaries(kind).items():
         oracle = Prover(canary.problem)
         proofs = oracle.prove(canary.pruned, list(canary.problem.questions), (setting,), FOREVER)
@@ -216,7 +215,7 @@ def _last_inputs(kind: str) -> list[tuple[Small, int]]:
 
 @pytest.mark.parametrize("setting", SETTINGS[2:], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["classes", "bands"])
-def test_no_search_certifies_without_the_last_input(kind: str, setting: Setting, monkeypatch: Any) -> None:
+def test_no_search_certifies_without_the_last_input(kind: str, setting: SolverSetting, monkeypatch: Any) -> None:
     """Walks and climbs are switched off, so that only the solver can see the last input."""
     only_the_solver(monkeypatch, setting)
     assert len(_last_inputs(kind)) == 3

@@ -15,8 +15,8 @@ from pine_boost.proof.cpsat import prover as prover_module
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.enumeration import list_region, prove_listed, prove_walked
 from pine_boost.proof.problem import build_problem
+from pine_boost.proof.question import Answer
 from pine_boost.proof.two_proofs import first_proof, second_proof
-from pine_boost.proof.verdict import Answer
 from pine_boost.region.fitting import every_input
 from tests.support.naive import broken_rows, random_case, random_pruned
 from tests.support.solver_settings import FOREVER

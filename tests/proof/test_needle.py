@@ -12,11 +12,11 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import Forest, PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
-from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import SECOND, Setting
+from pine_boost.proof.cpsat.solver import SECOND, SolverSetting
 from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.question import Answer
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 from pine_boost.tables.schema import schema_of
@@ -74,7 +74,7 @@ def _chain_score(region: RegionTables, n_features: int) -> ScoreTables | Any:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 @pytest.mark.parametrize("scored", [False, True])
-def test_needle_is_found_under_every_setting(setting: Setting, scored: bool) -> None:
+def test_needle_is_found_under_every_setting(setting: SolverSetting, scored: bool) -> None:
     for n_features, magnitude in ((8, 1.0), (20, 1.0), (24, 1e-3)):
         problem, pruned = _needle(n_features, magnitude, scored=scored)
         proofs = Prover(problem).prove(pruned, list(problem.questions), (setting,), FOREVER)

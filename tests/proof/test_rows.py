@@ -11,8 +11,7 @@ from ortools.sat.python import cp_model
 
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
-from pine_boost.proof.cpsat.encoding import Encoding, encode_region
-from pine_boost.proof.cpsat.rows import add_at_least, add_at_most
+from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region
 from tests.support.bruteforce import Small, small_problem
 from tests.support.forests import MANNERS
 
@@ -67,7 +66,7 @@ def test_one_unit_decides_whatever_the_size(bits: int) -> None:
 def test_boxes_load_no_solver() -> None:
     """Who proves by boxes alone shares no code with CP-SAT."""
     code = (
-        "import sys, pine_boost.proof.boxes.jobs; "
+        "import sys, pine_boost.proof.boxes.branch_and_bound; "
         "print(sorted(name for name in sys.modules if name.split('.')[0] == 'ortools'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

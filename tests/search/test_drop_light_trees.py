@@ -18,14 +18,13 @@ from pine_boost.budget import OutOfEffort
 from pine_boost.model import exact
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof import two_proofs
-from pine_boost.proof.boxes import rows as box_rows
-from pine_boost.proof.boxes.search import prove_boxes
+from pine_boost.proof.boxes import question_tables
+from pine_boost.proof.boxes.branch_and_bound import prove_boxes
 from pine_boost.proof.cpsat import prover
 from pine_boost.proof.cpsat.encoding import encode_region, encode_values
-from pine_boost.proof.cpsat.prover import Prover
-from pine_boost.proof.cpsat.settings import FIRST_LP, SECOND_LP
-from pine_boost.proof.difference import difference
-from pine_boost.proof.verdict import Answer
+from pine_boost.proof.cpsat.prover import Prover, difference
+from pine_boost.proof.cpsat.solver import FIRST_LP, SECOND_LP
+from pine_boost.proof.question import Answer
 from pine_boost.search import algorithm, drop_light_trees
 from pine_boost.search.search_state import Game
 from pine_boost.search.strategies import Proposal
@@ -206,10 +205,10 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
             proof = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
             is_broken = broken[:, question.index].any()
             assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
-            rows = box_rows.question_rows(case.problem, pruned, question, None, 0, None)
-            here = len(box_rows.weigh(rows).value)
-            monkeypatch.setattr(box_rows, "_CANCELLED", 0.0)
-            other = len(box_rows.weigh(rows).value)
+            rows = question_tables.question_rows(case.problem, pruned, question, None, 0, None)
+            here = len(question_tables.weigh(rows).value)
+            monkeypatch.setattr(question_tables, "_CANCELLED", 0.0)
+            other = len(question_tables.weigh(rows).value)
             monkeypatch.undo()
             with_sum += here > other
             without += here == other

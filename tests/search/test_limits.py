@@ -12,8 +12,8 @@ from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.model import routing
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.proof.cpsat.prover import Prover
+from pine_boost.proof.question import Answer
 from pine_boost.proof.undecided import find_undecided
-from pine_boost.proof.verdict import Answer
 from pine_boost.search import constraints as search_rows
 from pine_boost.search import single_feature_moves
 from pine_boost.search.algorithm import search

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.cpsat.solver import SolverSetting
 from tests.support.bruteforce import (
     Small,
     all_rows,
@@ -20,17 +20,17 @@ from tests.support.bruteforce import (
 from tests.support.forests import MANNERS
 
 SETTINGS = (
-    Setting("linear", linearization_level=1),
-    Setting("very linear", random_seed=3, linearization_level=2),
-    Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
-    Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
-    Setting("other seed", random_seed=2**30),
-    Setting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
+    SolverSetting("linear", linearization_level=1),
+    SolverSetting("very linear", random_seed=3, linearization_level=2),
+    SolverSetting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
+    SolverSetting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
+    SolverSetting("other seed", random_seed=2**30),
+    SolverSetting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
 )
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
-def test_search_never_certifies_a_canary(setting: Setting, monkeypatch: Any) -> None:
+def test_search_never_certifies_a_canary(setting: SolverSetting, monkeypatch: Any) -> None:
     """The last input that distinguishes two supports lies exactly on the region's edge.
 
     The optimum with that input is larger than without it, so a solver that misses it would

@@ -24,9 +24,9 @@ from pine_boost.model.reference import find_leaves
 from pine_boost.model.rules import Tie
 from pine_boost.model.states import StateSpace
 from pine_boost.proof import two_proofs
-from pine_boost.proof.cpsat.settings import Setting
+from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.problem import Problem, build_problem
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known, search
@@ -335,7 +335,7 @@ def check_proofs(small: Small, proofs: Sequence[Proof]) -> None:
     assert all(len(used) >= 2 for used in methods.values())
 
 
-def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
+def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: SolverSetting) -> None:
     """Walks, climbs and boxes find nothing, and both proofs of CP-SAT use one setting."""
     again = replace(setting, name="again", random_seed=99)
     monkeypatch.setattr(two_proofs, "first_settings", lambda problem: (setting,))

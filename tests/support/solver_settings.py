@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pine_boost.budget import Budget, Effort
-from pine_boost.proof.cpsat.settings import FIRST, FIRST_LP, SECOND, SECOND_LP, Setting
+from pine_boost.proof.cpsat.solver import FIRST, FIRST_LP, SECOND, SECOND_LP, SolverSetting
 
 SETTINGS = (
     FIRST,
     SECOND,
     FIRST_LP,
     SECOND_LP,
-    Setting("very linear", random_seed=3, linearization_level=2),
-    Setting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
-    Setting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
-    Setting("other seed", random_seed=2**30),
-    Setting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
+    SolverSetting("very linear", random_seed=3, linearization_level=2),
+    SolverSetting("linear, no presolve", random_seed=11, linearization_level=1, cp_model_presolve=False),
+    SolverSetting("very linear, no presolve", linearization_level=2, cp_model_presolve=False),
+    SolverSetting("other seed", random_seed=2**30),
+    SolverSetting("other seed, no presolve", random_seed=12345, cp_model_presolve=False),
 )
 
 FOREVER = Budget(effort=Effort(proof_effort=1e9))

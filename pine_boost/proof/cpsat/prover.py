@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,17 +17,73 @@ import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from pine_boost.budget import Budget, OutOfTime
-from pine_boost.model.forest import PrunedForest
+from pine_boost.model import exact
+from pine_boost.model.forest import IntArray, PrunedForest
 from pine_boost.model.states import States
-from pine_boost.proof.cpsat.encoding import Encoding, encode_region, encode_values
-from pine_boost.proof.cpsat.rows import add_at_least, add_at_most, leaf_sum
-from pine_boost.proof.cpsat.settings import Setting, answer_of, configured
-from pine_boost.proof.cpsat.solving import Stop, solve, solve_each
-from pine_boost.proof.difference import Difference, difference
+from pine_boost.proof.cpsat.encoding import Encoding, add_at_least, add_at_most, encode_region, encode_values, leaf_sum
+from pine_boost.proof.cpsat.solver import SolverSetting, Stop, answer_of, configured, solve, solve_each
 from pine_boost.proof.enumeration import Listing, list_region
 from pine_boost.proof.problem import Problem
-from pine_boost.proof.question import Question
-from pine_boost.proof.verdict import Answer, Proof
+from pine_boost.proof.question import Answer, Proof, Question
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """Original minus pruned model, as a question sees it.
+
+    Attributes
+    ----------
+    value : int64 (n_leaves,)
+        0 at the leaves of all trees but the ``moving`` ones.
+    least : int
+        A counterexample has ``sum(value[leaf]) >= least``.
+    moving : bool (n_trees,)
+        Trees whose part in the difference is not the same on all inputs.
+    n_asked : int
+        Trees that the question depends on in either model (those of other classes do not count).
+    """
+
+    value: IntArray
+    least: int
+    moving: npt.NDArray[np.bool_]
+    n_asked: int
+
+
+def difference(problem: Problem, pruned: PrunedForest, question: Question) -> Difference | None:
+    """The row "the original decides the side" minus the row "the pruned model does not".
+
+    None where the units of the two models are too far apart. Exact up to rounding outward: a tree
+    that counts as still is replaced by the most that it adds, and a row beyond the solver's safe
+    range is halved with every value rounded up.
+    """
+    doublings = problem.scale - pruned.grid
+    own, other = 2 ** max(0, -doublings), 2 ** max(0, doublings)
+    before = question.side(problem.original_int)
+    after = question.side(problem.pruned_leaves_int(pruned))
+    largest_sum = own * int(np.abs(before).max()) + other * int(np.abs(after).max())
+    if largest_sum * problem.trees.n_trees >= exact.WORD_LIMIT:
+        return None
+    value = own * before - other * after
+    lowest = int(problem.least[question.index]) - question.side_of(problem.intercept_int)
+    highest = int(problem.needed_sides(pruned.grid)[question.index]) - 1
+    highest -= question.side_of(pruned.intercept_int)
+    starts = problem.trees.leaf_offset[:-1]
+    largest = np.maximum.reduceat(value, starts)
+    # rounded to nearest in both units, a leaf of equal weight is off by at most half of each, and
+    # by twice that where a side is the difference of two outputs
+    moving = _ranges(value, starts) > (own + other) * (1 if question.cut >= 0 else 2)
+    least = own * lowest - other * highest - sum(int(x) for x in largest[~moving])
+    value = np.where(moving[problem.trees.leaf_tree], value, 0)
+    total = sum(abs(int(x)) for x in value[value != 0]) + abs(least)
+    halvings = max(0, total.bit_length() - (exact.ROW_LIMIT // 2).bit_length() + 1)
+    n_asked = np.count_nonzero((_ranges(before, starts) > 0) | (_ranges(after, starts) > 0))
+    return Difference(-((-value) >> halvings), -((-least) >> halvings), moving, int(n_asked))
+
+
+def _ranges(value: IntArray, starts: IntArray) -> IntArray:
+    """How far the leaves of each tree are apart."""
+    return np.maximum.reduceat(value, starts) - np.minimum.reduceat(value, starts)
+
 
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_MOVING = 0.9  # of the trees asked about; where nearly all moved the whole question says more
@@ -45,7 +102,7 @@ class Prover:
         self._near: tuple[bytes, Encoding] | None = None  # over the trees of the last difference
         self._listing: list[Listing | None] = []  # empty until it is asked for
         # per settings and question, the turn that last had an answer
-        self._last_turn: dict[tuple[tuple[Setting, ...], Question], tuple[Setting, float]] = {}
+        self._last_turn: dict[tuple[tuple[SolverSetting, ...], Question], tuple[SolverSetting, float]] = {}
 
     def encoding(self, budget: Budget) -> Encoding:
         """The base CP-SAT model, built once; raises `OutOfTime` where the budget ends before."""
@@ -78,7 +135,7 @@ class Prover:
         return self._encoding
 
     def prove(
-        self, pruned: PrunedForest, questions: list[Question], settings: tuple[Setting, ...], budget: Budget
+        self, pruned: PrunedForest, questions: list[Question], settings: tuple[SolverSetting, ...], budget: Budget
     ) -> list[Proof]:
         """Ask CP-SAT every question; in parallel threads, one deterministic worker each.
 
@@ -102,7 +159,7 @@ class Prover:
         self,
         pruned: PrunedForest,
         questions: list[Question],
-        settings: tuple[Setting, ...],
+        settings: tuple[SolverSetting, ...],
         budget: Budget,
         effort: float,
     ) -> list[Proof]:
@@ -134,7 +191,7 @@ class Prover:
         costs_leaves = score is not None and score.trees is not None and score.trees.of_model
         return not costs_leaves and int(gap.moving.sum()) <= _MOST_MOVING * gap.n_asked
 
-    def _ask_near(self, gap: Difference, setting: Setting, budget: Budget, effort: float) -> Answer:
+    def _ask_near(self, gap: Difference, setting: SolverSetting, budget: Budget, effort: float) -> Answer:
         """Whether any point of the region satisfies the row of a difference.
 
         Where the largest values of all trees do not add up to it, their values alone are asked
@@ -161,7 +218,7 @@ class Prover:
         self,
         encoding: Encoding,
         pruned: PrunedForest,
-        settings: tuple[Setting, ...],
+        settings: tuple[SolverSetting, ...],
         budget: Budget,
         stop: Stop,
         question: Question,
@@ -195,7 +252,7 @@ class Prover:
         encoding: Encoding,
         pruned: PrunedForest,
         question: Question,
-        how: tuple[Setting, Budget, float],
+        how: tuple[SolverSetting, Budget, float],
         stop: Stop,
         exactly: bool,
     ) -> tuple[Answer, States | None]:
@@ -209,7 +266,9 @@ class Prover:
     def _confirms(self, pruned: PrunedForest, question: Question, states: States) -> bool:
         return bool(self.problem.lost(pruned, states[None])[0, question.index])
 
-    def _turns(self, settings: tuple[Setting, ...], question: Question, effort: float) -> list[tuple[Setting, float]]:
+    def _turns(
+        self, settings: tuple[SolverSetting, ...], question: Question, effort: float
+    ) -> list[tuple[SolverSetting, float]]:
         """Who is asked for how long, beginning with what had an answer last time."""
         if len(settings) == 1:
             return [(settings[0], effort)]
