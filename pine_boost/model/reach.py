@@ -15,6 +15,7 @@ from pine_boost.model.forest import BoolArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.subtrees import node_levels
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +148,7 @@ def shrink(forest: Forest, alive: BoolArray) -> Shrunk:
     is_leaf = forest.kind == SplitKind.LEAF
     bits = np.ascontiguousarray(forest.value).view(np.uint64)  # -0.0 and 0.0 are two values
     n_dead = n_twins = 0
-    for nodes in reversed(_levels(forest)):
+    for nodes in reversed(node_levels(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)):
         inner = nodes[alive[nodes] & (forest.kind[nodes] != SplitKind.LEAF)]
         left, right = forest.left[inner], forest.right[inner]
         half = ~(alive[left] & alive[right])
@@ -191,12 +192,3 @@ def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) 
 
 def _to_bits(flags: BoolArray) -> int:
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
-
-
-def _levels(forest: Forest) -> list[IntArray]:
-    """The nodes of all trees level by level, the last one empty."""
-    levels = [forest.tree_offset[:-1]]
-    while len(levels[-1]):
-        inner = levels[-1][forest.kind[levels[-1]] != SplitKind.LEAF]
-        levels.append(np.concatenate([forest.left[inner], forest.right[inner]]))
-    return levels

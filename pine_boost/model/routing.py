@@ -16,6 +16,7 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
+from pine_boost.model.subtrees import Subtrees, find_subtrees
 
 _CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory
 MASK_BYTES_LIMIT = 2**30
@@ -174,7 +175,7 @@ def make_trees(
 ) -> StateTrees:
     """StateTrees from what their splits say: leaves numbered, looping, and asking nothing."""
     is_leaf, own = shape.is_leaf, np.arange(len(shape.is_leaf))
-    leaf_of_node, leaf_offset, depth = number_leaves(shape.root, is_leaf, shape.left, shape.right)
+    subtrees = find_subtrees(shape.root, is_leaf, shape.left, shape.right)
     return StateTrees(
         root=shape.root.astype(np.int32),
         feature=np.where(is_leaf, 0, feature).astype(np.int32),
@@ -184,9 +185,9 @@ def make_trees(
         first_special=np.where(is_leaf, _NO_SPECIAL, first_special).astype(np.int32),
         special_offset=np.where(is_leaf, 0, special_offset).astype(np.int64),
         special_left=special_left.astype(bool),
-        leaf_of_node=leaf_of_node,
-        leaf_offset=leaf_offset,
-        depth=depth,
+        leaf_of_node=np.where(is_leaf, subtrees.first, -1).astype(np.int32),
+        leaf_offset=subtrees.leaf_offset,
+        depth=len(subtrees.levels) - 1,
     )
 
 
@@ -218,35 +219,6 @@ def _category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
     if axis.missing_state >= 0:
         sides[axis.missing_state] = forest.default_left[node]
     return sides
-
-
-def number_leaves(
-    root: IntArray, is_leaf: BoolArray, left: IntArray, right: IntArray
-) -> tuple[Int32Array, IntArray, int]:
-    """Number the leaves left to right within each tree, level by level and without recursion.
-
-    Returns the number of each node's leaf (-1 at inner nodes), the first leaf of each tree (and
-    the end), and the depth.
-    """
-    levels = [root]
-    while True:
-        inner = levels[-1][~is_leaf[levels[-1]]]
-        if len(inner) == 0:
-            break
-        levels.append(np.concatenate([left[inner], right[inner]]))
-    count = is_leaf.astype(np.int64)
-    for level in reversed(levels):
-        inner = level[~is_leaf[level]]
-        count[inner] = count[left[inner]] + count[right[inner]]
-    leaf_offset = np.concatenate([[0], np.cumsum(count[root])])
-    first = np.zeros(len(is_leaf), dtype=np.int64)
-    first[root] = leaf_offset[:-1]
-    for level in levels:
-        inner = level[~is_leaf[level]]
-        first[left[inner]] = first[inner]
-        first[right[inner]] = first[inner] + count[left[inner]]
-    leaf_of_node = np.where(is_leaf, first, -1).astype(np.int32)
-    return leaf_of_node, leaf_offset, len(levels) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,50 +253,95 @@ def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
 
 
 def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
-    """Build the masks; refuses when they would not fit into a gigabyte."""
+    """Build the masks; raises when they would not fit into a gigabyte.
+
+    Along the intervals of a feature a leaf's bit is set from the first to the last interval that
+    its path allows, so a split moves two ends of such runs: from the runs' present end to its own
+    threshold. All moves are made at once, and an XOR along the intervals turns ends into masks.
+    Special states are looked up split by split.
+    """
     n_states = space.n_states
     state_offset = np.concatenate([[0], np.cumsum(n_states)])
     n_words = -(-int(np.diff(trees.leaf_offset).max()) // 64)
     _require_size(trees.n_trees, int(state_offset[-1]), n_words)
-    mask = np.full((int(state_offset[-1]), trees.n_trees, n_words), 2**64 - 1, dtype=np.uint64)
-    first, last = _leaf_ranges(trees)
-    for node in np.flatnonzero(trees.leaf_of_node < 0):
-        tree = int(np.searchsorted(trees.root, node, side="right")) - 1
-        feature = trees.feature[node]
-        left = trees.goes_left(int(node), int(n_states[feature]))
-        # only the words of the node's own leaves change: few, far down in a large tree
-        start = int(trees.leaf_offset[tree])
-        word = (int(first[node]) - start) // 64
-        stop_word = -(-(int(last[node]) - start) // 64)
-        begin = start + 64 * word
-        left_bits, right_bits = (
-            _bits(int(first[child]) - begin, int(last[child]) - begin, stop_word - word)
-            for child in (trees.left[node], trees.right[node])
-        )
-        states = slice(state_offset[feature], state_offset[feature + 1])
-        rows = mask[states, tree, word:stop_word]
-        rows &= np.where(left[:, None], ~right_bits, ~left_bits)
-    for tree, n_leaves in enumerate(np.diff(trees.leaf_offset)):
-        mask[:, tree] &= _bits(0, int(n_leaves), n_words)
+    n_intervals = np.array([axis.n_intervals for axis in space.axes])
+    subtrees = find_subtrees(trees.root, trees.leaf_of_node >= 0, trees.left, trees.right)
+    every = _tree_words(trees, n_words)
+    mask = np.zeros((int(state_offset[-1]), trees.n_trees, n_words), dtype=np.uint64)
+    for start, stop, n_axis in zip(state_offset[:-1], state_offset[1:], n_intervals, strict=True):
+        mask[start] = mask[start + n_axis : stop] = every
+    flat = mask.reshape(-1)
+    split, word, bits_left, bits_right = _split_words(trees, subtrees)
+    feature, tree = trees.feature[split], np.searchsorted(trees.root, split, side="right") - 1
+    column = tree * n_words + word
+
+    low, high = _interval_above(trees, subtrees, n_intervals)
+    middle = np.clip(trees.rank + 1, low, high)[split]
+    n_own = n_intervals[feature]
+    moves = ((low[split], bits_right), (high[split], bits_left), (middle, bits_left | bits_right))
+    for end, bits in moves:
+        inside = end < n_own
+        place = (state_offset[feature[inside]] + end[inside]) * (trees.n_trees * n_words) + column[inside]
+        np.bitwise_xor.at(flat, place, bits[inside])
+    for start, n_axis in zip(state_offset[:-1], n_intervals, strict=True):
+        np.bitwise_xor.accumulate(mask[start : start + n_axis], axis=0, out=mask[start : start + n_axis])
+
+    n_special = (n_states - n_intervals)[feature]
+    for number in range(int(n_special.max(initial=0))):
+        has = np.flatnonzero(n_special > number)
+        left = trees.special_left[trees.special_offset[split[has]] + number]
+        state = state_offset[feature[has]] + n_own[has] + number
+        place = state * (trees.n_trees * n_words) + column[has]
+        np.bitwise_and.at(flat, place, ~np.where(left, bits_right[has], bits_left[has]))
     return LeafMasks(mask, state_offset)
 
 
-def _leaf_ranges(trees: StateTrees) -> tuple[IntArray, IntArray]:
-    """First leaf and one past the last leaf below every node."""
-    first = trees.leaf_of_node.astype(np.int64)
-    last = first + 1
-    unknown = np.flatnonzero(trees.leaf_of_node < 0)
-    while len(unknown):
-        left, right = trees.left[unknown], trees.right[unknown]
-        ready = (first[left] >= 0) & (first[right] >= 0)
-        now = unknown[ready]
-        first[now], last[now] = first[trees.left[now]], last[trees.right[now]]
-        unknown = unknown[~ready]
-    return first, last
+def _interval_above(trees: StateTrees, subtrees: Subtrees, n_intervals: IntArray) -> tuple[IntArray, IntArray]:
+    """First interval, and one past the last, that the splits above a split leave of its feature."""
+    low = np.zeros(len(trees.feature), dtype=np.int64)
+    high = n_intervals[trees.feature].astype(np.int64)
+    node = below = subtrees.inner
+    while len(node):
+        above = subtrees.parent[below]
+        node, below, above = node[above >= 0], below[above >= 0], above[above >= 0]
+        same = trees.feature[node] == trees.feature[above]
+        went_left = trees.left[above] == below
+        bound = trees.rank[above] + 1
+        ours = same & went_left
+        high[node[ours]] = np.minimum(high[node[ours]], bound[ours])
+        ours = same & ~went_left
+        low[node[ours]] = np.maximum(low[node[ours]], bound[ours])
+        below = above
+    return low, np.maximum(low, high)  # nothing is left where two splits above contradict each other
 
 
-def _bits(start: int, stop: int, n_words: int) -> npt.NDArray[np.uint64]:
-    """Words with the bits ``start:stop`` set."""
-    number = (1 << stop) - (1 << start)
-    words = [(number >> (64 * word)) & (2**64 - 1) for word in range(n_words)]
-    return np.array(words, dtype=np.uint64)
+def _split_words(
+    trees: StateTrees, subtrees: Subtrees
+) -> tuple[IntArray, IntArray, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Every split once for each word its leaves lie in: split, word, bits of its left and right side."""
+    split = subtrees.inner
+    start = trees.leaf_offset[np.searchsorted(trees.root, split, side="right") - 1]
+    first, last = subtrees.first[split] - start, subtrees.last[split] - start
+    middle = subtrees.last[trees.left[split]] - start
+    first_word, n_own = first // 64, (last - 1) // 64 - first // 64 + 1
+    each = np.repeat(np.arange(len(split)), n_own)
+    word = first_word[each] + np.arange(len(each)) - np.repeat(np.cumsum(n_own) - n_own, n_own)
+    return (
+        split[each],
+        word,
+        _word_bits(first[each] - 64 * word, middle[each] - 64 * word),
+        _word_bits(middle[each] - 64 * word, last[each] - 64 * word),
+    )
+
+
+def _tree_words(trees: StateTrees, n_words: int) -> npt.NDArray[np.uint64]:
+    """The words of every tree with all its leaves, (n_trees, n_words)."""
+    stop = np.diff(trees.leaf_offset)[:, None] - 64 * np.arange(n_words)
+    return _word_bits(np.zeros_like(stop), stop)
+
+
+def _word_bits(start: IntArray, stop: IntArray) -> npt.NDArray[np.uint64]:
+    """Words with the bits ``start:stop`` set, as far as they lie in 0:64."""
+    every = np.uint64(2**64 - 1)
+    below = [np.where(end >= 64, every, ~(every << np.clip(end, 0, 63).astype(np.uint64))) for end in (start, stop)]
+    return np.asarray(below[1] & ~below[0])

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pine_boost.model.forest import IntArray
-from pine_boost.model.routing import Shape, StateTrees, make_trees
+from pine_boost.model.routing import Shape, make_trees
+from pine_boost.model.subtrees import node_levels
 from pine_boost.region.score_tables import RegionTables, TreeCost
 
 DEPTHS = (4,)
@@ -34,8 +34,8 @@ def enclosing(tables: RegionTables) -> list[tuple[str, RegionTables]]:
 def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     """The trees down to ``depth``; a cut subtree costs what its cheapest leaf costs."""
     trees = cost.trees
-    levels = _levels(trees)
     is_leaf = trees.leaf_of_node >= 0
+    levels = node_levels(trees.root, is_leaf, trees.left, trees.right)
     cheapest = np.where(is_leaf, cost.cost[np.maximum(trees.leaf_of_node, 0)], 0)
     for level in reversed(levels):
         inner = level[~is_leaf[level]]
@@ -59,13 +59,3 @@ def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
     leaf_cost = np.zeros(shorter.n_leaves, dtype=np.int64)
     leaf_cost[shorter.leaf_of_node[ends]] = cheapest[kept][ends]
     return TreeCost(shorter, leaf_cost, cost.of_model)
-
-
-def _levels(trees: StateTrees) -> list[IntArray]:
-    """The nodes of all trees by depth."""
-    levels = [trees.root.astype(np.int64)]
-    while True:
-        inner = levels[-1][trees.leaf_of_node[levels[-1]] < 0]
-        if len(inner) == 0:
-            return levels
-        levels.append(np.concatenate([trees.left[inner], trees.right[inner]]).astype(np.int64))

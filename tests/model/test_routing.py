@@ -7,9 +7,11 @@ import pytest
 
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model import routing
+from pine_boost.model.forest import Forest
 from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
+from pine_boost.model.subtrees import forest_subtrees
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
@@ -38,6 +40,62 @@ def test_exactly_one_bit_is_left_and_it_is_the_leaf(manner: Manner, depth: int, 
         for tree in range(trees.n_trees):
             expected = int(reached[row, tree] - trees.leaf_offset[tree])
             assert _leaf_from_masks(masks, states[row], tree) == [expected]
+
+
+@pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bit_is_set_iff_every_split_of_the_feature_above_the_leaf_agrees(manner: Manner, seed: int) -> None:
+    """All states at once, those that no row is in and splits that repeat each other included."""
+    rng = np.random.default_rng(seed)
+    categorical = (0,) if seed % 2 else ()
+    forest = random_forest(rng, 3, 8, 3, manner=manner, categorical=categorical, leaf_probability=0.05, n_thresholds=3)
+    space = build_space(forest)
+    trees = route(forest, space)
+    masks = leaf_masks(trees, space)
+    expected = np.zeros_like(masks.mask)
+    for tree in range(trees.n_trees):
+        full = [np.ones(n, dtype=bool) for n in space.n_states]
+        stack = [(int(trees.root[tree]), full)]
+        while stack:
+            node, allowed = stack.pop()
+            leaf = int(trees.leaf_of_node[node])
+            if leaf >= 0:
+                bit = leaf - int(trees.leaf_offset[tree])
+                expected[np.concatenate(allowed), tree, bit // 64] |= np.uint64(1) << np.uint64(bit % 64)
+                continue
+            feature = int(trees.feature[node])
+            left = trees.goes_left(node, int(space.n_states[feature]))
+            for child, side in ((trees.left[node], left), (trees.right[node], ~left)):
+                below = [*allowed]
+                below[feature] = allowed[feature] & side
+                stack.append((int(child), below))
+    assert np.array_equal(masks.mask, expected)
+
+
+def test_subtrees_list_the_leaves_below_every_node() -> None:
+    forest = random_forest(np.random.default_rng(1), 5, 6, 3)
+    subtrees = forest_subtrees(forest)
+    trees = route(forest, build_space(forest))
+    assert np.array_equal(trees.leaf_of_node[subtrees.leaf_node], np.arange(trees.n_leaves))
+    assert np.array_equal(subtrees.leaf_tree, trees.leaf_tree)
+    assert sorted(np.concatenate(subtrees.levels)) == list(range(forest.n_nodes))
+    values = np.random.default_rng(2).normal(size=trees.n_leaves)
+    for node, spread in zip(subtrees.inner, subtrees.ranges(values, subtrees.inner), strict=True):
+        below = _leaves_below(forest, int(node))
+        assert [int(trees.leaf_of_node[leaf]) for leaf in below] == list(
+            range(subtrees.first[node], subtrees.last[node])
+        )
+        own = values[subtrees.first[node] : subtrees.last[node]]
+        assert spread == own.max() - own.min()
+        for child in (forest.left[node], forest.right[node]):
+            assert subtrees.parent[child] == node
+    assert np.all(subtrees.parent[forest.tree_offset[:-1]] == -1)
+
+
+def _leaves_below(forest: Forest, node: int) -> list[int]:
+    if forest.kind[node] == SplitKind.LEAF:
+        return [node]
+    return _leaves_below(forest, int(forest.left[node])) + _leaves_below(forest, int(forest.right[node]))
 
 
 def test_leaves_are_numbered_from_left_to_right() -> None:
