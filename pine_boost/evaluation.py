@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import predict_classes
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 
 

@@ -17,7 +17,7 @@ from pine_boost.budget import Budget, Effort, Step, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem, restated
-from pine_boost.region.enclosing import enclosing
+from pine_boost.region.isolation_forest.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
 from pine_boost.search.collapsing import search_collapsed

@@ -15,8 +15,7 @@ from pine_boost.certificate.certificate import Certificate
 from pine_boost.model.states import build_space
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
-from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states
-from pine_boost.region.scores.quantiles import count_nearest
+from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
 from tests.support.command_line import run
 from tests.support.verifying import fitted
 

@@ -24,7 +24,7 @@ from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
 from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.parsers.traits import traits_of
-from pine_boost.region.serving_margin import ServingMargin
+from pine_boost.region.margins import ServingMargin
 
 FORMAT = "pine_boost certificate"
 FORMAT_VERSION = 5

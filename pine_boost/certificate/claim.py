@@ -13,8 +13,7 @@ from pine_boost.budget import StopReason
 from pine_boost.certificate.compression_claim import by_thresholds
 from pine_boost.certificate.sureness import words_of
 from pine_boost.model.digits import exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
-from pine_boost.region.conformal import coverage_floor
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage, coverage_floor
 
 if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate

@@ -21,11 +21,10 @@ from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import route
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region.conformal import calibrate, indifference_delta
-from pine_boost.region.evidence import cal_evidence, fit_evidence
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import nest
-from pine_boost.region.scores.fitting import fit_score
+from pine_boost.region.region_ladder import cal_evidence, fit_evidence, nest
+from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows

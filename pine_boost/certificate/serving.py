@@ -25,8 +25,8 @@ from pine_boost.proof.enumeration import prove_listed
 from pine_boost.proof.problem import Problem, required_int
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.standalone_margin import StandaloneMargin, serving_problem
+from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
-from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.rows import KnownStates
 
 _MOST_BOXES = 200_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pine_boost.json_fields import record, require
-from pine_boost.region.serving_margin import ServingMargin
+from pine_boost.region.margins import ServingMargin
 
 
 def parse_serving(data: Mapping[str, Any] | None) -> ServingMargin | None:

@@ -31,8 +31,8 @@ from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.undecided import find_undecided
+from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
-from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.rows import open_rows
 
 # Neither the seeds nor the combination of settings of the search's two proofs.

@@ -18,7 +18,7 @@ from pine_boost.compression.shape import Shape, margins
 from pine_boost.compression.validation import Validated
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.routing import StateTrees, route
-from pine_boost.region.scores.fitting import fit_score
+from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.rows import AnyRows
 
 _N_STARTS = 200

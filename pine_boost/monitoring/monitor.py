@@ -19,7 +19,7 @@ from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
 from pine_boost.options import require_share
 from pine_boost.pipelines.result import PreparedRegion
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 
 KEPT_SHARE = 0.7  # of the costs before a batch: half of what ``drifted`` sees is two batches old

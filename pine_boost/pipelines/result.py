@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.certificate.claim import BEFORE_CALIBRATION
 from pine_boost.parsers.pickling import pickled
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage
 from pine_boost.region.explanation import Explanation
 from pine_boost.region.region import Region
 

@@ -86,12 +86,11 @@ def _allowed_costs(region: RegionTables) -> list[IntArray]:
     return own
 
 
-def _tree_floor(score: ScoreTables) -> int:
-    """The least that the tree costs can add."""
+def _cheapest_leaf_sum(score: ScoreTables) -> int:
+    """The least that leaf costs can add to the score."""
     if score.trees is None:
         return 0
-    cheapest = np.minimum.reduceat(score.trees.cost, score.trees.trees.leaf_offset[:-1])
-    return int(cheapest.sum())
+    return int(np.minimum.reduceat(score.trees.cost, score.trees.trees.leaf_offset[:-1]).sum())
 
 
 def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
@@ -103,12 +102,11 @@ def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
         return None
     own = _allowed_costs(region)
     below, message, total = _upward(region.score, rooted, own)
-    floor = _tree_floor(region.score)
     whole = [np.zeros(0, dtype=np.int64)] * len(own)
     for feature in reversed(rooted.order):
         if feature not in rooted.parent:
             rest = total - below[feature].min()
-            whole[feature] = below[feature] + rest + floor
+            whole[feature] = below[feature] + rest + _cheapest_leaf_sum(region.score)
         else:
             up, cost = rooted.parent[feature]
             above = whole[up] - message[feature]
@@ -143,8 +141,8 @@ def cheapest_leaves(
     score = region.score
     if score is None or region.tau is None:
         return affordable
-    if score.trees is not None and score.trees.of_model:
-        cost = score.trees.cost
+    cost = region.leaf_cost
+    if cost is not None:
         cheapest = np.minimum.reduceat(cost, trees.leaf_offset[:-1])
         extra = cost - cheapest[trees.leaf_tree]
         affordable &= int(cheapest.sum()) + extra <= region.tau
@@ -161,7 +159,7 @@ def cheapest_leaves(
             present[:, index] = leaf_flags(trees, np.bitwise_or.reduce(words, axis=0))
         own.append(np.where(present, unary, ABSENT).astype(np.int64))
     _, _, total = _upward(score, rooted, own)
-    return affordable & (total + _tree_floor(score) <= region.tau)
+    return affordable & (total + _cheapest_leaf_sum(score) <= region.tau)
 
 
 def leaf_flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

@@ -131,12 +131,6 @@ class Problem:
         """Inputs nearer to a cut (or two best classes) than this are not part of the claim."""
         return self.native_band + self.solver_band
 
-    @property
-    def has_score_trees(self) -> bool:
-        """Whether the score has trees of its own: they make proofs hard."""
-        score = self.region.score
-        return score is not None and score.trees is not None and not score.trees.of_model
-
     def rivals(self, question: Question) -> list[Question]:
         """The questions that an input must all belong to, to belong to this one; itself first."""
         return [question, *(q for q in self.questions if q.is_rival(question))]

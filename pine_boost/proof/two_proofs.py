@@ -22,12 +22,12 @@ _MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, b
 
 def first_settings(problem: Problem) -> tuple[SolverSetting, ...]:
     """CP-SAT's settings in the first proof, those that answer sooner first."""
-    return (FIRST_LP, FIRST) if problem.has_score_trees else (FIRST, FIRST_LP)
+    return (FIRST_LP, FIRST) if problem.region.slows_cp_sat else (FIRST, FIRST_LP)
 
 
 def second_settings(problem: Problem) -> tuple[SolverSetting, ...]:
     """Other settings, for the second proof."""
-    return (SECOND_LP, SECOND) if problem.has_score_trees else (SECOND, SECOND_LP)
+    return (SECOND_LP, SECOND) if problem.region.slows_cp_sat else (SECOND, SECOND_LP)
 
 
 def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
@@ -39,7 +39,7 @@ def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Pr
     listing = prover.listing(budget)
     if listing is not None:
         return prove_listed(problem, pruned, listing)
-    if problem.has_score_trees:
+    if problem.region.slows_cp_sat:
         found = [p for p in _boxes(problem, pruned, budget) if p.states is not None]
         if found:
             return found
@@ -63,7 +63,7 @@ def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[P
 
 def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
     """What a short run of boxes says of every question; nothing where the effort allows none."""
-    most = budget.effort.box_limit * (_MORE_BOXES if problem.has_score_trees else 1)
+    most = budget.effort.box_limit * (_MORE_BOXES if problem.region.slows_cp_sat else 1)
     if problem.trees.n_leaves * int(problem.space.n_states.sum()) > _LARGEST_TABLE:
         most = 0
     if most == 0 or budget.is_over:

@@ -1,6 +1,6 @@
 """The in-distribution region: plausibility scores, conformal calibration."""
 
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage
 from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -187,3 +188,27 @@ def largest_indifference(
     position = int(np.searchsorted(np.sort(distance_fit), largest_delta, side="right")) - 1
     n_fit = len(distance_fit) if n_fit is None else n_fit
     return max(0, position) * 10_000 // n_fit / 10_000
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Share of rows in a region, with an exact (Clopper-Pearson) interval for its true value."""
+
+    n_rows: int
+    n_inside: int
+    low: float
+    high: float
+    confidence: float
+
+    @classmethod
+    def of(cls, n_rows: int, n_inside: int, confidence: float = 0.95) -> Coverage:
+        """The coverage of so many rows, so many of them inside."""
+        from scipy.stats import binomtest
+
+        interval = binomtest(n_inside, n_rows).proportion_ci(confidence, method="exact")
+        return cls(n_rows, n_inside, float(interval.low), float(interval.high), confidence)
+
+    @property
+    def share(self) -> float:
+        """Observed share."""
+        return self.n_inside / self.n_rows

@@ -6,6 +6,7 @@ are converted once. Refuses a calibration without guarantee.
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -24,14 +25,12 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
-from pine_boost.region.distinct import distinct_of_chunk, distinct_states
 from pine_boost.region.domain import Domain, compile_domain
-from pine_boost.region.evidence import CalEvidence, FitEvidence, cal_evidence, distance_of, fit_evidence
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import nest
+from pine_boost.region.region_ladder import CalEvidence, FitEvidence, cal_evidence, distance_of, fit_evidence, nest
 from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.region.scores.fitting import FittedScore, fit_score
-from pine_boost.tables.overlap import check_overlap, count_overlap, hashes_of
+from pine_boost.region.scores.fit_score import FittedScore, fit_score
+from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, hashes_of, row_hashes
 from pine_boost.tables.reused_rows import Spent, refuse_spent
 from pine_boost.tables.rows import KnownStates, MemoryRows, Rows, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
@@ -325,3 +324,42 @@ def _open(X: Any, schema: InputSchema, name: str, budget: Budget) -> Rows:
             f"{name} has {rows.n_rows} row(s); a distribution cannot be learned or calibrated from fewer than two."
         )
     return rows
+
+
+MOST_DISTINCT = 200_000
+_LOGGER = logging.getLogger("pine_boost")
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctStates:
+    """Distinct state rows by ascending hash."""
+
+    hashes: Hashes
+    states: States
+
+
+def distinct_of_chunk(states: States) -> DistinctStates:
+    """The distinct rows of a chunk."""
+    return _distinct(row_hashes(states.astype(np.float64)), states)
+
+
+def distinct_states(chunks: Iterable[DistinctStates]) -> States:
+    """The distinct rows of all chunks, at most `MOST_DISTINCT`."""
+    total: DistinctStates | None = None
+    is_cut = False
+    for chunk in chunks:
+        if total is not None:
+            chunk = _distinct(
+                np.concatenate([total.hashes, chunk.hashes]), np.concatenate([total.states, chunk.states])
+            )
+        is_cut |= len(chunk.hashes) > MOST_DISTINCT
+        total = DistinctStates(chunk.hashes[:MOST_DISTINCT], chunk.states[:MOST_DISTINCT])
+    assert total is not None
+    if is_cut:
+        _LOGGER.info("X_fit has more than %d distinct rows; a sample begins", MOST_DISTINCT)
+    return total.states
+
+
+def _distinct(hashes: Hashes, states: States) -> DistinctStates:
+    distinct, first = np.unique(hashes, return_index=True)
+    return DistinctStates(distinct, states[first])

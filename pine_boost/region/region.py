@@ -24,14 +24,12 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import require_share
 from pine_boost.region import storage
-from pine_boost.region.conformal import calibrate
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage, calibrate
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
-from pine_boost.region.margins import float_margins, read_margins
+from pine_boost.region.margins import ServingMargin, float_margins, read_margins
 from pine_boost.region.region_ladder import Nesting
 from pine_boost.region.score_tables import RegionTables, ScoreTables
-from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema

@@ -1,7 +1,6 @@
-"""The region as integer tables over states: the one form that scorer, boxes and solver share.
+"""The region as integer tables over states, the form that the scorer, the boxes and CP-SAT share.
 
-In come tables of a score and of domain knowledge; out go integer scores and membership of state
-rows. Nothing is fitted here, and no float takes part.
+Nothing is fitted here, and no floating-point number takes part.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import numpy.typing as npt
 from pine_boost.model.exact import SCORE_SCALE
 from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import StateTrees
+from pine_boost.model.states import StateSpace
 
-PSEUDO_COUNT = 1.0  # of every cell: what X_fit did not show is implausible, not impossible
+PSEUDO_COUNT = 1.0  # added to every cell: what X_fit does not contain is implausible, not impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +32,15 @@ class PairTable:
 
 @dataclass(frozen=True, eq=False)
 class TreeCost:
-    """Cost of the leaf that an input reaches in each tree (Leaf Support, Isolation Forest).
+    """A cost for every leaf: an input pays for the leaf it reaches in each tree.
 
     Attributes
     ----------
     trees : StateTrees
     cost : int64 (n_leaves,)
     of_model : bool
-        Whether the trees are those of the model itself, so that a solver can share its leaves.
+        True for the model's own trees (leaf support), False for trees that the score brings along
+        (isolation forest).
     """
 
     trees: StateTrees
@@ -54,7 +55,7 @@ class ScoreTables:
     Attributes
     ----------
     bins : tuple of int64 (n_states of the feature,)
-        The bin of each state; all zero for a feature the score ignores.
+        The bin of each state; all zero for a feature that the score ignores.
     unary : tuple of int64 (n_bins of the feature,)
     pairs : tuple of PairTable
     trees : TreeCost or None
@@ -70,12 +71,12 @@ class ScoreTables:
 
     @cached_property
     def _costly(self) -> tuple[int, ...]:
-        """The features whose bins cost something by themselves."""
+        """Features with a non-zero unary cost."""
         return tuple(j for j, cost in enumerate(self.unary) if cost.any())
 
     @cached_property
     def _used(self) -> tuple[int, ...]:
-        """The features that the score looks at, without its trees."""
+        """Features in a unary or pair cost."""
         paired = {j for pair in self.pairs for j in (pair.first, pair.second)}
         return tuple(sorted(paired.union(self._costly)))
 
@@ -94,9 +95,16 @@ class ScoreTables:
         return total
 
 
+def score_of_leaves(space: StateSpace, trees: TreeCost, scale: int) -> ScoreTables:
+    """A score that is a sum of leaf costs and ignores the features otherwise."""
+    bins = tuple(np.zeros(axis.n_states, dtype=np.int64) for axis in space.axes)
+    unary = tuple(np.zeros(1, dtype=np.int64) for _ in space.axes)
+    return ScoreTables(bins, unary, (), trees, scale)
+
+
 @dataclass(frozen=True, eq=False)
 class ForbiddenPair:
-    """Combinations of two features that cannot occur, ``forbidden[state of first, of second]``."""
+    """State pairs of two features that cannot occur, ``forbidden[state of first, state of second]``."""
 
     first: int
     second: int
@@ -105,10 +113,10 @@ class ForbiddenPair:
 
 @dataclass(frozen=True, eq=False)
 class RegionTables:
-    """All that the solver and the boxes need to know of a region.
+    """The region as the proofs see it.
 
-    A state row belongs to it when every state is allowed, no forbidden pair occurs, every clause
-    of ``at_least_one`` has a feature in one of its states, and ``score <= tau``.
+    A state row belongs to the region if every state is allowed, no forbidden pair occurs, every
+    clause of ``at_least_one`` has a feature in one of its states, and ``score <= tau``.
 
     Attributes
     ----------
@@ -116,7 +124,7 @@ class RegionTables:
     forbidden : tuple of ForbiddenPair
     at_least_one : tuple of clauses, each a tuple of (feature, bool (n_states,)) literals
     score : ScoreTables or None
-        None together with ``tau`` None: the whole (allowed) space.
+        None if ``tau`` is None: the region is then everything that the domain allows.
     tau : int or None
     """
 
@@ -126,13 +134,34 @@ class RegionTables:
     score: ScoreTables | None = None
     tau: int | None = None
 
+    @property
+    def leaf_cost(self) -> IntArray | None:
+        """The cost of every leaf of the model's trees, if the score has such costs (leaf support)."""
+        trees = self._tree_cost
+        return trees.cost if trees is not None and trees.of_model else None
+
+    @property
+    def extra_trees(self) -> TreeCost | None:
+        """Trees beside the model's whose leaves have costs (isolation forest); usually None."""
+        trees = self._tree_cost
+        return trees if trees is not None and not trees.of_model else None
+
+    @property
+    def slows_cp_sat(self) -> bool:
+        """Whether CP-SAT needs seconds in this region where it usually needs a fraction of one."""
+        return self.extra_trees is not None
+
+    @property
+    def _tree_cost(self) -> TreeCost | None:
+        return self.score.trees if self.score is not None and self.tau is not None else None
+
     @cached_property
     def _restricted(self) -> tuple[int, ...]:
-        """The features with a state that is not allowed."""
+        """Features with a state that is not allowed."""
         return tuple(j for j, allowed in enumerate(self.allowed) if not allowed.all())
 
     def permits(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Domain knowledge alone: whether each row is a possible input."""
+        """Whether the domain allows each row, whatever its score."""
         return self.permits_columns(states.T, len(states))
 
     def permits_columns(
@@ -152,7 +181,7 @@ class RegionTables:
         return possible
 
     def contains(self, states: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether each state row lies in the region (without the indifference band)."""
+        """Whether each state row lies in the region, apart from the indifference."""
         inside = self.permits(states)
         if self.tau is not None and self.score is not None:
             inside &= self.score.score(states) <= self.tau

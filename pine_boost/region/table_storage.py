@@ -19,7 +19,7 @@ from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
 from pine_boost.region.region_ladder import Nesting
 from pine_boost.region.score_tables import PairTable, ScoreTables, TreeCost
-from pine_boost.region.scores.fitting import check_tables
+from pine_boost.region.scores.fit_score import check_tables
 from pine_boost.tables.schema import InputSchema
 
 

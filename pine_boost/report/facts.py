@@ -24,7 +24,7 @@ from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.predict import load_native, predict_classes
-from pine_boost.region.coverage import Coverage
+from pine_boost.region.conformal import Coverage
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.report.measure import Size, Speed, measure_sizes, measure_speeds, one_thread

@@ -17,10 +17,9 @@ from pine_boost.budget import Budget, Effort, StopReason
 from pine_boost.model.forest import Forest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
-from pine_boost.region.evidence import FitEvidence
 from pine_boost.region.fitting import FittedRegion
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import nest
+from pine_boost.region.region_ladder import FitEvidence, nest
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
 from pine_boost.search.drop_light_trees import lightest_units, unit_ranges

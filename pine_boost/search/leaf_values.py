@@ -59,7 +59,7 @@ def search_reweighted(
         found = search_inwards(problem, fit_states, share, options, known)
         return search_collapsed(problem, fit_states, found, budget, options)
     makes_room = _room_for_leaves(budget)
-    if problem.has_score_trees:
+    if problem.region.slows_cp_sat:
         found = search_inwards(problem, fit_states, budget, options, known, makes_room)
         return search_leaves(problem, fit_states, found, budget, options)
     played = play_out(problem, fit_states, budget, options, known, makes_room)

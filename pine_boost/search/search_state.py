@@ -134,7 +134,7 @@ class Game:
         seed = self.options.seed
         random = np.random.default_rng(seed)
         n_walks = self.effort.n_walks
-        if self.problem.has_score_trees:
+        if self.problem.region.slows_cp_sat:
             n_walks //= _FEWER_WALKS
         if len(inside):
             self._walk_from(inside[random.permutation(len(inside))[:n_walks]])

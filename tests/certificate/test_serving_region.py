@@ -22,8 +22,8 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_region
+from pine_boost.region.margins import ServingMargin
 from pine_boost.region.region import Region
-from pine_boost.region.serving_margin import ServingMargin
 from pine_boost.result import PruneResult
 from pine_boost.sweeping import sweep
 from tests.support.grids import edge_rows

@@ -10,8 +10,8 @@ import pytest
 from pine_boost.budget import Budget, Effort, OutOfEffort
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.enclosures import enclosures
-from pine_boost.region import enclosing as module
-from pine_boost.region.enclosing import cut_trees, enclosing
+from pine_boost.region.isolation_forest import enclosing as module
+from pine_boost.region.isolation_forest.enclosing import cut_trees, enclosing
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known
 from pine_boost.search.larger_regions import search_inwards
@@ -100,7 +100,7 @@ def test_a_hard_region_falls_back_on_the_larger_one(monkeypatch: pytest.MonkeyPa
     prove = Prover.prove
 
     def give_up(self, *question):  # type: ignore[no-untyped-def]
-        if self.problem.has_score_trees:
+        if self.problem.region.slows_cp_sat:
             raise OutOfEffort
         return prove(self, *question)
 

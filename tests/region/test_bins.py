@@ -6,8 +6,7 @@ import numpy as np
 
 from pine_boost.model.rules import MissingRule
 from pine_boost.model.states import Axis, StateSpace, build_space
-from pine_boost.region.scores.chow_liu import bins_of
-from pine_boost.region.scores.quantiles import count_nearest
+from pine_boost.region.scores.chow_liu import bins_of, count_nearest
 from tests.support.forests import LIGHTGBM, XGBOOST, random_forest
 
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]

@@ -12,9 +12,9 @@ from pine_boost.budget import Budget, OutOfTime
 from pine_boost.errors import InvalidInputError, RegionError
 from pine_boost.model.forest import Forest
 from pine_boost.options import SCORE_NAMES
-from pine_boost.region import Domain, distinct, fit_region
+from pine_boost.region import Domain, fit_region, fitting
 from pine_boost.region.fitting import fit_with_states
-from pine_boost.region.scores.quantiles import _nearest, count_nearest, edges_at_quantiles
+from pine_boost.region.scores.chow_liu import _nearest, count_nearest, edges_at_quantiles
 from pine_boost.tables import rows
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 
@@ -70,7 +70,7 @@ def test_the_search_begins_with_the_distinct_states_of_x_fit(tmp_path: Path, mon
     order = np.lexsort(fitted.fit_states.T[::-1])
     assert np.array_equal(fitted.fit_states[order], expected)
     # too many: the same sample whatever the chunks
-    monkeypatch.setattr(distinct, "MOST_DISTINCT", 40)
+    monkeypatch.setattr(fitting, "MOST_DISTINCT", 40)
     some = fit_with_states(forest, folder, X_cal, alpha=0.2)
     monkeypatch.setattr(rows, "CHUNK_ROWS", 17)
     again = fit_with_states(forest, folder, X_cal, alpha=0.2)

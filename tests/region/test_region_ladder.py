@@ -10,10 +10,9 @@ import pytest
 from pine_boost.errors import MalformedModelError
 from pine_boost.parsers import read_model
 from pine_boost.region.conformal import calibrate
-from pine_boost.region.evidence import FitEvidence
 from pine_boost.region.fitting import FittedRegion, fit_region, fit_with_states
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import Nesting, nest
+from pine_boost.region.region_ladder import FitEvidence, Nesting, nest
 
 SHARES = (0.25, 0.5, 0.9)
 

@@ -11,10 +11,15 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import ROW_LIMIT, SCORE_SCALE
 from pine_boost.model.routing import route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.region.isolation_forest.isolation_trees import average_path_length
 from pine_boost.region.score_tables import PairTable, ScoreTables
-from pine_boost.region.scores.fitting import check_tables, fit_score
-from pine_boost.region.scores.isolation_forest import average_path_length
-from pine_boost.region.scores.missing import UNSEEN_MISSING_NATS, price_unseen_missing
+from pine_boost.region.scores.fit_score import (
+    UNSEEN_MISSING_NATS,
+    check_tables,
+    fit_score,
+    missing_seen,
+    price_unseen_missing,
+)
 from tests.support.forests import MANNERS, XGBOOST, Manner, random_forest, random_rows
 from tests.support.scores import fit_chow_liu, fit_isolation_forest, fit_leaf_support
 
@@ -235,7 +240,7 @@ def test_unseen_missing_costs_the_same_nats_on_every_scale(scale: int) -> None:
     present = X[~np.isnan(X).any(axis=1)]
     states = space.states(present)
     own = _tables_of_scale(space, scale)
-    priced = price_unseen_missing(own, space, states)
+    priced = price_unseen_missing(own, space, missing_seen(space, states))
     assert priced.scale == scale
     assert np.array_equal(priced.score(states), own.score(states))
     numeric = [j for j, axis in enumerate(space.axes) if axis.missing_state >= max(axis.n_intervals, 1)]
@@ -254,7 +259,7 @@ def test_prices_of_very_many_features_leave_room_in_the_solver_row() -> None:
     forest = random_forest(rng, 900, 2, 1500, n_thresholds=1, leaf_probability=0)
     space = build_space(forest)
     states = space.states(rng.normal(size=(20, 1500)))
-    priced = price_unseen_missing(_tables_of_scale(space, SCORE_SCALE), space, states)
+    priced = price_unseen_missing(_tables_of_scale(space, SCORE_SCALE), space, missing_seen(space, states))
     added = sum(int(cost.sum()) for cost in priced.unary)
     assert sum(axis.n_states > 1 for axis in space.axes) > 1000
     assert added <= ROW_LIMIT
@@ -306,8 +311,8 @@ def test_tables_that_do_not_fit_are_refused() -> None:
         "bin outside": ScoreTables((good.bins[0] + 9, *good.bins[1:]), good.unary),
         "two different features": ScoreTables(good.bins, good.unary, (PairTable(0, 0, good.pairs[0].cost),)),
         "scale": ScoreTables(good.bins, good.unary, scale=0),
-        "beyond": ScoreTables(good.bins, (good.unary[0] + 2**40, *good.unary[1:])),
-        "cost of the score is beyond": ScoreTables(
+        r"exceeds 2\*\*31": ScoreTables(good.bins, (good.unary[0] + 2**40, *good.unary[1:])),
+        r"cost of the score exceeds 2\*\*31": ScoreTables(
             good.bins, (np.full_like(good.unary[0], -(2**63)), *good.unary[1:])
         ),  # its absolute value is itself
     }

@@ -205,7 +205,7 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
             proof = prove_boxes(case.problem, pruned, question, max_boxes=10**6, budget=FOREVER)
             is_broken = broken[:, question.index].any()
             assert proof.answer is (Answer.FOUND if is_broken else Answer.PROVED)
-            rows = question_tables.question_rows(case.problem, pruned, question, None, 0, None)
+            rows = question_tables.question_rows(case.problem, pruned, question, 0)
             here = len(question_tables.weigh(rows).value)
             monkeypatch.setattr(question_tables, "_CANCELLED", 0.0)
             other = len(question_tables.weigh(rows).value)

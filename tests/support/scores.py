@@ -9,11 +9,10 @@ import numpy as np
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.region.isolation_forest.isolation_trees import grow_trees, isolation_tables
 from pine_boost.region.score_tables import ScoreTables
-from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states
-from pine_boost.region.scores.isolation_forest import grow_trees, isolation_tables
-from pine_boost.region.scores.leaf_support import leaf_tables
-from pine_boost.region.scores.quantiles import count_nearest
+from pine_boost.region.scores.chow_liu import bins_of, chow_liu_of_states, count_nearest
+from pine_boost.region.scores.fit_score import leaf_support_tables
 
 States = np.ndarray[Any, np.dtype[Any]]
 
@@ -25,7 +24,7 @@ def fit_chow_liu(states: States, space: StateSpace, X: FloatArray, n_bins: int =
 
 def fit_leaf_support(states: States, trees: StateTrees, space: StateSpace) -> ScoreTables:
     """Leaf Support of the model's trees over a space."""
-    return leaf_tables(trees, trees.visits(states), space)
+    return leaf_support_tables(trees, trees.visits(states), space)
 
 
 def fit_isolation_forest(

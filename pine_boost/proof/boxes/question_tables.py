@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray, PrunedForest
-from pine_boost.model.routing import StateTrees
 from pine_boost.proof.boxes.groups import best_value, range_tables, tabulate
 from pine_boost.proof.boxes.shared_tables import Range, SharedTables
 from pine_boost.proof.problem import Problem
@@ -73,14 +72,7 @@ class Sums:
     has_score: npt.NDArray[np.bool_]
 
 
-def question_rows(
-    problem: Problem,
-    pruned: PrunedForest,
-    question: Question,
-    cost: IntArray | None,
-    budget: int,
-    own_trees: StateTrees | None,
-) -> LeafRows:
+def question_rows(problem: Problem, pruned: PrunedForest, question: Question, room: int) -> LeafRows:
     """State a question as rows over leaves.
 
     Parameters
@@ -99,13 +91,14 @@ def question_rows(
     rows.append(-question.side(problem.pruned_leaves_int(pruned)))
     constants.append(needed - 1 - question.side_of(pruned.intercept_int))
     offset = problem.trees.leaf_offset
-    if own_trees is not None:
-        rows = [np.concatenate([row, np.zeros(own_trees.n_leaves, np.int64)]) for row in rows]
-        offset = np.concatenate([offset, offset[-1] + own_trees.leaf_offset[1:]])
+    cost, extra = problem.region.leaf_cost, problem.region.extra_trees
+    if extra is not None:
+        rows = [np.concatenate([row, np.zeros(extra.trees.n_leaves, np.int64)]) for row in rows]
+        offset = np.concatenate([offset, offset[-1] + extra.trees.leaf_offset[1:]])
+        cost = np.concatenate([np.zeros(problem.trees.n_leaves, np.int64), extra.cost])
     if cost is not None:
-        model_part = np.zeros(problem.trees.n_leaves if own_trees is not None else 0, np.int64)
-        rows.append(np.concatenate([model_part, -cost]))
-        constants.append(budget)
+        rows.append(-cost)
+        constants.append(room)
     return LeafRows(
         np.stack(rows), np.array(constants, dtype=np.int64), offset, len(rivals), problem.scale - pruned.grid
     )
@@ -236,9 +229,8 @@ class QuestionTables:
             return
         self.region, self.offset = shared.region, shared.offset
         self.budget = (problem.region.tau or 0) - shared.base_score
-        cost = shared.tree_cost.cost if shared.tree_cost is not None else None
-        rows = question_rows(problem, pruned, question, cost, self.budget, shared.own)
-        self.score_sum = rows.n_original + 1 if cost is not None else -1
+        rows = question_rows(problem, pruned, question, self.budget)
+        self.score_sum = rows.n_original + 1 if len(rows.value) > rows.n_original + 1 else -1
         sums = weigh(rows)
         self.score_shift = int(sums.shift[self.score_sum])
         guide = sums.value[min(len(rows.value) + 5, len(sums.value) - 1)]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import BoolArray, IntArray
-from pine_boost.model.routing import StateTrees, leaf_masks
+from pine_boost.model.routing import leaf_masks
 from pine_boost.proof.boxes.groups import TreeGroup, compatible_leaves, leaf_members, merge_trees
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
@@ -142,8 +142,8 @@ class SharedTables:
     lengths : int64 (n_features,)
     is_empty : bool
         Some feature has no such state: the region holds no point.
-    own : StateTrees or None
-        The score's trees where they are not the model's.
+    extra_trees : TreeCost or None
+        Trees of the score that are bounded beside the model's.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -152,11 +152,7 @@ class SharedTables:
         self.lengths = np.array([len(states) for states in self.order], dtype=np.int64)
         self.offset = np.concatenate([[0], np.cumsum(self.lengths)])
         self.is_empty = bool((self.lengths == 0).any())
-        score = problem.region.score if problem.region.tau is not None else None
-        self.tree_cost = score.trees if score is not None else None
-        self.own: StateTrees | None = None
-        if self.tree_cost is not None and not self.tree_cost.of_model:
-            self.own = self.tree_cost.trees
+        self.extra_trees = problem.region.extra_trees
         self._merged: list[TreeGroup] | None = None
 
     @property
@@ -177,13 +173,13 @@ class SharedTables:
 
     @cached_property
     def member(self) -> BoolArray:
-        """Which positions each leaf admits: of the model's leaves, then of the score's own."""
+        """Which positions each leaf admits: the leaves of the model, then those of the extra trees."""
         problem = self._problem
         member = leaf_members(problem.trees, problem.masks, self.order)
-        if self.own is None:
+        if self.extra_trees is None:
             return member
-        more = leaf_members(self.own, leaf_masks(self.own, problem.space), self.order)
-        return np.concatenate([member, more])
+        extra = self.extra_trees.trees
+        return np.concatenate([member, leaf_members(extra, leaf_masks(extra, problem.space), self.order)])
 
     @cached_property
     def compatible(self) -> BoolArray | None:
@@ -255,11 +251,11 @@ def _affordable(region: RegionTables) -> list[IntArray]:
     low = np.zeros((len(allowed), len(owner)), dtype=np.int64)
     high = np.tile(lengths[:, None] - 1, (1, len(owner)))
     low[owner, column] = high[owner, column] = position
-    floor = 0
+    cheapest = BoxRegion(region, allowed).cheapest(low, high)
     if region.score.trees is not None:
-        starts = region.score.trees.trees.leaf_offset[:-1]
-        floor = int(np.minimum.reduceat(region.score.trees.cost, starts).sum())
-    stays = BoxRegion(region, allowed).cheapest(low, high) + floor <= region.tau
+        by_tree = np.split(region.score.trees.cost, region.score.trees.trees.leaf_offset[1:-1])
+        cheapest += sum(int(costs.min()) for costs in by_tree)
+    stays = cheapest <= region.tau
     return [states[stays[owner == j]] for j, states in enumerate(allowed)]
 
 

@@ -80,12 +80,12 @@ def encode_region(
     reachable &= cheapest_leaves(region, trees, masks, allowed)
     if wanted is None:
         wanted = np.ones(trees.n_trees, dtype=bool)
-    tables = (trees, masks, reachable & wanted[trees.leaf_tree], wanted)
-    leaves = _add_trees(model, features, tables, allowed, budget)
+    kept = reachable & wanted[trees.leaf_tree]
+    leaves = _add_trees(model, features, trees, masks, kept, wanted, allowed, budget)
     if leaves is None:
         return Encoding(model, (None,) * trees.n_leaves, trees.leaf_tree, features, False)
     _add_domain(model, features, region)
-    feasible = _add_score(model, features, (region, space), leaves, allowed, budget)
+    feasible = _add_score(model, features, region, space, leaves, allowed, budget)
     return Encoding(model, leaves, trees.leaf_tree, features, feasible)
 
 
@@ -118,7 +118,10 @@ def _reachable_leaves(
 def _add_trees(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
-    tables: tuple[StateTrees, LeafMasks, npt.NDArray[np.bool_], npt.NDArray[np.bool_]],
+    trees: StateTrees,
+    masks: LeafMasks,
+    kept: npt.NDArray[np.bool_],
+    wanted: npt.NDArray[np.bool_],
     allowed: list[npt.NDArray[np.bool_]],
     budget: Budget,
 ) -> tuple[cp_model.IntVar | None, ...] | None:
@@ -126,9 +129,7 @@ def _add_trees(
 
     For each set of states that a tree splits on: at most one of the leaves that need the state
     inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
-    ``tables`` are trees, masks, the leaves that are kept and the trees that are wanted.
     """
-    trees, masks, kept, wanted = tables
     leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
     for tree in np.flatnonzero(wanted).tolist():
         start, stop = trees.leaf_offset[tree], trees.leaf_offset[tree + 1]
@@ -188,13 +189,13 @@ def _add_domain(model: cp_model.CpModel, features: tuple[FeatureLiterals, ...], 
 def _add_score(
     model: cp_model.CpModel,
     features: tuple[FeatureLiterals, ...],
-    where: tuple[RegionTables, StateSpace],
+    region: RegionTables,
+    space: StateSpace,
     leaves: tuple[cp_model.IntVar | None, ...],
     allowed: list[npt.NDArray[np.bool_]],
     budget: Budget,
 ) -> bool:
     """The row ``score <= tau`` over bin, pair and leaf literals; False when it cannot hold."""
-    region, space = where
     score, tau = region.score, region.tau
     if score is None or tau is None:
         return True
@@ -212,26 +213,25 @@ def _add_score(
     for index, pair in enumerate(score.pairs):
         least = None if cheapest is None else cheapest[index]
         terms += _add_pair(model, bin_literals, pair, least, tau)
-    if score.trees is not None:
-        own = leaves
-        if not score.trees.of_model:
-            own_trees = score.trees.trees
-            own_masks = leaf_masks(own_trees, space)
-            reach = _reachable_leaves(own_trees, own_masks, allowed)
-            every = np.ones(own_trees.n_trees, dtype=bool)
-            tables = (own_trees, own_masks, reach, every)
-            added = _add_trees(model, features, tables, allowed, budget)
-            if added is None:
-                return False
-            own = added
-        terms += [(x, int(c)) for x, c in zip(own, score.trees.cost, strict=True) if x is not None]
+    extra = region.extra_trees
+    costs = region.leaf_cost if extra is None else extra.cost
+    if extra is not None:
+        masks = leaf_masks(extra.trees, space)
+        reachable = _reachable_leaves(extra.trees, masks, allowed)
+        every = np.ones(extra.trees.n_trees, dtype=bool)
+        added = _add_trees(model, features, extra.trees, masks, reachable, every, allowed, budget)
+        if added is None:
+            return False
+        leaves = added
+    if costs is not None:
+        terms += [(leaf, int(cost)) for leaf, cost in zip(leaves, costs, strict=True) if leaf is not None]
     if sum(abs(cost) for _, cost in terms) + abs(tau) > exact.ROW_LIMIT:
         raise UnsupportedModelError(
             "The costs of this score add up beyond the solver's safe range (2**31); use a coarser "
             "scale, fewer bins or fewer features."
         )
-    literals, costs = [x for x, _ in terms], [cost for _, cost in terms]
-    model.add(cp_model.LinearExpr.weighted_sum(literals, costs) <= tau)
+    literals, prices = [literal for literal, _ in terms], [cost for _, cost in terms]
+    model.add(cp_model.LinearExpr.weighted_sum(literals, prices) <= tau)
     return True
 
 

@@ -1,8 +1,7 @@
-"""Isolation Forest: inputs that random splits isolate early are implausible.
+"""Isolation forest: inputs that random splits isolate early are implausible.
 
-In comes X_fit; out go the thresholds that join the state space, and the isolation trees over it
-with a cost per leaf, minus the mean corrected path length. Refuses nothing of its own; the trees
-are grown by scikit-learn, routed and scored here by the model's own comparison.
+scikit-learn grows the trees. Routing and scoring are done here, with the model's own comparison; the trees'
+thresholds join the model's in the state space.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from pine_boost.model.reference import cast_value
 from pine_boost.model.routing import Shape, StateTrees, make_trees
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import StateSpace, build_space
-from pine_boost.region.score_tables import ScoreTables, TreeCost
-from pine_boost.region.scores.leaf_support import ignoring_features
+from pine_boost.region.score_tables import ScoreTables, TreeCost, score_of_leaves
+from pine_boost.tables.rows import MemoryRows, Rows
+
+SAMPLED_ROWS = 100_000  # rows that the trees are grown on; each tree uses 256 of them
 
 
 @dataclass(frozen=True, eq=False)
 class IsolationTrees:
-    """Stacked trees as scikit-learn grew them.
-
-    ``left`` and ``right`` are positions among the nodes of all trees, -1 at leaves.
-    """
+    """Stacked trees as scikit-learn grew them; ``left`` and ``right`` index the nodes of all trees, -1 at leaves."""
 
     root: IntArray
     feature: IntArray
@@ -41,7 +39,7 @@ class IsolationTrees:
 
 @dataclass(frozen=True, eq=False)
 class GrownForest:
-    """Isolation trees over states, the depth of each of their leaves, and their space."""
+    """Isolation trees over states, the depth of each leaf, and their state space."""
 
     trees: StateTrees
     depth: FloatArray
@@ -49,9 +47,13 @@ class GrownForest:
 
 
 def grow_trees(
-    X: FloatArray, forest: Forest, n_trees: int = 30, max_samples: int = 256, random_state: int = 0
+    X: FloatArray | Rows, forest: Forest, n_trees: int = 30, max_samples: int = 256, random_state: int = 0
 ) -> GrownForest:
-    """Isolation trees grown on X, over the space of their thresholds and the model's."""
+    """Isolation trees grown on X, over a space with their thresholds and the model's."""
+    rows = X if isinstance(X, Rows) else MemoryRows(X)
+    n_sampled = min(rows.n_rows, SAMPLED_ROWS)
+    sampled = np.random.default_rng(random_state).choice(rows.n_rows, n_sampled, replace=False)
+    X = rows.take(np.sort(sampled))
     base = build_space(forest)
     grown = _grow(_visible_values(X, base), n_trees, min(max_samples, len(X)), random_state)
     edges = [_extra_edges(base, grown, feature) for feature in range(forest.n_features)]
@@ -64,17 +66,16 @@ def grow_trees(
 
 
 def isolation_tables(grown: GrownForest, visits: IntArray) -> ScoreTables:
-    """The score of grown trees whose leaves were visited so often.
+    """The score ``-mean(depth + c(n))`` over the trees, with ``n`` the ``visits`` of the leaf by rows of X_fit.
 
-    It is ``-mean(depth + c(n))`` over the trees, ``n`` the rows of X_fit in the leaf and
-    ``c(n) = 2 H(n-1) - 2 (n-1) / n``. It is ours: thresholds are compared as the model compares
-    its own, so it need not equal scikit-learn's ``score_samples``. A categorical feature is split
-    by the number of its state; missing values follow scikit-learn's own side for them.
+    ``c(n) = 2 H(n-1) - 2 (n-1) / n``. Thresholds are compared as the model compares its own, so the score
+    need not equal scikit-learn's ``score_samples``. A categorical feature is split by the number of its
+    state; missing values go to the side that scikit-learn chose for them.
     """
     path = grown.depth + average_path_length(visits)
     cost = -np.rint(path * SCORE_SCALE / grown.trees.n_trees).astype(np.int64)
     tree_cost = TreeCost(grown.trees, cost, of_model=False)
-    return ignoring_features(grown.space, tree_cost, SCORE_SCALE)
+    return score_of_leaves(grown.space, tree_cost, SCORE_SCALE)
 
 
 def average_path_length(count: npt.ArrayLike) -> FloatArray:
@@ -86,7 +87,7 @@ def average_path_length(count: npt.ArrayLike) -> FloatArray:
 
 
 def _visible_values(X: FloatArray, space: StateSpace) -> FloatArray:
-    """X as the trees may see it: state numbers for categories, finite float32 for numbers."""
+    """X as scikit-learn may see it: state numbers for categories, finite float32 for numbers."""
     visible = np.clip(cast_value(space.comparison, X), -FLOAT32_MAX, FLOAT32_MAX)
     for feature, axis in enumerate(space.axes):
         if axis.codes is not None:
@@ -145,7 +146,7 @@ def _native_threshold(space: StateSpace, threshold: FloatArray) -> FloatArray:
 
 
 def _state_trees(grown: IsolationTrees, space: StateSpace) -> StateTrees:
-    """The isolation trees as tables over states, in the form that `routing.route` gives."""
+    """The isolation trees over states, in the form that `routing.route` returns."""
     n_nodes = len(grown.left)
     is_leaf = grown.left < 0
     rank = np.full(n_nodes, -1)

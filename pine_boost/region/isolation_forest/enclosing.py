@@ -1,7 +1,6 @@
-"""Larger regions that are easier to prove on: isolation trees cut off at a depth.
+"""Larger regions that are easier to prove in: isolation trees cut off at a depth.
 
-In come the tables of a region; out go tables of regions that contain it, from the largest inwards.
-Whatever holds on one of them holds on the region. Scores without trees of their own have none.
+Whatever is proved in a larger region also holds in the region itself.
 """
 
 from __future__ import annotations
@@ -18,21 +17,20 @@ DEPTHS = (4,)
 
 
 def enclosing(tables: RegionTables) -> list[tuple[str, RegionTables]]:
-    """Regions that contain this one, each with a few words on what it leaves out."""
-    score = tables.score
-    if tables.tau is None or score is None or score.trees is None or score.trees.of_model:
+    """Regions that contain this one, largest first, each with a short name; empty if CP-SAT copes without them."""
+    extra = tables.extra_trees
+    if extra is None or tables.score is None:
         return []
     larger = [("whole domain", replace(tables, score=None, tau=None))]
     for depth in DEPTHS:
-        if depth < score.trees.trees.depth:
-            trees = cut_trees(score.trees, depth)
-            cut = replace(tables, score=replace(score, trees=trees))
+        if depth < extra.trees.depth:
+            cut = replace(tables, score=replace(tables.score, trees=cut_trees(extra, depth)))
             larger.append((f"isolation trees of depth {depth}", cut))
     return larger
 
 
 def cut_trees(cost: TreeCost, depth: int) -> TreeCost:
-    """The trees down to ``depth``; a cut subtree costs what its cheapest leaf costs."""
+    """The trees down to ``depth``; a subtree that is cut off costs what its cheapest leaf costs."""
     trees = cost.trees
     is_leaf = trees.leaf_of_node >= 0
     levels = node_levels(trees.root, is_leaf, trees.left, trees.right)
