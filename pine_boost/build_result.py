@@ -41,7 +41,7 @@ from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import Choice
 from pine_boost.search.probabilities import probability_shift
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.tables.native import first_rows
 from pine_boost.tables.rows import KnownStates, is_large
 
@@ -53,7 +53,7 @@ def build_prune_result(
     parsed: Model,
     region: Region,
     problem: Problem | None,
-    found: Found,
+    found: SearchResult,
     *,
     objective: str,
     unit: str,
@@ -117,7 +117,7 @@ def _lossless(parsed: Model, remaining: Trimming) -> tuple[Any, Model]:
     return native, smaller
 
 
-def _points(parsed: Model, found: Found) -> npt.NDArray[np.int32]:
+def _points(parsed: Model, found: SearchResult) -> npt.NDArray[np.int32]:
     none = np.zeros((0, parsed.forest.n_features), np.int32)
     return none if found.points is None else found.points
 
@@ -131,7 +131,7 @@ def without_search(parsed: Model, options: Options, alpha: float, end: BaseExcep
     region = every_input(parsed.forest, options.domain, alpha)
     n_units = count_units(parsed.forest, options.unit)
     stopped = StopReason.TIME if is_late else StopReason.INTERRUPTED
-    found = Found(None, (), n_units, 1, 0, 0, stopped)
+    found = SearchResult(None, (), n_units, 1, 0, 0, stopped)
     objective, unit = options.objective, options.unit
     result = build_prune_result(parsed, region, None, found, objective=objective, unit=unit)
     what = "The time limit ran out" if is_late else "The call was interrupted"
@@ -142,7 +142,7 @@ def without_search(parsed: Model, options: Options, alpha: float, end: BaseExcep
     return replace(result, certificate=replace(result.certificate, reason=reason))
 
 
-def _without_model(found: Found, parsed: Model, unit: str) -> Found:
+def _without_model(found: SearchResult, parsed: Model, unit: str) -> SearchResult:
     """What was found, without the model that its library cannot hold."""
     return replace(
         found,
@@ -155,7 +155,13 @@ def _without_model(found: Found, parsed: Model, unit: str) -> Found:
 
 
 def _certificate(
-    parsed: Model, pruned_model: Model, region: Region, problem: Problem | None, found: Found, objective: str, unit: str
+    parsed: Model,
+    pruned_model: Model,
+    region: Region,
+    problem: Problem | None,
+    found: SearchResult,
+    objective: str,
+    unit: str,
 ) -> Certificate:
     forest = parsed.forest
     is_pruned = found.pruned is not None
@@ -209,18 +215,18 @@ def _certificate(
     return replace(certificate, claim=claim_of(certificate), rests_on=rests_on(certificate))
 
 
-def _leaves_after(pruned_model: Model, found: Found) -> int:
+def _leaves_after(pruned_model: Model, found: SearchResult) -> int:
     """Leaves of the kept trees; constants that an exporter adds are not counted."""
     return pruned_model.forest.n_leaves if found.pruned is None else leaf_count(found.pruned)
 
 
-def _shift(problem: Problem | None, found: Found) -> dict[str, float]:
+def _shift(problem: Problem | None, found: SearchResult) -> dict[str, float]:
     if problem is None or found.pruned is None or found.reference is None:
         return {"mean": 0.0, "maximum": 0.0, "brier": 0.0}
     return asdict(probability_shift(problem, found.pruned, found.reference))
 
 
-def _timings(found: Found) -> dict[str, float]:
+def _timings(found: SearchResult) -> dict[str, float]:
     proofs = {f"{p.question.name} by {p.method}": p.seconds for p in found.proofs}
     return {"search": found.seconds, **proofs}
 
@@ -253,7 +259,7 @@ def with_serving_margin(
     return replace(result, certificate=replace(certificate, rests_on=rests_on(certificate)))
 
 
-def _is_proved(found: Found) -> bool:
+def _is_proved(found: SearchResult) -> bool:
     return found.pruned is not None or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
 
 

@@ -19,6 +19,7 @@ from pine_boost.build_result import (
     with_serving_margin,
     without_search,
 )
+from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
@@ -33,7 +34,6 @@ from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import settle_toss_ups
 from pine_boost.search.deduplicated_trees import search_lean
-from pine_boost.search.free_leaves import has_free_leaves, require_free_leaves
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.tables.splitting import split_tables
 
@@ -217,3 +217,18 @@ def search_options(options: Options, model: Model) -> SearchOptions:
         reweight,
         traits_of(model.forest.library).monotone(model) if reweight == "leaf" else (),
     )
+
+
+def has_free_leaves(model: Model) -> bool:
+    """Whether leaves are terms of a sum that may take any value, and not votes or class shares."""
+    return model.forest.value.shape[1] == 1 and model.forest.free_intercept
+
+
+def require_free_leaves(model: Model) -> None:
+    """Raise unless the leaf values of the model may be changed one by one."""
+    if not has_free_leaves(model):
+        raise UnsupportedModelError(
+            f"reweight='leaf' and unit='leaf' need a sum of leaf values that may take any value; "
+            f"the leaves of this {model.kind} are votes or shares of classes. Use reweight='tree' "
+            "with unit='round' or 'tree'."
+        )

@@ -30,7 +30,7 @@ from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.search.probabilities import has_probabilities
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.tables.matrix import to_matrix
 
 
@@ -61,7 +61,7 @@ class PruneResult:
         Weight of every tree relative to the original, 0 for dropped trees.
     original, pruned : Model
         Both models as parsed.
-    search : Found
+    search : SearchResult
     points : int32 (n_points, n_features)
         States of the rows that the search went through: X_fit and the boundary.
     """
@@ -72,7 +72,7 @@ class PruneResult:
     weights: FloatArray
     original: Model
     pruned: Model
-    search: Found
+    search: SearchResult
     points: npt.NDArray[np.int32]
 
     @classmethod
@@ -111,7 +111,7 @@ class PruneResult:
             weights=weights,
             original=cast(Model, Absent(remedy)) if before is None else before,
             pruned=pruned,
-            search=cast(Found, Absent("A folder does not hold the search.")),
+            search=cast(SearchResult, Absent("A folder does not hold the search.")),
             points=np.zeros((0, parts.region.space.n_features), np.int32),
         )
 

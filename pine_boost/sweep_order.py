@@ -21,17 +21,17 @@ from pine_boost.region.isolation_forest.enclosing import enclosing
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import Explored, Known, explore, finish
 from pine_boost.search.collapsing import search_collapsed
-from pine_boost.search.deduplicated_trees import LeanTrees, lean_trees
+from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
 from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.search_result import Found, WarmStart
+from pine_boost.search.search_result import SearchResult, WarmStart
 from pine_boost.search.search_state import SearchOptions
 
 # Second proofs of CP-SAT in another configuration: boxes take two to seven times as long.
 _EFFORT = Effort(box_limit=0)
 _FOR_UNITS = 0.5  # of the time, where leaf values are searched for too
 _FOR_SEARCHES = 0.9  # of the time; the rest is left for the second proofs
-Answered = tuple[Region, Problem, Found]
+Answered = tuple[Region, Problem, SearchResult]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class SweepPlan:
     options: SearchOptions
     budget: Budget
     callback: Callable[[float, Step], None] | None = None
-    lean: LeanTrees | None = None
+    lean: DeduplicatedTrees | None = None
 
     def problem_in(self, region: Region) -> Problem:
         """The problem that is searched in a region: over smaller trees, where there are any."""
@@ -69,14 +69,14 @@ class SweepPlan:
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
     """A certified answer per alpha, ascending; Ctrl-C leaves out those not yet begun."""
-    plan = replace(plan, lean=lean_trees(plan.whole))
+    plan = replace(plan, lean=deduplicate_trees(plan.whole))
     answers = _with_leaves(plan) if plan.options.reweight == "leaf" else _with_units(plan)
     if plan.lean is not None:
         answers = _restored(plan, plan.lean, answers)
     return ((region, problem, found.timed()) for region, problem, found in answers)
 
 
-def _restored(plan: SweepPlan, lean: LeanTrees, answers: Iterator[Answered]) -> Iterator[Answered]:
+def _restored(plan: SweepPlan, lean: DeduplicatedTrees, answers: Iterator[Answered]) -> Iterator[Answered]:
     """The answers over the trees of the original; one model for several alphas stays one."""
     before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
     for region, _, answer in answers:
@@ -97,7 +97,7 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
     """Go on with leaf values from every answer; one for a larger region holds for all others."""
     whole = plan.budget.with_effort(_EFFORT)
     units = replace(plan, budget=plan.budget.share(_FOR_UNITS) if whole.is_limited else plan.budget)
-    larger: Found | None = None
+    larger: SearchResult | None = None
     is_interrupted = False
     for number, (region, problem, found) in enumerate(_with_units(units)):
         alpha = plan.grid[number]
@@ -129,11 +129,11 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
         if explored.stopped is StopReason.INTERRUPTED:
             break
         start = explored.start()
-    larger: Found | None = None
+    larger: SearchResult | None = None
     for region, explored in reversed(played):
         budget = plan.budget.with_effort(_EFFORT)
         larger = finish(explored, budget, larger)
-        yield region, explored.game.problem, larger
+        yield region, explored.state.problem, larger
 
 
 def _inwards(plan: SweepPlan) -> Iterator[Answered]:
@@ -141,7 +141,7 @@ def _inwards(plan: SweepPlan) -> Iterator[Answered]:
 
     For scores that make proofs hard, where a certified model soon is worth more than shared rows.
     """
-    larger: Found | None = None
+    larger: SearchResult | None = None
     for number, alpha in enumerate(plan.grid):
         region = plan.largest.with_alpha(alpha)
         problem = plan.problem_in(region)

@@ -26,7 +26,7 @@ from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import settle_toss_ups
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
@@ -268,7 +268,7 @@ def _concluded(
     parsed: Model, plan: SweepPlan, answers: Iterable[Answered], fitted: FittedRegion, X_fit: Any
 ) -> Iterator[PruneResult]:
     """A result per alpha, replayed natively; a model that serves several is exported once."""
-    before: Found | None = None
+    before: SearchResult | None = None
     result: PruneResult | None = None
     rows: build_result.NativeRows | None = None
     how = plan.options

@@ -86,14 +86,14 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
 
     def watch(*arguments: Any) -> Any:
         played = explore(*arguments)
-        game = played.game
-        explored.append((played, len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape))
+        state = played.state
+        explored.append((played, len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape))
         return played
 
     def check(played: Any, budget: Any, larger: Any) -> Any:
         own = next(entry for entry in explored if entry[0] is played)
-        game = played.game
-        assert (len(game.rows), len(game.pruner.cuts), game.rows.program.rows.shape) == own[1:]
+        state = played.state
+        assert (len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape) == own[1:]
         finished.append(played)
         return finish(played, budget, larger)
 
@@ -102,14 +102,14 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
     model, X_fit, X_cal, _ = parts
     sweep(model, X_fit, X_cal, alphas=[0.0, 0.1, 0.6], time_limit=300)
     assert finished == [entry[0] for entry in reversed(explored)]
-    games = [entry[0].game for entry in explored]
-    assert len({id(game.rows) for game in games}) == len(games) == 3
-    assert len({id(game.rows.program) for game in games}) == 3
-    assert len({id(game.pruner) for game in games}) == 3
-    for game in games:
-        assert game.pruner.rows is game.rows
-        assert game.pruner.budget is game.budget
-        assert np.array_equal(game.rows.inside, game.problem.region.contains(game.rows.states))
+    states = [entry[0].state for entry in explored]
+    assert len({id(state.constraints) for state in states}) == len(states) == 3
+    assert len({id(state.constraints.program) for state in states}) == 3
+    assert len({id(state.pruner) for state in states}) == 3
+    for state in states:
+        assert state.pruner.constraints is state.constraints
+        assert state.pruner.budget is state.budget
+        assert np.array_equal(state.constraints.inside, state.problem.region.contains(state.constraints.states))
     sizes = [entry[1] for entry in explored]
     assert sizes[0] < sizes[-1]  # later searches did add rows
 

@@ -26,9 +26,17 @@ from pine_boost.search.drop_light_trees import near_models
 from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.oracle import Verdict
-from pine_boost.search.search_result import Found, WarmStart
-from pine_boost.search.search_state import ExcludedError, Game, SearchOptions, build_game
-from pine_boost.search.strategies import Outcome, Proposal, eliminations, fewest, first_answers, is_optimal, lightest
+from pine_boost.search.search_result import SearchResult, WarmStart
+from pine_boost.search.search_state import ExcludedError, SearchOptions, SearchState, build_state
+from pine_boost.search.strategies import (
+    Proposal,
+    ProposalStatus,
+    eliminations,
+    fewest,
+    first_answers,
+    is_optimal,
+    lightest,
+)
 
 _SECONDS_AFTER_CTRL_C = 1.0
 _BOUND_AFTER_STOP = 0.3  # seconds for the bound of a search that was stopped
@@ -42,7 +50,7 @@ class Known:
     ----------
     start : WarmStart or None
         What a search of the same model on a smaller region left.
-    larger : Found or None
+    larger : SearchResult or None
         The result of a larger region, whose model holds here too.
     points : States or None
         State rows to begin with; those in the region become rows.
@@ -51,12 +59,12 @@ class Known:
     """
 
     start: WarmStart | None = None
-    larger: Found | None = None
+    larger: SearchResult | None = None
     points: States | None = None
     is_hopeless: bool = False
 
 
-MakesRoom = Callable[[Game], bool]
+MakesRoom = Callable[[SearchState], bool]
 
 
 @dataclass(eq=False)
@@ -67,7 +75,7 @@ class Explored:
     ``out_of_time`` says whether the clock ended a part, also one that goes on with another.
     """
 
-    game: Game
+    state: SearchState
     stopped: StopReason = StopReason.EFFORT
     gave_up: bool = False
     out_of_time: bool = False
@@ -76,15 +84,15 @@ class Explored:
 
     def go_on(self) -> None:
         """Raise `OutOfTime` where what follows needs the time that is left."""
-        if self.makes_room is not None and self.makes_room(self.game):
+        if self.makes_room is not None and self.makes_room(self.state):
             raise OutOfTime
 
     def start(self) -> WarmStart:
         """What the search of a larger region may begin with."""
-        game = self.game
-        best = game.best
-        cuts = dict(game.pruner.cuts)
-        return WarmStart(game.rows, cuts, best.bound, best.believed_bound, best.support)
+        state = self.state
+        best = state.best
+        cuts = dict(state.pruner.cuts)
+        return WarmStart(state.constraints, cuts, best.bound, best.believed_bound, best.support)
 
 
 def search(
@@ -94,7 +102,7 @@ def search(
     options: SearchOptions | None = None,
     known: Known | None = None,
     makes_room: MakesRoom | None = None,
-) -> Found:
+) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
     Ctrl-C and the time limit return the best certified model, at worst the original itself.
@@ -124,17 +132,17 @@ def play_out(
 ) -> Explored:
     """The same without its bound: whoever goes on with other columns does not need it."""
     known = known or Known()
-    game = build_game(problem, fit_states, budget, options or SearchOptions(), known.start)
-    explored = Explored(game, makes_room=makes_room)
+    state = build_state(problem, fit_states, budget, options or SearchOptions(), known.start)
+    explored = Explored(state, makes_room=makes_room)
     if known.larger is not None:
-        game.best.adopt(known.larger.best, known.larger.undecided)
-    play(explored, proposals(game, known))
+        state.best.adopt(known.larger.best, known.larger.undecided)
+    play(explored, proposals(state, known))
     return explored
 
 
 def bounded(explored: Explored) -> Explored:
     """A game that was played, with its lower bound proved as far as that goes."""
-    budget = explored.game.budget
+    budget = explored.state.budget
     if explored.stopped is not StopReason.MEMORY:  # the bound is one more search
         with _keeping_the_best(explored, budget):
             _prove_bound(explored)
@@ -150,89 +158,89 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
     """
     if explored.stopped in (StopReason.INTERRUPTED, StopReason.MEMORY):
         return
-    game = explored.game
-    with _keeping_the_best(explored, game.budget):
+    state = explored.state
+    with _keeping_the_best(explored, state.budget):
         for proposal in proposed:
             explored.go_on()
-            while (pruned := weigh(game, proposal)) is not None:
+            while (pruned := weigh(state, proposal)) is not None:
                 started = time.monotonic()
-                verdict = ask(game, pruned, proposal)
+                verdict = ask(state, pruned, proposal)
                 if verdict is None:
-                    explored.out_of_time |= (proposal.budget or game.budget).is_over
+                    explored.out_of_time |= (proposal.budget or state.budget).is_over
                     break
                 if verdict.is_proved:
-                    game.best.accept(pruned, verdict.proofs)
-                    game.report_progress("proved")
-                    proposal.outcome = Outcome.PROVED
+                    state.best.accept(pruned, verdict.proofs)
+                    state.report_progress("proved")
+                    proposal.status = ProposalStatus.PROVED
                     break
-                if game.learn(pruned, verdict) == 0:
+                if state.learn(pruned, verdict) == 0:
                     raise PineBoostError(
                         "Internal error: a proof ended with a point that the rows exclude. Please report this."
                     )
-                if proposal.briefly and verdict.by_proof and game.in_a_hurry(since=started):
+                if proposal.briefly and verdict.by_proof and state.in_a_hurry(since=started):
                     break
                 explored.go_on()
-            if proposal.outcome is Outcome.PROVED and proposal.model is None and game.is_late():
-                game.prove_twice()
-    explored.out_of_time |= game.budget.is_over  # a strategy may end by itself then
+            if proposal.status is ProposalStatus.PROVED and proposal.model is None and state.is_late():
+                state.prove_twice()
+    explored.out_of_time |= state.budget.is_over  # a strategy may end by itself then
 
 
-def proposals(game: Game, known: Known) -> Iterator[Proposal]:
+def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
     """What to try, in order: fast answers first, then the exact search for the fewest."""
-    objective, start = game.options.objective, known.start
+    objective, start = state.options.objective, known.start
     if start is None:
-        game.rows.add(game.rows.fit.nearest(), game.budget)
+        state.constraints.add(state.constraints.fit.nearest(), state.budget)
     if known.points is not None:
-        game.rows.add(known.points[game.problem.region.contains(known.points)])
+        state.constraints.add(known.points[state.problem.region.contains(known.points)])
     if start is not None:
         yield Proposal(start.support)
-    elif known.larger is None or not is_optimal(game):
+    elif known.larger is None or not is_optimal(state):
         if objective == "l0" and not known.is_hopeless:
-            yield from near_models(game)
-        game.walk()
+            yield from near_models(state)
+        state.walk()
     if known.is_hopeless:
-        game.pruner.eliminate()
-        is_optimal(game)
+        state.pruner.eliminate()
+        is_optimal(state)
     elif objective == "l1":
-        yield from lightest(game)
-    elif not game.best.is_settled:
-        yield from first_answers(game)
-        if not is_optimal(game):
+        yield from lightest(state)
+    elif not state.best.is_settled:
+        yield from first_answers(state)
+        if not is_optimal(state):
             # the cuts of an earlier search guide the exact one better than other orders do
             if start is None:
-                yield from eliminations(game)
-            yield from fewest(game)
+                yield from eliminations(state)
+            yield from fewest(state)
 
 
-def weigh(game: Game, proposal: Proposal) -> PrunedForest | None:
+def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
     """A model on the grid that keeps all rows with the proposed units; None where there is none."""
-    game.budget.check()
+    state.budget.check()
     if proposal.model is not None:
         return proposal.model
-    proposal.outcome = Outcome.GIVEN_UP
+    proposal.status = ProposalStatus.GIVEN_UP
     try:
-        pruned = game.write(proposal.support)
+        pruned = state.write(proposal.support)
     except ExcludedError:
-        proposal.outcome = Outcome.EXCLUDED
+        proposal.status = ProposalStatus.EXCLUDED
         return None
     if pruned is None:
-        proposal.outcome = Outcome.UNWRITABLE
+        proposal.status = ProposalStatus.UNWRITABLE
     return pruned
 
 
-def ask(game: Game, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
+def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
     """The Oracle's verdict; None where a model near the original is not proved by that alone."""
     if proposal.model is not None:
-        return game.oracle.prove_near(pruned, proposal.budget or game.budget)
-    game.report_progress("climb")
-    against = game.oracle.quick_counterexamples(pruned, game.rows, game.budget)
+        return state.oracle.prove_near(pruned, proposal.budget or state.budget)
+    state.report_progress("climb")
+    against = state.oracle.quick_counterexamples(pruned, state.constraints, state.budget)
     if len(against):
         return Verdict((), against)
-    game.report_progress("prove")
-    return game.oracle.prove(pruned, game.budget)
+    state.report_progress("prove")
+    return state.oracle.prove(pruned, state.budget)
 
 
-def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> Found:
+def finish(explored: Explored, budget: Budget, larger: SearchResult | None = None) -> SearchResult:
     """The second proof of what was explored, and the result.
 
     ``larger`` is the result for a larger region (a smaller alpha): what was proved there holds
@@ -240,38 +248,38 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
     it now or before, only a moment is left; another one ends that too.
     """
     started = time.monotonic()
-    game = explored.game
-    best = game.best
+    state = explored.state
+    best = state.best
     if larger is not None:
         best.adopt(larger.best, larger.undecided)
     for _ in range(2):
         if explored.stopped is StopReason.INTERRUPTED:
             budget = budget.within(_SECONDS_AFTER_CTRL_C)
         with _keeping_the_best(explored, budget):
-            game.prove_twice(budget)
+            state.prove_twice(budget)
             if best.best.pruned is not None and best.undecided is None:
-                encoding = game.oracle.prover.known_encoding
-                best.undecided = find_undecided(game.problem, encoding, budget)
+                encoding = state.oracle.prover.known_encoding
+                best.undecided = find_undecided(state.problem, encoding, budget)
             break
     n_kept = best.best.n_kept
     is_fewest = n_kept <= best.lower_bound
     stopped = explored.stopped
-    if explored.gave_up and game.oracle.n_asked == 0 and stopped is StopReason.EFFORT:
+    if explored.gave_up and state.oracle.n_asked == 0 and stopped is StopReason.EFFORT:
         stopped = StopReason.UNSOLVED  # nothing was tried: that is no answer
-    return Found(
+    return SearchResult(
         pruned=best.best.pruned,
         proofs=best.best.proofs,
         n_kept=n_kept,
         lower_bound=min(best.lower_bound, n_kept),
-        rounds=game.oracle.n_asked,
-        rows=len(game.rows),
+        rounds=state.oracle.n_asked,
+        rows=len(state.constraints),
         stopped=StopReason.OPTIMAL if is_fewest else stopped,
         undecided=best.undecided,
         seconds=explored.seconds + time.monotonic() - started,
         history=tuple(best.history),
         bound=best.bound,
-        reference=game.rows.fit.reference,
-        points=game.rows.states,
+        reference=state.constraints.fit.reference,
+        points=state.constraints.states,
         gave_up=explored.gave_up,
         interrupted=explored.stopped is StopReason.INTERRUPTED,
         out_of_time=not is_fewest and (explored.out_of_time or stopped is StopReason.TIME),
@@ -280,15 +288,15 @@ def finish(explored: Explored, budget: Budget, larger: Found | None = None) -> F
 
 def _prove_bound(explored: Explored) -> None:
     """The lower bound in exact integers; a search that was stopped spends little on it."""
-    game = explored.game
-    best, cuts = game.best, game.pruner.cuts
-    budget = game.budget
+    state = explored.state
+    best, cuts = state.best, state.pruner.cuts
+    budget = state.budget
     if explored.stopped is not StopReason.EFFORT:
-        budget = Budget.of(_BOUND_AFTER_STOP, game.effort)
+        budget = Budget.of(_BOUND_AFTER_STOP, state.effort)
     target = best.smallest.n_kept
     if not best.is_settled:
-        target = min(target, fewest_units(list(cuts), game.columns.n_units, budget))
-    best.bound = prove_bound(game.pruner, target, best.bound, budget)
+        target = min(target, fewest_units(list(cuts), state.columns.n_units, budget))
+    best.bound = prove_bound(state.pruner, target, best.bound, budget)
     best.note(2 if not best.waiting else 1)
 
 

@@ -20,12 +20,12 @@ from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.algorithm import Explored, play
 from pine_boost.search.columns import build_columns
-from pine_boost.search.leaf_rounding import leaves_to_grid
 from pine_boost.search.linear_program import Weights
-from pine_boost.search.search_state import Game
+from pine_boost.search.rounding import leaves_to_grid
+from pine_boost.search.search_state import SearchState
 from pine_boost.search.shapes import Collapser, Shape, build_shape
 from pine_boost.search.splits import Kept, Splits
-from pine_boost.search.strategies import Outcome, Proposal
+from pine_boost.search.strategies import Proposal, ProposalStatus
 
 _FIRST = 0.05  # of the splits go in the first batch
 _GROWTH = 4
@@ -56,9 +56,9 @@ class Base:
     value: FloatArray
     pruned: PrunedForest | None
 
-    def margins(self, game: Game) -> FloatArray:
-        """How far the model is beyond its cut at every row of the game."""
-        rows, problem = game.rows, game.problem
+    def margins(self, state: SearchState) -> FloatArray:
+        """How far the model is beyond its cut at every row of the state."""
+        rows, problem = state.constraints, state.problem
         if self.pruned is None:
             margins, grid = problem.original_margins_int(rows.leaves), problem.scale
         else:
@@ -69,9 +69,9 @@ class Base:
         return np.asarray(sides[rows.point_of, rows.question_of] * rows.program.magnified)
 
 
-def find_base(game: Game, splits: Splits, pruned: PrunedForest | None) -> Base:
+def find_base(state: SearchState, splits: Splits, pruned: PrunedForest | None) -> Base:
     """A certified model as the start of a batch."""
-    problem = game.problem
+    problem = state.problem
     if pruned is None:
         output = problem.forest.tree_output[splits.leaf_tree]
         every = np.arange(len(output))
@@ -93,41 +93,41 @@ class NearWriter:
         """Go out from another model."""
         self._base, self._n_written = base, 0
 
-    def write(self, game: Game, kept: Kept) -> PrunedForest | None:
+    def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """A model with these splits on the grid, if there is one that keeps every row."""
         self._n_written += 1
         if self._n_written > _MOST_REFUTED:
             return None
-        shape = build_shape(game.columns, self._splits, kept)
-        weights = self._project(game, shape)
+        shape = build_shape(state.columns, self._splits, kept)
+        weights = self._project(state, shape)
         if weights is None:
             return None
-        reference = game.rows.fit.reference
-        pruned = leaves_to_grid(game.problem, shape.columns, weights, reference, scale=1.0)
-        if pruned is None or game.rows.loses(pruned):
+        reference = state.constraints.fit.reference
+        pruned = leaves_to_grid(state.problem, shape.columns, weights, reference, scale=1.0)
+        if pruned is None or state.constraints.loses(pruned):
             return None
         return self._splits.collapse(pruned, kept)
 
-    def _project(self, game: Game, shape: Shape) -> Weights | None:
+    def _project(self, state: SearchState, shape: Shape) -> Weights | None:
         """Values with the least distance to the base's that keep every row with some room.
 
         Constants are free; the distance of cuts stays.
         """
-        base, program = self._base, game.rows.program
+        base, program = self._base, state.constraints.program
         if base is None:
             return None
-        before = base.margins(game) - program.rows @ base.value
+        before = base.margins(state) - program.rows @ base.value
         free = np.asarray(np.linalg.lstsq(program.free_rows, before, rcond=None)[0], np.float64)
-        reference = game.rows.fit.reference
+        reference = state.constraints.fit.reference
         whole = Weights(base.value, free, 1.0)
-        written = leaves_to_grid(game.problem, game.columns, whole, reference, scale=1.0)
+        written = leaves_to_grid(state.problem, state.columns, whole, reference, scale=1.0)
         if written is None:
             return None
-        target, counts = _merged(game, shape, base)
+        target, counts = _merged(state, shape, base)
         entries = csr_matrix(program.rows) @ shape.merge
-        lacking = _needed(game, written.grid) - (entries @ target + program.free_rows @ free)
+        lacking = _needed(state, written.grid) - (entries @ target + program.free_rows @ free)
         bounds: list[tuple[float | None, float | None]] = [(0, None)] * (2 * len(target))
-        fixed = 0 if game.problem.forest.n_outputs > 1 else max(0, program.n_free - 1)
+        fixed = 0 if state.problem.forest.n_outputs > 1 else max(0, program.n_free - 1)
         bounds += [(None, None)] * (program.n_free - fixed) + [(0, 0)] * fixed
         found = _least_change(
             csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])),
@@ -135,7 +135,7 @@ class NearWriter:
             np.concatenate([counts, counts, np.zeros(program.n_free)]),
             bounds,
             self._active,
-            game.budget,
+            state.budget,
         )
         if found is None:
             return None
@@ -144,9 +144,9 @@ class NearWriter:
         return Weights(target + up - down, free + constant, 1.0)
 
 
-def _merged(game: Game, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
+def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
     """The base's mean below every leaf that is left, and the share of fit rows there."""
-    reference = game.rows.fit.reference
+    reference = state.constraints.fit.reference
     repeated = np.repeat(reference.counts, reference.leaves.shape[1])
     count = np.bincount(reference.leaves.ravel(), repeated, len(base.value)) + 1.0
     of_leaves = np.asarray(shape.merge.T @ count)
@@ -190,28 +190,28 @@ def _least_change(
     return None
 
 
-def _needed(game: Game, grid: int) -> FloatArray:
+def _needed(state: SearchState, grid: int) -> FloatArray:
     """The margin to keep at every row: a part of the original's, and what rounding takes away."""
-    original = Base(np.zeros(0, dtype=bool), np.zeros(0), None).margins(game)
-    rounding = np.ldexp(float(game.problem.forest.n_trees), -grid)
+    original = Base(np.zeros(0, dtype=bool), np.zeros(0), None).margins(state)
+    rounding = np.ldexp(float(state.problem.forest.n_trees), -grid)
     room = _ROOM * np.minimum(original, _NARROW * float(np.median(original)))
-    program = game.rows.program
+    program = state.constraints.program
     return np.asarray(np.maximum(room, rounding * program.magnified) * program.strict)
 
 
-def let_go_in_batches(explored: Explored, game: Game, collapser: Collapser) -> None:
+def let_go_in_batches(explored: Explored, state: SearchState, collapser: Collapser) -> None:
     """Play batches to their end; a proof that does not end is one batch that failed."""
-    effort = replace(game.effort, proof_effort=_EFFORT * game.effort.proof_effort)
+    effort = replace(state.effort, proof_effort=_EFFORT * state.effort.proof_effort)
     writer = NearWriter(collapser.splits)
-    game = replace(game, writer=writer.write, budget=game.budget.with_effort(effort))
-    explored.game, proposed = game, _batches(game, collapser, writer)
+    state = replace(state, writer=writer.write, budget=state.budget.with_effort(effort))
+    explored.state, proposed = state, _batches(state, collapser, writer)
     while getgeneratorstate(proposed) != GEN_CLOSED:
         play(explored, proposed)
         if explored.stopped is StopReason.INTERRUPTED:
             return
 
 
-def _batches(game: Game, collapser: Collapser, writer: NearWriter) -> Generator[Proposal, None, None]:
+def _batches(state: SearchState, collapser: Collapser, writer: NearWriter) -> Generator[Proposal, None, None]:
     """Larger batches after a proof, else smaller ones, until no split is left that may go.
 
     A shape that keeps every row known says which splits may; of those that it goes without, the
@@ -223,9 +223,9 @@ def _batches(game: Game, collapser: Collapser, writer: NearWriter) -> Generator[
     size = max(1, int(_FIRST * len(needed)))
     n_failed = 0
     while n_failed < _MOST_FAILED:
-        game.report_progress("leaves")
-        base = find_base(game, splits, game.best.smallest.pruned)
-        shape = collapser.shrink(game, base.kept, level=0)
+        state.report_progress("leaves")
+        base = find_base(state, splits, state.best.smallest.pruned)
+        shape = collapser.shrink(state, base.kept, level=0)
         if shape is None:
             return
         may_go = np.flatnonzero(base.kept & ~shape & ~needed)
@@ -241,7 +241,7 @@ def _batches(game: Game, collapser: Collapser, writer: NearWriter) -> Generator[
         proposal = Proposal(kept)
         writer.begin(base)
         yield proposal
-        if proposal.outcome is Outcome.PROVED:
+        if proposal.status is ProposalStatus.PROVED:
             size = _GROWTH * len(batch)
             continue
         n_failed += 1

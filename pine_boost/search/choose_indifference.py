@@ -23,8 +23,8 @@ from pine_boost.region.region_ladder import FitEvidence, nest
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Explored, Known, play, proposals
 from pine_boost.search.drop_light_trees import lightest_units, unit_ranges
-from pine_boost.search.search_result import Found
-from pine_boost.search.search_state import Game, SearchOptions, build_game
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, SearchState, build_state
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without toss-ups last: it can be slow
 PART = 0.2  # of the time limit, for all short searches together
@@ -73,7 +73,7 @@ class Chosen:
             return budget
         return budget.within(_MOMENT if self.choice.interrupted else math.inf)
 
-    def ended(self, found: Found) -> Found:
+    def ended(self, found: SearchResult) -> SearchResult:
         """What the search found; Ctrl-C while choosing is what ended it, whatever it says."""
         if self.choice is None or not self.choice.interrupted:
             return found
@@ -124,25 +124,25 @@ def choose_share(
         tau, delta = expected_region(evidence, share, alpha)
         tables = replace(problem.region, tau=tau, score=score)
         own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
-        game = build_game(restated(problem, tables, delta or 0.0), fit_states, own, options)
-        explored = Explored(game)
-        play(explored, proposals(game, Known()))
+        state = build_state(restated(problem, tables, delta or 0.0), fit_states, own, options)
+        explored = Explored(state)
+        play(explored, proposals(state, Known()))
         if explored.stopped is StopReason.INTERRUPTED:
             return Choice(0.0, (), interrupted=True)
-        kept.append((share, _kept(game)))
+        kept.append((share, _kept(state)))
         is_falling = kept[-1][1] <= best[0] or explored.stopped is not StopReason.TIME
         if kept[-1][1] <= best[0]:
-            best = kept[-1][1], share, game.rows.states
+            best = kept[-1][1], share, state.constraints.states
     kept.reverse()
     return Choice(best[1], tuple(kept), points=best[2])
 
 
-def _kept(game: Game) -> int:
+def _kept(state: SearchState) -> int:
     """Units of the smallest model that was proved, or that the room for toss-ups alone allows."""
-    found = game.best.smallest.n_kept
-    if game.problem.delta == 0:
+    found = state.best.smallest.n_kept
+    if state.problem.delta == 0:
         return found
-    return min(found, game.columns.n_units - lightest_units(game, unit_ranges(game))[1])
+    return min(found, state.columns.n_units - lightest_units(state, unit_ranges(state))[1])
 
 
 def expected_region(evidence: FitEvidence, share: float, alpha: float) -> tuple[int, float | None]:

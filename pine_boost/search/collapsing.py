@@ -22,16 +22,16 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Explored, finish, play
 from pine_boost.search.batches import let_go_in_batches
 from pine_boost.search.columns import build_columns, leaf_columns
-from pine_boost.search.constraints import MOST_CELLS, Rows, distinct_fit_rows
+from pine_boost.search.constraints import MOST_CELLS, Constraints, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
-from pine_boost.search.nearer import nearer
 from pine_boost.search.oracle import Oracle
+from pine_boost.search.polish_probabilities import nearer
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_result import Found
-from pine_boost.search.search_state import Game, SearchOptions
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, SearchState
 from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
-from pine_boost.search.strategies import Outcome, Proposal
+from pine_boost.search.strategies import Proposal, ProposalStatus
 
 _MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
 _ANSWERS = 12  # different costs of ranges that are tried
@@ -45,11 +45,11 @@ _REFUTATIONS = 400  # shapes that may turn out not to do
 def search_collapsed(
     problem: Problem,
     fit_states: npt.NDArray[Any],
-    found: Found,
+    found: SearchResult,
     budget: Budget,
     options: SearchOptions,
-    larger: Found | None = None,
-) -> Found:
+    larger: SearchResult | None = None,
+) -> SearchResult:
     """Go on from a certified model with fewer leaves; sizes of the result are counted in leaves.
 
     ``found`` is what the searches over single trees found, ``larger`` the answer of this search
@@ -65,23 +65,23 @@ def search_collapsed(
     if found.is_last or budget.is_over:
         return replace(start, out_of_time=start.out_of_time or budget.is_over)
     budget = budget.after(found.seconds)
-    game, collapser = _build_game(problem, fit_states, budget, options)
-    game.best.adopt(start.best, found.undecided)
-    early = replace(game, budget=budget.share(_FOR_FEWER)) if budget.is_limited else game
+    state, collapser = _build_state(problem, fit_states, budget, options)
+    state.best.adopt(start.best, found.undecided)
+    early = replace(state, budget=budget.share(_FOR_FEWER)) if budget.is_limited else state
     explored = Explored(early)
     play(explored, _dropping_the_unreached(early, collapser, start, found.points))
     _taking_turns(explored, early, collapser)
-    if budget.is_limited and game.best.smallest.n_kept == start.n_kept:
-        let_go_in_batches(explored, game, collapser)  # with the time of what is not needed then
-    explored.game = game
-    if game.best.smallest.n_kept < start.n_kept:
-        smallest = collapser.splits.of_model(game.best.smallest.pruned)
-        play(explored, _proved_again(game))
-        play(explored, nearer(game, lambda: collapser.write_near(game, smallest)))
+    if budget.is_limited and state.best.smallest.n_kept == start.n_kept:
+        let_go_in_batches(explored, state, collapser)  # with the time of what is not needed then
+    explored.state = state
+    if state.best.smallest.n_kept < start.n_kept:
+        smallest = collapser.splits.of_model(state.best.smallest.pruned)
+        play(explored, _proved_again(state))
+        play(explored, nearer(state, lambda: collapser.write_near(state, smallest)))
     return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
 
 
-def _in_leaves(problem: Problem, found: Found) -> Found:
+def _in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
     """What a search over trees found, its sizes counted in leaves; bounds on trees say nothing."""
     pruned = found.pruned
     n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)
@@ -90,72 +90,72 @@ def _in_leaves(problem: Problem, found: Found) -> Found:
     return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, stopped=stopped, history=tuple(history))
 
 
-def _build_game(
+def _build_state(
     problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
-) -> tuple[Game, Collapser]:
+) -> tuple[SearchState, Collapser]:
     """A game without rows whose columns are all leaves."""
     units = build_columns(problem, "leaf")
     every = np.ones(units.n_units, dtype=bool)
     columns = replace(leaf_columns(units, problem, every, options.monotone), name="leaf")
-    rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
-    pruner, best = Pruner(rows, budget), Incumbent(columns, budget.began)
+    constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states, columns.n_columns))
+    pruner, best = Pruner(constraints, budget), Incumbent(columns, budget.began)
     oracle = Oracle(problem, options.n_jobs)
-    game = Game(problem, columns, rows, pruner, oracle, best, budget, options, _walked=[True])
-    collapser = Collapser(game, find_splits(problem))
-    return replace(game, writer=collapser.write), collapser
+    state = SearchState(problem, columns, constraints, pruner, oracle, best, budget, options, _walked=[True])
+    collapser = Collapser(state, find_splits(problem))
+    return replace(state, writer=collapser.write), collapser
 
 
 def _dropping_the_unreached(
-    game: Game, collapser: Collapser, start: Found, points: States | None
+    state: SearchState, collapser: Collapser, start: SearchResult, points: States | None
 ) -> Iterator[Proposal]:
     """First what nobody misses: branches that neither the region nor a row reaches, and twins.
 
     Begins with the points of the earlier searches.
     """
-    game.rows.add(game.rows.fit.nearest(), game.budget)
+    state.constraints.add(state.constraints.fit.nearest(), state.budget)
     if points is not None:
-        game.rows.add(points[game.problem.region.contains(points)], game.budget)
-    _walk(game)
-    game.report_progress("leaves")
-    splits, problem = collapser.splits, game.problem
+        state.constraints.add(points[state.problem.region.contains(points)], state.budget)
+    _walk(state)
+    state.report_progress("leaves")
+    splits, problem = collapser.splits, state.problem
     value: npt.NDArray[Any] = problem.forest.value if start.pruned is None else start.pruned.value_int
     leaf_value = value[problem.leaf_node, 0]
-    seen = np.concatenate([game.rows.leaves.ravel(), game.rows.fit.reference.leaves.ravel()])
+    seen = np.concatenate([state.constraints.leaves.ravel(), state.constraints.fit.reference.leaves.ravel()])
     spared = splits.spared(problem, seen, leaf_value)
     kept = splits.of_model(start.pruned) & (splits.ranges(spared) > 0)
-    if kept.any() and splits.size(kept) < game.best.smallest.n_kept:
+    if kept.any() and splits.size(kept) < state.best.smallest.n_kept:
         yield Proposal(kept)
 
 
-def _walk(game: Game) -> None:
+def _walk(state: SearchState) -> None:
     """More rows near the boundary: each is cheaper than one that a proof finds."""
-    n_sides = max(1, game.problem.forest.n_outputs - 1)
-    most = MOST_CELLS // (n_sides * game.columns.n_columns)
+    n_sides = max(1, state.problem.forest.n_outputs - 1)
+    most = MOST_CELLS // (n_sides * state.columns.n_columns)
     for number in range(1, 1 + _WALKS):
-        if len(game.rows) < most:
-            options = replace(game.options, seed=game.options.seed + number)
-            replace(game, options=options, _walked=[]).walk()
+        if len(state.constraints) < most:
+            options = replace(state.options, seed=state.options.seed + number)
+            replace(state, options=options, _walked=[]).walk()
 
 
-def _proved_again(game: Game) -> Iterator[Proposal]:
+def _proved_again(state: SearchState) -> Iterator[Proposal]:
     """The second proof before time is spent on anything else; proposes nothing."""
-    game.prove_twice()
+    state.prove_twice()
     yield from ()
 
 
-def _taking_turns(explored: Explored, game: Game, collapser: Collapser) -> None:
+def _taking_turns(explored: Explored, state: SearchState, collapser: Collapser) -> None:
     """A few shapes; where none is proved, batches of splits from the other end; then the rest."""
-    known = game.best.smallest.n_kept
-    short = replace(game, budget=game.budget.share(_FIRST_TURN)) if game.budget.is_limited else game
-    explored.game = short
+    known = state.best.smallest.n_kept
+    short = replace(state, budget=state.budget.share(_FIRST_TURN)) if state.budget.is_limited else state
+    explored.state = short
     play(explored, islice(_shrinking(short, collapser), _FIRST_SHAPES))
-    if game.best.smallest.n_kept == known:
-        let_go_in_batches(explored, game, collapser)
-    explored.game = game
-    play(explored, _shrinking(game, collapser))
+    if state.best.smallest.n_kept == known:
+        let_go_in_batches(explored, state, collapser)
+    explored.state = state
+    play(explored, _shrinking(state, collapser))
 
 
-def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
+def _shrinking(state: SearchState, collapser: Collapser) -> Iterator[Proposal]:
     """Shapes that keep every row known, until one is proved; then smaller ones, and other costs.
 
     The first shapes keep some splits that could go: they are found and proved sooner.
@@ -163,15 +163,15 @@ def _shrinking(game: Game, collapser: Collapser) -> Iterator[Proposal]:
     everything = np.ones(len(collapser.splits.node), dtype=bool)
     n_answers, level = 0, 0
     for _ in range(_REFUTATIONS):
-        game.report_progress("leaves")
-        seed = game.options.seed + n_answers if n_answers else None
-        kept = collapser.shrink(game, everything, seed, level=level)
+        state.report_progress("leaves")
+        seed = state.options.seed + n_answers if n_answers else None
+        kept = collapser.shrink(state, everything, seed, level=level)
         if kept is None or n_answers >= _ANSWERS:
             return
-        is_smaller = collapser.splits.size(kept) < game.best.smallest.n_kept
+        is_smaller = collapser.splits.size(kept) < state.best.smallest.n_kept
         proposal = Proposal(kept)
         if is_smaller:
             yield proposal
-        if not is_smaller or proposal.outcome is not Outcome.EXCLUDED:
+        if not is_smaller or proposal.status is not ProposalStatus.EXCLUDED:
             n_answers += level == len(LEVELS) - 1
             level = min(level + 1, len(LEVELS) - 1)

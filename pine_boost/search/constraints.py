@@ -1,4 +1,4 @@
-"""The rows of the game: points that the pruned model must keep.
+"""The rows of the state: points that the pruned model must keep.
 
 In come state rows; out go deduplicated points with their leaves, and the row of the linear
 program for every question a point belongs to. Nothing is ever removed.
@@ -106,7 +106,7 @@ def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return states[:, used].astype(np.min_scalar_type(int(n_states.max())))
 
 
-class Rows:
+class Constraints:
     """Points known to matter, and the linear program they make.
 
     Attributes
@@ -139,7 +139,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.states)
 
-    def on(self, problem: Problem) -> Rows:
+    def on(self, problem: Problem) -> Constraints:
         """The same rows for a larger region of the same model, in an object of their own."""
         other = copy.copy(self)
         other.problem = problem

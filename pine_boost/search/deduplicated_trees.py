@@ -25,12 +25,12 @@ from pine_boost.proof.bound import check_bound
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem
 from pine_boost.search.leaf_values import search_reweighted
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 
 
 @dataclass(frozen=True, eq=False)
-class LeanTrees:
+class DeduplicatedTrees:
     """The original's trees, smaller, with the same value for every row of states.
 
     Attributes
@@ -75,7 +75,7 @@ class LeanTrees:
         owned = owner[(original.kind == SplitKind.LEAF) & (owner >= 0)]
         return np.bincount(owned, minlength=len(nodes))
 
-    def restored(self, problem: Problem, found: Found, unit: str, budget: Budget) -> Found:
+    def restored(self, problem: Problem, found: SearchResult, unit: str, budget: Budget) -> SearchResult:
         """What was found over these trees, over those of the original, whose problem is given.
 
         A bound on models with free leaf values was proved of fewer leaves than the original has:
@@ -108,7 +108,7 @@ class LeanTrees:
         return replace(pruned, forest=original, value_int=value, is_leaf=is_leaf, instead=self.shrunk.instead)
 
 
-def lean_trees(problem: Problem) -> LeanTrees | None:
+def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     """The smaller trees of a problem; None where no node can go.
 
     Also None where the region's score counts the leaves of the model's own trees.
@@ -130,14 +130,14 @@ def lean_trees(problem: Problem) -> LeanTrees | None:
     leaf_node = np.zeros(trees.n_leaves, dtype=np.int64)
     is_leaf = trees.leaf_of_node >= 0
     leaf_node[trees.leaf_of_node[is_leaf]] = np.flatnonzero(is_leaf)
-    return LeanTrees(shrunk, trimming, lean, trees, leaf_masks(trees, problem.space), leaf_node)
+    return DeduplicatedTrees(shrunk, trimming, lean, trees, leaf_masks(trees, problem.space), leaf_node)
 
 
 def search_lean(
     problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions, points: States | None = None
-) -> Found:
+) -> SearchResult:
     """`search_reweighted` over the smaller trees of the original, where it has any."""
-    lean = lean_trees(problem)
+    lean = deduplicate_trees(problem)
     if lean is None:
         return search_reweighted(problem, fit_states, budget, options, points).timed()
     found = search_reweighted(lean.of(problem), fit_states, budget, options, points)

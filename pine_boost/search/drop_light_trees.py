@@ -17,8 +17,8 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.rounding import to_grid
-from pine_boost.search.search_state import Game
-from pine_boost.search.strategies import Outcome, Proposal
+from pine_boost.search.search_state import SearchState
+from pine_boost.search.strategies import Proposal, ProposalStatus
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
 _SHARE = 0.25  # of the time that is left; the rest belongs to the game of all trees
@@ -44,37 +44,37 @@ class Ranges:
     middle: FloatArray
     room: FloatArray
 
-    def excess(self, game: Game) -> FloatArray:
+    def excess(self, state: SearchState) -> FloatArray:
         """How much of each question's room a unit takes up when a constant stands for it."""
-        return np.asarray(self.highest - game.problem.sides(self.middle))
+        return np.asarray(self.highest - state.problem.sides(self.middle))
 
 
-def near_models(game: Game) -> Iterator[Proposal]:
+def near_models(state: SearchState) -> Iterator[Proposal]:
     """Drop the units that matter least, as many as can be proved to change nothing.
 
     Begins with as many as their ranges alone allow, and closes in on the largest number.
     """
-    if game.problem.delta == 0 or game.best.smallest.pruned is not None:
+    if state.problem.delta == 0 or state.best.smallest.pruned is not None:
         return
-    game.report_progress("near")
-    n_units = game.columns.n_units
-    whole = game.budget
-    effort = replace(game.effort, proof_effort=_EFFORT)
+    state.report_progress("near")
+    n_units = state.columns.n_units
+    whole = state.budget
+    effort = replace(state.effort, proof_effort=_EFFORT)
     budget = (whole.share(_SHARE) if whole.is_limited else whole).with_effort(effort)
-    ranges = unit_ranges(game)
-    order, n_light = lightest_units(game, ranges)
+    ranges = unit_ranges(state)
+    order, n_light = lightest_units(state, ranges)
     proved, refused = 0, n_units
     n_dropped = max(1, n_light)
     for _ in range(_TRIALS):
         if refused - proved <= 1 or budget.is_over:
             break
-        model = _without(game, order[:n_dropped], ranges.middle)
-        outcome = Outcome.UNWRITABLE
+        model = _without(state, order[:n_dropped], ranges.middle)
+        outcome = ProposalStatus.UNWRITABLE
         if model is not None:
-            proposal = Proposal(game.columns.kept_units(model), model=model, budget=budget)
+            proposal = Proposal(state.columns.kept_units(model), model=model, budget=budget)
             yield proposal
-            outcome = proposal.outcome
-        if outcome is Outcome.PROVED:
+            outcome = proposal.status
+        if outcome is ProposalStatus.PROVED:
             proved = n_dropped
             n_dropped += max(1, n_dropped // 3)
         else:
@@ -82,25 +82,25 @@ def near_models(game: Game) -> Iterator[Proposal]:
             n_dropped = (proved + refused) // 2
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)
     if whole.is_limited:  # whoever stops it from now on has this
-        game.prove_twice(whole.with_effort(replace(game.effort, proof_effort=2 * _EFFORT)))
+        state.prove_twice(whole.with_effort(replace(state.effort, proof_effort=2 * _EFFORT)))
 
 
-def lightest_units(game: Game, ranges: Ranges) -> tuple[IntArray, int]:
+def lightest_units(state: SearchState, ranges: Ranges) -> tuple[IntArray, int]:
     """Units from the lightest on, and how many fit into the room by their ranges alone."""
-    excess = ranges.excess(game)
+    excess = ranges.excess(state)
     order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
     fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
     return order, len(order) - 1 if fits.all() else int(np.argmin(fits))
 
 
-def unit_ranges(game: Game) -> Ranges:
+def unit_ranges(state: SearchState) -> Ranges:
     """Ranges over the leaves that the region, or a fit row beside it, can reach."""
-    problem, columns = game.problem, game.columns
+    problem, columns = state.problem, state.columns
     trees = problem.trees
     reached = np.ones(trees.n_leaves, dtype=bool)
     if trees.n_leaves * problem.space.n_features <= _LARGEST:
         reached = cheapest_leaves(problem.region, trees, problem.masks, problem.region.allowed)
-        reached[np.unique(game.rows.fit.reference.leaves)] = True
+        reached[np.unique(state.constraints.fit.reference.leaves)] = True
     starts = trees.leaf_offset[:-1]
 
     def largest(value: FloatArray) -> FloatArray:
@@ -119,9 +119,9 @@ def unit_ranges(game: Game) -> Ranges:
     return Ranges(np.stack(highest, axis=1), middle, room)
 
 
-def _without(game: Game, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:
+def _without(state: SearchState, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:
     """The original without some units, a constant in their place; None where a row is lost."""
-    problem, columns = game.problem, game.columns
+    problem, columns = state.problem, state.columns
     forest = problem.forest
     weights = columns.scale.copy()
     weights[dropped] = 0.0
@@ -135,7 +135,7 @@ def _without(game: Game, dropped: IntArray, middle: FloatArray) -> PrunedForest 
         free[0] -= cuts[0]
         free[1:] = cuts[-1] - cuts[0]
     solution = Weights(weights, free, 1.0)
-    pruned = to_grid(problem, columns, solution, game.rows.fit.reference, scale=1.0)
-    if pruned is None or game.rows.loses(pruned):
+    pruned = to_grid(problem, columns, solution, state.constraints.fit.reference, scale=1.0)
+    if pruned is None or state.constraints.loses(pruned):
         return None
-    return None if len(game.rows.fit.lost_by(problem, pruned, game.budget)) else pruned
+    return None if len(state.constraints.fit.lost_by(problem, pruned, state.budget)) else pruned

@@ -23,7 +23,7 @@ from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import ExactRows, Units, exact_rows
 from pine_boost.search.columns import Support
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 
 _ROWS_PER_PASS = 10
 _MOST_PASSES = 5
@@ -39,7 +39,7 @@ class ExactCut:
     multipliers: tuple[int, ...]
 
 
-def exclude(rows: Rows, support: Support, first: IntArray, budget: Budget) -> ExactCut | None:
+def exclude(constraints: Constraints, support: Support, first: IntArray, budget: Budget) -> ExactCut | None:
     """An exact cut of units outside a support; the best that comes of it, None where none does.
 
     ``first`` are the rows of the linear program that speak against the support. Others join as
@@ -49,16 +49,16 @@ def exclude(rows: Rows, support: Support, first: IntArray, budget: Budget) -> Ex
     active = np.unique(first)
     for _ in range(_MOST_PASSES):
         budget.check()
-        solution = _solve(rows, support, active, budget)
+        solution = _solve(constraints, support, active, budget)
         if solution is None:
             return best
         chosen = np.flatnonzero(solution.dual > 0)
-        found = _exact_cut(rows, support, active[chosen], solution.dual[chosen], budget)
+        found = _exact_cut(constraints, support, active[chosen], solution.dual[chosen], budget)
         if found is not None and (best is None or len(found.units) < len(best.units)):
             best = found
         if best is not None and not any(support[unit] for unit in best.units):
             return best
-        missing = _violated(rows, solution, active)
+        missing = _violated(constraints, solution, active)
         if len(missing) == 0:
             return best
         active = np.union1d(active, missing)
@@ -75,17 +75,17 @@ class _Solution:
     value: float
 
 
-def _solve(rows: Rows, support: Support, active: IntArray, budget: Budget) -> _Solution | None:
+def _solve(constraints: Constraints, support: Support, active: IntArray, budget: Budget) -> _Solution | None:
     """Multipliers of the active rows, and the other side of the program.
 
     ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0``, solved from its
     other side, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those
     to add. ``d`` is the slack that every column gets where it can have it (`exact.CUT_SLACK`).
     """
-    program, columns = rows.program, rows.columns
+    program, columns = constraints.program, constraints.columns
     kept = np.flatnonzero(support[columns.column_unit])
     # the distance of several cuts is positive: it is excluded like a column
-    n_distances = 1 if len(rows.problem.forest.decision.cuts) > 1 and columns.n_free else 0
+    n_distances = 1 if len(constraints.problem.forest.decision.cuts) > 1 and columns.n_free else 0
     n_signed = columns.n_free - n_distances
     constants = program.free_rows[active]
     of_kept = program.rows.take(active, axis=0).take(kept, axis=1)
@@ -141,9 +141,9 @@ def _program(
     return model
 
 
-def _violated(rows: Rows, solution: _Solution, active: IntArray) -> IntArray:
+def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -> IntArray:
     """The rows that the weights of a solution lose most clearly: with them it may become better."""
-    program = rows.program
+    program = constraints.program
     sides = program.rows @ solution.weights + program.free_rows @ solution.free
     slack = sides / program.magnified - solution.value * program.strict
     slack[active] = 0.0
@@ -152,13 +152,19 @@ def _violated(rows: Rows, solution: _Solution, active: IntArray) -> IntArray:
     return violated[np.argsort(slack[violated], kind="stable")[:_ROWS_PER_PASS]]
 
 
-def _exact_cut(rows: Rows, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget) -> ExactCut | None:
+def _exact_cut(
+    constraints: Constraints, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget
+) -> ExactCut | None:
     """What multipliers prove once they are whole numbers."""
     if len(chosen) == 0:
         return None
-    points, questions = rows.point_of[chosen], rows.question_of[chosen]
+    points, questions = constraints.point_of[chosen], constraints.question_of[chosen]
     whole = exact_rows(
-        rows.problem, rows.columns.tree_unit, rows.leaves[points], questions, by_leaf=rows.program.signed
+        constraints.problem,
+        constraints.columns.tree_unit,
+        constraints.leaves[points],
+        questions,
+        by_leaf=constraints.program.signed,
     )
     scaled = np.rint(np.ldexp(dual / dual.max(), exact.MULTIPLIER_BITS))
     best: ExactCut | None = None

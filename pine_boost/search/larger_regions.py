@@ -17,7 +17,7 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import Known, MakesRoom, search
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 
 _STAGE_EFFORT = 20.0  # deterministic seconds of CP-SAT per proof; an easier region has an answer
@@ -30,7 +30,7 @@ def search_inwards(
     options: SearchOptions,
     known: Known,
     makes_room: MakesRoom | None = None,
-) -> Found:
+) -> SearchResult:
     """`search`, by way of larger regions where the problem has any that are easier.
 
     Of what is known, the result of a region that contains this one and points to begin with are
@@ -68,7 +68,7 @@ def search_inwards(
     return replace(final, rounds=rounds + final.rounds, out_of_time=out_of_time)
 
 
-def _named(found: Found, stage: Enclosure, before: Found | None) -> Found:
+def _named(found: SearchResult, stage: Enclosure, before: SearchResult | None) -> SearchResult:
     """The result with its proofs saying where they hold; those of an earlier stage say it."""
     if before is not None and found.pruned is before.pruned:
         return found

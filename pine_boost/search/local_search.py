@@ -1,7 +1,7 @@
 """Walks through the region: rows before the oracle, and counterexamples without a solver.
 
 In come state rows inside the region; out go further state rows near the original's boundary, or
-rows where the pruned model loses. What is found is a proposal only; `Rows` decides exactly.
+rows where the pruned model loses. What is found is a proposal only; `Constraints` decides exactly.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import distinct_rows
-from pine_boost.search.single_feature_moves import Neighbourhood
+from pine_boost.search.single_feature_moves import SingleFeatureMoves
 
 _ENOUGH = 60  # rows found against one question in one climb
 
 
 def boundary_walks(
-    neighbourhood: Neighbourhood, starts: npt.NDArray[Any], seed: int, budget: Budget, max_steps: int = 12
+    neighbourhood: SingleFeatureMoves, starts: npt.NDArray[Any], seed: int, budget: Budget, max_steps: int = 12
 ) -> npt.NDArray[np.int32]:
     """Walk one feature at a time towards the original's boundary; all rows passed, both sides.
 
@@ -84,7 +84,7 @@ def wander(
 
 
 def climb(
-    neighbourhood: Neighbourhood,
+    neighbourhood: SingleFeatureMoves,
     starts: npt.NDArray[Any],
     asked: IntArray,
     pruned_int: IntArray,

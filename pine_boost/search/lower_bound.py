@@ -15,7 +15,7 @@ from pine_boost.budget import Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
 from pine_boost.search.columns import Support
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.exact_farkas import ExactCut, exclude
 from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import UnsolvedProgramError
@@ -37,7 +37,7 @@ def prove_bound(
     if target <= 1:
         return known
     n_units = pruner.n_units
-    proved = _Proved(pruner.rows, known)
+    proved = _Proved(pruner.constraints, known)
     smaller: Support | bool | None = False
     try:
         for cut in [cut for cut in pruner.cuts if len(cut) == 1]:
@@ -90,8 +90,8 @@ def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
 class _Proved:
     """Exact cuts, and the points and questions of their rows, each once."""
 
-    def __init__(self, rows: Rows, known: Bound | None) -> None:
-        self.rows = rows
+    def __init__(self, constraints: Constraints, known: Bound | None) -> None:
+        self.constraints = constraints
         self.cuts: list[Cut] = []
         self.tried: set[Units] = set()
         self._position: dict[tuple[bytes, int], int] = {}
@@ -109,16 +109,17 @@ class _Proved:
     def prove(self, cut: Units, speaking: IntArray, budget: Budget) -> None:
         """Try to prove a believed cut from the rows that speak for it."""
         self.tried.add(cut)
-        support = np.ones(self.rows.columns.n_units, dtype=bool)
+        support = np.ones(self.constraints.columns.n_units, dtype=bool)
         support[sorted(cut)] = False
-        found = exclude(self.rows, support, speaking, budget)
-        if found is not None and len(found.units) < self.rows.columns.n_units:
+        found = exclude(self.constraints, support, speaking, budget)
+        if found is not None and len(found.units) < self.constraints.columns.n_units:
             self._add(found)
 
     def _add(self, found: ExactCut) -> None:
-        points, questions = self.rows.point_of[found.rows], self.rows.question_of[found.rows]
+        points, questions = self.constraints.point_of[found.rows], self.constraints.question_of[found.rows]
         own = [
-            self._row(self.rows.states[point], int(question)) for point, question in zip(points, questions, strict=True)
+            self._row(self.constraints.states[point], int(question))
+            for point, question in zip(points, questions, strict=True)
         ]
         self.cuts.append(Cut(found.units, tuple(own), found.multipliers))
 

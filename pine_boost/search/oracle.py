@@ -17,10 +17,10 @@ from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Proof
 from pine_boost.proof.two_proofs import first_proof, first_settings
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.incumbent import require_answers
 from pine_boost.search.local_search import climb
-from pine_boost.search.single_feature_moves import Neighbourhood
+from pine_boost.search.single_feature_moves import SingleFeatureMoves
 
 _CLIMB_STARTS = 48
 
@@ -54,15 +54,15 @@ class Oracle:
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
         self.problem = problem
-        self.neighbourhood = Neighbourhood(problem)
+        self.neighbourhood = SingleFeatureMoves(problem)
         self.prover = Prover(problem, n_jobs)
         self.n_asked = 0
 
-    def quick_counterexamples(self, pruned: PrunedForest, rows: Rows, budget: Budget) -> States:
+    def quick_counterexamples(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
         """Points against a model that are found without a solver."""
         self.n_asked += 1
-        lost = rows.fit.lost_by(self.problem, pruned, budget)
-        return lost if len(lost) else self.climb(pruned, rows, budget)
+        lost = constraints.fit.lost_by(self.problem, pruned, budget)
+        return lost if len(lost) else self.climb(pruned, constraints, budget)
 
     def prove(self, pruned: PrunedForest, budget: Budget) -> Verdict:
         """The first proof, or what it found; raises where it does not end."""
@@ -81,18 +81,18 @@ class Oracle:
         proofs = self.prover.prove_near(pruned, questions, settings, budget, effort)
         return Verdict(tuple(proofs), self._nothing()) if len(proofs) == len(questions) else None
 
-    def climb(self, pruned: PrunedForest, rows: Rows, budget: Budget) -> States:
+    def climb(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
         """Counterexamples near the points that the pruned model answers most narrowly."""
         problem = self.problem
-        sides = problem.sides(problem.pruned_margins_int(pruned, rows.leaves))
+        sides = problem.sides(problem.pruned_margins_int(pruned, constraints.leaves))
         starts = []
         for question in problem.questions:
-            own = np.flatnonzero(rows.decided[:, question.index] & rows.inside)
+            own = np.flatnonzero(constraints.decided[:, question.index] & constraints.inside)
             order = np.argsort(sides[own, question.index], kind="stable")
             starts.append(own[order[:_CLIMB_STARTS]])
         asked = np.repeat([q.index for q in problem.questions], [len(own) for own in starts])
         needed = problem.needed_sides(pruned.grid) - problem.sides(pruned.intercept_int[None])[0]
-        points = rows.states[np.concatenate(starts)]
+        points = constraints.states[np.concatenate(starts)]
         leaf_int = problem.pruned_leaves_int(pruned)
         return climb(self.neighbourhood, points, asked, leaf_int, needed, budget)
 

@@ -7,6 +7,8 @@ They decide nothing that is proved.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 from scipy.optimize import linprog
 
@@ -14,10 +16,13 @@ from pine_boost.budget import Budget
 from pine_boost.model.exact import RIDGE
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.problem import Problem
+from pine_boost.search.algorithm import ask
 from pine_boost.search.columns import Columns, Support
-from pine_boost.search.leaf_rounding import leaves_to_grid, native_scale
 from pine_boost.search.linear_program import LinearProgram, Weights
-from pine_boost.search.probabilities import Reference
+from pine_boost.search.probabilities import Reference, probability_shift
+from pine_boost.search.rounding import leaves_to_grid, native_scale
+from pine_boost.search.search_state import SearchState
+from pine_boost.search.strategies import Proposal
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
 _MOST_ROWS = 5000  # fit rows that the original's margins are fitted on
@@ -108,3 +113,33 @@ def _best_fit(
         square = reached[:, mine].T @ design + RIDGE * counts.sum() * np.eye(len(mine))
         target[mine] = np.linalg.solve(square, design.T @ margins[:, number]) if len(mine) else 0.0
     return target, counts @ reached + 1.0
+
+
+_MOST_ASKED = 12  # models near the original that are asked about
+
+
+def nearer(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iterator[Proposal]:
+    """Ask about models that keep all rows until one is proved; a strategy without proposals."""
+    smallest = state.best.smallest.pruned
+    assert smallest is not None
+    reference = state.constraints.fit.reference
+    known = probability_shift(state.problem, smallest, reference)
+    for _ in range(_MOST_ASKED):
+        state.budget.check()
+        if state.is_late():
+            state.prove_twice()
+        pruned = write()
+        if pruned is None or state.constraints.loses(pruned):
+            return
+        if probability_shift(state.problem, pruned, reference).brier >= known.brier:
+            return
+        if state.columns.size_of(pruned) > state.best.smallest.n_kept:
+            return
+        verdict = ask(state, pruned, Proposal(state.best.support))
+        assert verdict is not None
+        if verdict.is_proved:
+            state.best.prefer(pruned, verdict.proofs)
+            return
+        if state.learn(pruned, verdict) == 0:
+            return
+    yield from ()

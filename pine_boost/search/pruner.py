@@ -1,23 +1,23 @@
 """The Pruner: which units to keep, given the rows known so far.
 
-In come the rows of the game; out go small sets of units on which the game is still won, and cuts
+In come the rows of the game; out go small sets of units on which the state is still won, and cuts
 that exclude others. Cuts are kept for the whole run: rows only ever grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pine_boost.budget import Budget
+from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.columns import Support
-from pine_boost.search.constraints import Rows
-from pine_boost.search.linear_program import Exclusion, Weights
-from pine_boost.search.lp_cache import KnownSets
+from pine_boost.search.constraints import Constraints
+from pine_boost.search.linear_program import Exclusion, LinearProgram, Weights
 
 Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds
@@ -35,14 +35,14 @@ class Pruner:
         that a bound rests on.
     """
 
-    def __init__(self, rows: Rows, budget: Budget, cuts: Cuts | None = None) -> None:
-        self.rows, self.budget = rows, budget
-        self.n_units = rows.columns.n_units
+    def __init__(self, constraints: Constraints, budget: Budget, cuts: Cuts | None = None) -> None:
+        self.constraints, self.budget = constraints, budget
+        self.n_units = constraints.columns.n_units
         # No native library predicts without a tree, even where a constant would do.
         everything = frozenset(range(self.n_units))
         self.cuts: dict[Units, IntArray] = {everything: np.zeros(0, dtype=np.int64)}
         self.cuts.update(cuts or {})
-        self._known = KnownSets(rows.program)
+        self._known = LpCache(constraints.program)
         for cut in self.cuts:
             self._known.add_cut(cut)
         self._last: tuple[bytes, int, Weights | Exclusion] | None = None
@@ -60,7 +60,7 @@ class Pruner:
         return None
 
     def _solve(self, support: Support) -> Weights | Exclusion:
-        program = self.rows.program
+        program = self.constraints.program
         key = support.tobytes()
         if self._last is not None and self._last[:2] == (key, len(program.rows)):
             return self._last[2]
@@ -77,12 +77,12 @@ class Pruner:
 
     def support_of(self, weights: Weights) -> Support:
         """The units that weights keep."""
-        return self.rows.columns.units_of(weights.weights)
+        return self.constraints.columns.units_of(weights.weights)
 
     def _with_one_column(self, weights: Weights, support: Support) -> Weights:
         """Constants alone win: one column joins, so lightly that every row stays on its side."""
         light = np.zeros_like(weights.weights)
-        own = support[self.rows.columns.column_unit]
+        own = support[self.constraints.columns.column_unit]
         light[np.argmax(own)] = weights.value / 8  # entries of a row are at most 2
         return replace(weights, weights=light)
 
@@ -97,7 +97,7 @@ class Pruner:
         pass is enough. ``order_seed`` shuffles the order.
         """
         if order_seed is None:
-            self._eliminated = len(self.rows.program.rows)
+            self._eliminated = len(self.constraints.program.rows)
         weights = self.lightest()
         random = np.random.default_rng(order_seed) if order_seed is not None else None
         return None if weights is None else self._descend(weights, random)
@@ -105,7 +105,7 @@ class Pruner:
     @property
     def is_eliminated(self) -> bool:
         """Whether `eliminate` has been asked in its own order about all rows known now."""
-        return self._eliminated == len(self.rows.program.rows)
+        return self._eliminated == len(self.constraints.program.rows)
 
     def perturb(self, support: Support, seed: int) -> Support | None:
         """Another set nearby: a few units join a set, then what can go goes, in random order.
@@ -153,7 +153,7 @@ class Pruner:
     def _unit_weight(self, weights: Weights) -> FloatArray:
         """How much the columns of each unit weigh together."""
         heavy = np.zeros(self.n_units)
-        np.add.at(heavy, self.rows.columns.column_unit, np.abs(weights.weights))
+        np.add.at(heavy, self.constraints.columns.column_unit, np.abs(weights.weights))
         return heavy
 
     def repair(self, support: Support, n_more: int = 1) -> Support | None:
@@ -193,7 +193,7 @@ class Pruner:
         return np.concatenate([[best], units[units != best]])
 
     def find_essential(self, kept: Support, *, to_the_end: bool = True) -> None:
-        """Record every unit without which the game is lost; only kept ones can be.
+        """Record every unit without which the state is lost; only kept ones can be.
 
         Where not all are asked for, it ends with the first that can go.
         """
@@ -231,3 +231,72 @@ class Pruner:
         if key not in self.cuts:
             self.cuts[key] = excluded.rows
             self._known.add_cut(key)
+
+
+_MOST_WINNERS = 256
+
+
+def bits(support: Support) -> int:
+    """A set of units as one whole number."""
+    return int.from_bytes(np.packbits(support, bitorder="little").tobytes(), "little")
+
+
+def unit_bits(units: Iterable[int]) -> int:
+    """The same of a list of units."""
+    whole = 0
+    for unit in units:
+        whole |= 1 << unit
+    return whole
+
+
+@dataclass(eq=False)
+class _Winner:
+    units: int
+    weights: Weights
+    n_rows: int  # of the program, against which it was checked
+
+
+class LpCache:
+    """Winning and losing sets of one program."""
+
+    def __init__(self, program: LinearProgram) -> None:
+        self._program = program
+        self._winners: list[_Winner] = []
+        self._cuts: list[int] = []
+
+    def add_cut(self, units: Iterable[int]) -> None:
+        """At least one of these units is needed."""
+        self._cuts.append(unit_bits(units))
+
+    def add_winner(self, support: Support, weights: Weights) -> None:
+        """Weights that win with the units of a support."""
+        units = bits(support)
+        kept = [w for w in self._winners if units & ~w.units]  # what contains it says less
+        if all(w.units & ~units for w in kept):
+            kept.append(_Winner(units, weights, len(self._program.rows)))
+        self._winners = kept[-_MOST_WINNERS:]
+
+    def loses(self, support: Support) -> bool:
+        """Whether some known cut excludes the set."""
+        units = bits(support)
+        return any(not cut & units for cut in self._cuts)
+
+    def wins(self, support: Support) -> bool:
+        """Whether weights on some of these units are known to keep every row."""
+        units = bits(support)
+        for winner in [w for w in self._winners if not w.units & ~units]:
+            if self._still_wins(winner):
+                return True
+            self._winners.remove(winner)
+        return False
+
+    def _still_wins(self, winner: _Winner) -> bool:
+        program, first = self._program, winner.n_rows
+        if first < len(program.rows):
+            found = winner.weights
+            sides = program.rows[first:] @ found.weights + program.free_rows[first:] @ found.free
+            least = np.where(program.strict[first:], SMALLEST_VALUE, -PROGRAM_NOISE)
+            if (sides < least).any():
+                return False
+            winner.n_rows = len(program.rows)
+        return True

@@ -15,7 +15,7 @@ from pine_boost.model.trimming import Trimming
 from pine_boost.proof.bound import Bound
 from pine_boost.proof.question import Proof
 from pine_boost.search.columns import Support
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.probabilities import Reference
 from pine_boost.search.pruner import Cuts
 
@@ -50,7 +50,7 @@ class WarmStart:
     The next search works on copies.
     """
 
-    rows: Rows
+    constraints: Constraints
     cuts: Cuts
     bound: Bound | None
     believed_bound: int
@@ -58,7 +58,7 @@ class WarmStart:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """The best certified model.
 
     Attributes
@@ -128,7 +128,7 @@ class Found:
         """Whether no search should go on from here: Ctrl-C, or no memory for it."""
         return self.interrupted or self.stopped is StopReason.MEMORY
 
-    def followed_by(self, later: Found) -> Found:
+    def followed_by(self, later: SearchResult) -> SearchResult:
         """What remains of this and a later search over leaf values that began with this model.
 
         The later result if it is smaller; bounds of the earlier search do not hold for its form.
@@ -149,7 +149,7 @@ class Found:
         before = (moment._replace(lower_bound=1) for moment in self.history)
         return replace(later, reweight="leaf", history=(*before, *later.history), **counted)
 
-    def timed(self) -> Found:
+    def timed(self) -> SearchResult:
         """The same, stopped by the time where the clock ended any part of the whole search.
 
         That a model is the fewest of one form stays said of it; of the original, which would

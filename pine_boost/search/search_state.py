@@ -1,6 +1,6 @@
 """One game between points and trees: what Pruner, Oracle and strategies share.
 
-In come a problem, the fit rows and a budget; out goes a Game whose parts change while it is
+In come a problem, the fit rows and a budget; out goes a SearchState whose parts change while it is
 played. Telling the progress and looking for rows before the Oracle is asked happen here.
 """
 
@@ -21,14 +21,13 @@ from pine_boost.budget import Budget, Effort, Step
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns, Support, build_columns
-from pine_boost.search.constraints import Rows, distinct_fit_rows
+from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
-from pine_boost.search.leaf_rounding import leaves_to_grid
 from pine_boost.search.linear_program import Weights
 from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.rounding import to_grid
+from pine_boost.search.rounding import leaves_to_grid, to_grid
 from pine_boost.search.search_result import WarmStart
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -69,18 +68,18 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
+class SearchState:
     """The parts of one search."""
 
     problem: Problem
     columns: Columns
-    rows: Rows
+    constraints: Constraints
     pruner: Pruner
     oracle: Oracle
     best: Incumbent
     budget: Budget
     options: SearchOptions
-    writer: Callable[[Game, Support], PrunedForest | None] | None = None
+    writer: Callable[[SearchState, Support], PrunedForest | None] | None = None
     _steps: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _walked: list[bool] = field(default_factory=list)
 
@@ -102,22 +101,22 @@ class Game:
             raise ExcludedError
         pruned = self.on_grid(weights)
         if pruned is None:
-            widest = self.rows.program.widest(support, self.budget)
+            widest = self.constraints.program.widest(support, self.budget)
             pruned = None if widest is None else self.on_grid(widest)
         return pruned
 
     def on_grid(self, weights: Weights) -> PrunedForest | None:
         """Weights on the grid; None where a row does not survive the rounding."""
         write = to_grid if self.columns.leaf_column is None else leaves_to_grid
-        pruned = write(self.problem, self.columns, weights, self.rows.fit.reference)
-        return None if pruned is None or self.rows.loses(pruned) else pruned
+        pruned = write(self.problem, self.columns, weights, self.constraints.fit.reference)
+        return None if pruned is None or self.constraints.loses(pruned) else pruned
 
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
         """Add counterexamples and, where a proof found them, what lies around them."""
-        n_new = self.rows.add(verdict.counterexamples)
-        self.rows.program.work += _WORK_PER_ROUND * self.columns.n_columns**2
+        n_new = self.constraints.add(verdict.counterexamples)
+        self.constraints.program.work += _WORK_PER_ROUND * self.columns.n_columns**2
         if verdict.by_proof:
-            self.rows.add(self.oracle.climb(pruned, self.rows, self.budget))
+            self.constraints.add(self.oracle.climb(pruned, self.constraints, self.budget))
         self.walk()
         if verdict.by_proof:
             self._walk_from(verdict.counterexamples)
@@ -129,7 +128,7 @@ class Game:
             return
         self._walked.append(True)
         self.report_progress("walks")
-        states = self.rows.fit.states
+        states = self.constraints.fit.states
         inside = states[self.problem.region.contains(states)]
         seed = self.options.seed
         random = np.random.default_rng(seed)
@@ -148,7 +147,7 @@ class Game:
         """Add what walks to the boundary pass."""
         seed = self.options.seed
         passed = boundary_walks(self.oracle.neighbourhood, starts, seed, self.budget)
-        self.rows.add(passed, self.budget)
+        self.constraints.add(passed, self.budget)
 
     def is_late(self) -> bool:
         """Whether what was proved once should be proved again at once."""
@@ -183,7 +182,7 @@ class Game:
             step=next(self._steps),
             phase=phase,
             trees=self.problem.forest.n_trees if best.pruned is None else len(best.pruned.kept),
-            rows=len(self.rows),
+            rows=len(self.constraints),
             seconds=self.budget.clock,
             unit=unit,
             units=sizes[0],
@@ -198,23 +197,23 @@ class ExcludedError(Exception):
     """No weights on a support keep all rows; raised inside the search only."""
 
 
-def build_game(
+def build_state(
     problem: Problem,
     fit_states: npt.NDArray[Any],
     budget: Budget,
     options: SearchOptions,
     start: WarmStart | None = None,
-) -> Game:
+) -> SearchState:
     """S0 = D_fit, or the rows of an earlier search on copies of its own."""
     if start is None:
         columns = build_columns(problem, options.unit)
-        rows = Rows(problem, columns, distinct_fit_rows(problem, fit_states))
+        constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states))
     else:
-        rows = start.rows.on(problem)
-    pruner = Pruner(rows, budget, None if start is None else start.cuts)
-    best = Incumbent(rows.columns, budget.began)
+        constraints = start.constraints.on(problem)
+    pruner = Pruner(constraints, budget, None if start is None else start.cuts)
+    best = Incumbent(constraints.columns, budget.began)
     if start is not None:
         best.bound = start.bound
         best.raise_bound(start.believed_bound)
     oracle = Oracle(problem, options.n_jobs)
-    return Game(problem, rows.columns, rows, pruner, oracle, best, budget, options)
+    return SearchState(problem, constraints.columns, constraints, pruner, oracle, best, budget, options)

@@ -14,13 +14,12 @@ from scipy.sparse import csr_matrix
 
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.search.columns import Columns, Support
-from pine_boost.search.leaf_order import renamed
-from pine_boost.search.leaf_rounding import leaves_to_grid
+from pine_boost.search.columns import Columns, Support, renamed
 from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError, Weights, build_program
 from pine_boost.search.polish_probabilities import nearest_leaves
 from pine_boost.search.range_program import RangeProgram
-from pine_boost.search.search_state import ExcludedError, Game
+from pine_boost.search.rounding import leaves_to_grid
+from pine_boost.search.search_state import ExcludedError, SearchState
 from pine_boost.search.splits import Kept, Splits
 
 # how often small ranges are made dearer, so that more vanish, and whether what can go besides goes;
@@ -51,18 +50,18 @@ class Shape:
     program: LinearProgram
     merge: csr_matrix
 
-    def solve(self, game: Game, active: IntArray) -> Weights | None:
+    def solve(self, state: SearchState, active: IntArray) -> Weights | None:
         """Values with the widest margin on every row of the game; None where there are none.
 
         ``active`` are rows that mattered when the shape was found.
         """
-        rows = game.rows.program
+        rows = state.constraints.program
         fresh = slice(len(self.program.rows), len(rows.rows))
         merged = np.asarray(rows.rows[fresh] @ self.merge)
         self.program.add_rows(merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh])
         if fresh.start == 0:
             self.program.begin_with(active)
-        found = self.program.solve(self.support, game.budget)
+        found = self.program.solve(self.support, state.budget)
         if not isinstance(found, Weights):
             return None
         if not found.weights.any():  # constants alone win, but no library predicts without a tree
@@ -94,56 +93,64 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
 class Collapser:
     """Proposes splits that may stay, and writes models of them."""
 
-    def __init__(self, game: Game, splits: Splits) -> None:
+    def __init__(self, state: SearchState, splits: Splits) -> None:
         self.splits = splits
-        self._program = RangeProgram(game.rows.program, splits)
+        self._program = RangeProgram(state.constraints.program, splits)
         self._shape: Shape | None = None
 
-    def write(self, game: Game, kept: Kept) -> PrunedForest | None:
+    def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """A model with these splits on the grid, if every row survives the rounding.
 
         Raises `ExcludedError` where no leaf values keep all rows.
         """
-        shape = self._shape_of(game, kept)
+        shape = self._shape_of(state, kept)
         try:
-            weights = shape.solve(game, self._program.active)
+            weights = shape.solve(state, self._program.active)
         except UnsolvedProgramError:  # other shapes may do
             return None
         if weights is None:
             raise ExcludedError
-        pruned = self._on_grid(game, shape, weights)
+        pruned = self._on_grid(state, shape, weights)
         if pruned is None:
-            widest = shape.program.widest(shape.support, game.budget)
-            pruned = None if widest is None else self._on_grid(game, shape, widest)
+            widest = shape.program.widest(shape.support, state.budget)
+            pruned = None if widest is None else self._on_grid(state, shape, widest)
         return pruned
 
-    def _on_grid(self, game: Game, shape: Shape, weights: Weights) -> PrunedForest | None:
-        reference = game.rows.fit.reference
-        pruned = leaves_to_grid(game.problem, shape.columns, weights, reference)
-        return self._collapsed(game, pruned, shape.kept)
+    def _on_grid(self, state: SearchState, shape: Shape, weights: Weights) -> PrunedForest | None:
+        reference = state.constraints.fit.reference
+        pruned = leaves_to_grid(state.problem, shape.columns, weights, reference)
+        return self._collapsed(state, pruned, shape.kept)
 
-    def write_near(self, game: Game, kept: Kept) -> PrunedForest | None:
+    def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
         """The same with values near the original's; None where there are none."""
-        shape = self._shape_of(game, kept)
-        weights = shape.solve(game, self._program.active)
+        shape = self._shape_of(state, kept)
+        weights = shape.solve(state, self._program.active)
         if weights is None:
             return None
         pruned = nearest_leaves(
-            game.problem, shape.columns, shape.program, shape.support, weights, game.rows.fit.reference, game.budget
+            state.problem,
+            shape.columns,
+            shape.program,
+            shape.support,
+            weights,
+            state.constraints.fit.reference,
+            state.budget,
         )
-        return self._collapsed(game, pruned, kept)
+        return self._collapsed(state, pruned, kept)
 
-    def _collapsed(self, game: Game, pruned: PrunedForest | None, kept: Kept) -> PrunedForest | None:
-        if pruned is None or game.rows.loses(pruned):
+    def _collapsed(self, state: SearchState, pruned: PrunedForest | None, kept: Kept) -> PrunedForest | None:
+        if pruned is None or state.constraints.loses(pruned):
             return None
         return self.splits.collapse(pruned, kept)
 
-    def _shape_of(self, game: Game, kept: Kept) -> Shape:
+    def _shape_of(self, state: SearchState, kept: Kept) -> Shape:
         if self._shape is None or not np.array_equal(self._shape.kept, kept):
-            self._shape = build_shape(game.columns, self.splits, kept)
+            self._shape = build_shape(state.columns, self.splits, kept)
         return self._shape
 
-    def shrink(self, game: Game, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1) -> Kept | None:
+    def shrink(
+        self, state: SearchState, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1
+    ) -> Kept | None:
         """Fewer splits with which every row can be kept; None where there are none.
 
         The sum of all ranges is made small, then again with small ranges dearer, until they
@@ -158,7 +165,7 @@ class Collapser:
         cost, differ = base, kept
         for _ in range(n_solved):
             program.ask(cost)
-            if not program.solve(game.budget, is_certain=bool(kept.all())):
+            if not program.solve(state.budget, is_certain=bool(kept.all())):
                 return None
             ranges, differ = self._ranges()
             small = _SMALL * float(np.median(ranges[differ])) if differ.any() else 1.0
@@ -166,7 +173,7 @@ class Collapser:
         kept = kept & differ
         if not kept.any():
             return self._one_split()
-        return self._descend(game, kept) if descends else kept
+        return self._descend(state, kept) if descends else kept
 
     def _one_split(self) -> Kept:
         """The least there is: the first split of one tree."""
@@ -179,7 +186,7 @@ class Collapser:
         ranges = self.splits.ranges(self._program.values)
         return ranges, np.asarray(ranges > SAME_LEAVES * max(1.0, float(ranges.max(initial=0.0))))
 
-    def _descend(self, game: Game, kept: Kept) -> Kept:
+    def _descend(self, state: SearchState, kept: Kept) -> Kept:
         """Let the last splits of branches go, many at once, as long as every row can be kept."""
         needed = np.zeros_like(kept)
         n_tried = max(1, int(np.count_nonzero(kept)) // _AT_ONCE)
@@ -192,7 +199,7 @@ class Collapser:
             tried = open_ends[np.argsort(ranges, kind="stable")[:n_tried]]
             trial[tried] = False
             self._program.permit(trial)
-            if trial.any() and self._program.solve(game.budget):
+            if trial.any() and self._program.solve(state.budget):
                 kept = trial & self._ranges()[1]
                 n_tried = max(1, min(2 * n_tried, int(np.count_nonzero(kept)) // _AT_ONCE))
             elif len(tried) == 1:

@@ -125,7 +125,7 @@ def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = N
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
+class Moves:
     """Every change of one feature of a batch: arrays are (n_rows, n_states of the feature)."""
 
     feature: int
@@ -144,7 +144,7 @@ class LeafValues:
     has_cost: bool
 
 
-class Neighbourhood:
+class SingleFeatureMoves:
     """Evaluates one-feature changes for a problem; holds the prepared masks."""
 
     def __init__(self, problem: Problem) -> None:
@@ -170,7 +170,7 @@ class Neighbourhood:
 
     def of(
         self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
-    ) -> Iterator[Neighbours]:
+    ) -> Iterator[Moves]:
         """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
 
         ``leaves`` are those of the rows, where they are known.
@@ -190,7 +190,7 @@ class Neighbourhood:
             else:
                 sums = _sum_leaves(values.stacked, trees.changed_leaves(others, feature))
             sums = sums + kept[:, None]
-            yield Neighbours(
+            yield Moves(
                 feature=feature,
                 original=sums[:, :, :n_outputs] + problem.intercept_int,
                 pruned=sums[:, :, n_outputs : 2 * n_outputs] if values.has_pruned else None,

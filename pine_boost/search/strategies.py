@@ -20,7 +20,7 @@ from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import Weights
-from pine_boost.search.search_state import Game
+from pine_boost.search.search_state import SearchState
 
 # Most searches end within fewer rounds of cuts (times as before), and what perturbations find they
 # mostly find in as many: FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
@@ -28,7 +28,7 @@ _FIRST_PERTURBATION = 40
 _MOST_PERTURBATIONS = 200
 
 
-class Outcome(Enum):
+class ProposalStatus(Enum):
     """What became of a proposal."""
 
     PROVED = "proved"
@@ -50,7 +50,7 @@ class Proposal:
         A ready model near the original, proved by its difference alone or not at all.
     budget : Budget or None
         Of the proof of ``model``.
-    outcome : Outcome
+    status : ProposalStatus
         Set by the search before the strategy goes on.
     """
 
@@ -58,7 +58,7 @@ class Proposal:
     briefly: bool = False
     model: PrunedForest | None = None
     budget: Budget | None = None
-    outcome: Outcome = Outcome.GIVEN_UP
+    status: ProposalStatus = ProposalStatus.GIVEN_UP
 
     @property
     def size(self) -> int:
@@ -66,60 +66,60 @@ class Proposal:
         return int(np.count_nonzero(self.support))
 
 
-def first_answers(game: Game) -> Iterator[Proposal]:
+def first_answers(state: SearchState) -> Iterator[Proposal]:
     """A certified model soon: small supports, and one more unit per refutation."""
     while True:
-        known = game.best.smallest.n_kept
-        yield from _ascend(game)
-        if game.best.smallest.n_kept == known or not game.in_a_hurry():
+        known = state.best.smallest.n_kept
+        yield from _ascend(state)
+        if state.best.smallest.n_kept == known or not state.in_a_hurry():
             return
 
 
-def _ascend(game: Game) -> Iterator[Proposal]:
+def _ascend(state: SearchState) -> Iterator[Proposal]:
     """From a small support upwards until one is proved.
 
     In a hurry slow steps double: a larger model that can be proved comes before the smallest.
     """
-    weights = game.pruner.eliminate()
-    support = None if weights is None else game.pruner.support_of(weights)
+    weights = state.pruner.eliminate()
+    support = None if weights is None else state.pruner.support_of(weights)
     n_more = 1
-    while support is not None and np.count_nonzero(support) < game.best.smallest.n_kept:
+    while support is not None and np.count_nonzero(support) < state.best.smallest.n_kept:
         started = time.monotonic()
         proposal = Proposal(support, briefly=True)
         yield proposal
-        if proposal.outcome is Outcome.PROVED:
+        if proposal.status is ProposalStatus.PROVED:
             return
-        if game.in_a_hurry(since=started):
-            room = game.best.smallest.n_kept - proposal.size
+        if state.in_a_hurry(since=started):
+            room = state.best.smallest.n_kept - proposal.size
             n_more = max(1, min(2 * n_more, room // 2))
-        support = game.pruner.repair(support, n_more)
+        support = state.pruner.repair(support, n_more)
 
 
-def lightest(game: Game) -> Iterator[Proposal]:
+def lightest(state: SearchState) -> Iterator[Proposal]:
     """The L1 answer of all rows known, until it is proved."""
-    return _until_settled(game, game.pruner.lightest)
+    return _until_settled(state, state.pruner.lightest)
 
 
-def eliminations(game: Game) -> Iterator[Proposal]:
+def eliminations(state: SearchState) -> Iterator[Proposal]:
     """Backward elimination in several orders, each until its answer is proved."""
-    for order in range(game.effort.n_eliminations):
-        if order == 0 and game.pruner.is_eliminated:
+    for order in range(state.effort.n_eliminations):
+        if order == 0 and state.pruner.is_eliminated:
             continue  # with the same rows it would end where it ended before
-        yield from _until_settled(game, partial(game.pruner.eliminate, order or None))
+        yield from _until_settled(state, partial(state.pruner.eliminate, order or None))
 
 
-def _until_settled(game: Game, propose: Callable[[], Weights | None]) -> Iterator[Proposal]:
+def _until_settled(state: SearchState, propose: Callable[[], Weights | None]) -> Iterator[Proposal]:
     """Propose again what the rows leave, as long as it is excluded and smaller than the best."""
     while (weights := propose()) is not None:
-        proposal = Proposal(game.pruner.support_of(weights))
-        if proposal.size >= game.best.smallest.n_kept:
+        proposal = Proposal(state.pruner.support_of(weights))
+        if proposal.size >= state.best.smallest.n_kept:
             return
         yield proposal
-        if proposal.outcome is not Outcome.EXCLUDED:
+        if proposal.status is not ProposalStatus.EXCLUDED:
             return
 
 
-def fewest(game: Game) -> Iterator[Proposal]:
+def fewest(state: SearchState) -> Iterator[Proposal]:
     """Sets one smaller than the best that meet all cuts, until the cuts say there is none.
 
     A set whose weights do not survive the grid is passed over from then on. That proves nothing
@@ -128,68 +128,68 @@ def fewest(game: Game) -> Iterator[Proposal]:
     """
     passed_over: list[Support] = []
     nearby: Support | None = None
-    program, effort = game.rows.program, game.effort
+    program, effort = state.constraints.program, state.effort
     last_program = program.n_solved + effort.exact_programs
     for round_number in range(effort.exact_rounds):
-        game.budget.check()
-        if game.is_late():
-            game.prove_twice()
+        state.budget.check()
+        if state.is_late():
+            state.prove_twice()
         if program.n_solved > last_program or len(passed_over) > effort.passed_over:
             return
-        game.report_progress("exact")
-        seed = game.options.seed + round_number
-        support = _smaller_set(game, passed_over, seed)
+        state.report_progress("exact")
+        seed = state.options.seed + round_number
+        support = _smaller_set(state, passed_over, seed)
         if support is None:
             return
         proposal = Proposal(support)
         yield proposal
-        if proposal.outcome is Outcome.UNWRITABLE:
+        if proposal.status is ProposalStatus.UNWRITABLE:
             passed_over.append(support)
-        elif proposal.outcome is Outcome.EXCLUDED:
-            game.pruner.strengthen(support, seed)
+        elif proposal.status is ProposalStatus.EXCLUDED:
+            state.pruner.strengthen(support, seed)
         if _FIRST_PERTURBATION <= round_number < _FIRST_PERTURBATION + _MOST_PERTURBATIONS:
             before = program.n_solved
-            nearby = yield from perturb(game, nearby, seed)
+            nearby = yield from perturb(state, nearby, seed)
             last_program += program.n_solved - before  # its own, not those of the cuts
 
 
-def _smaller_set(game: Game, passed_over: list[Support], seed: int) -> Support | None:
+def _smaller_set(state: SearchState, passed_over: list[Support], seed: int) -> Support | None:
     """A set that meets all cuts; None at the end, with the bound raised where the cuts say so."""
-    most = game.best.smallest.n_kept - 1
-    cuts, n_units = list(game.pruner.cuts), game.columns.n_units
+    most = state.best.smallest.n_kept - 1
+    cuts, n_units = list(state.pruner.cuts), state.columns.n_units
     cover = small_cover(cuts, n_units, most, seed, passed_over)
     if cover is not None:
         return cover
-    support = hitting_set(cuts, n_units, most, game.budget, passed_over)
-    if support is None and passed_over and hitting_set(cuts, n_units, most, game.budget) is not None:
+    support = hitting_set(cuts, n_units, most, state.budget, passed_over)
+    if support is None and passed_over and hitting_set(cuts, n_units, most, state.budget) is not None:
         return None
     if support is None:
-        game.best.raise_bound(game.best.smallest.n_kept)
+        state.best.raise_bound(state.best.smallest.n_kept)
     return support if isinstance(support, np.ndarray) else None
 
 
-def perturb(game: Game, nearby: Support | None, seed: int) -> Generator[Proposal, None, Support | None]:
+def perturb(state: SearchState, nearby: Support | None, seed: int) -> Generator[Proposal, None, Support | None]:
     """The next set nearby that wins on all rows; proposed where it is smaller than the best.
 
     Returns it; None where the way from here is lost: the next one begins at the best again.
     """
-    start = game.best.support if nearby is None else nearby
-    perturbed = game.pruner.perturb(start, seed)
+    start = state.best.support if nearby is None else nearby
+    perturbed = state.pruner.perturb(start, seed)
     if perturbed is None:
         return None
-    n_kept = game.best.smallest.n_kept
+    n_kept = state.best.smallest.n_kept
     if np.count_nonzero(perturbed) < n_kept:
         proposal = Proposal(perturbed)
         yield proposal
-        return perturbed if proposal.outcome is Outcome.PROVED else None
+        return perturbed if proposal.status is ProposalStatus.PROVED else None
     return perturbed if np.count_nonzero(perturbed) == n_kept else nearby
 
 
-def is_optimal(game: Game) -> bool:
+def is_optimal(state: SearchState) -> bool:
     """Whether the units that nothing can do without already make up the best model."""
-    best = game.best
+    best = state.best
     if best.is_settled:
         return True
-    game.pruner.find_essential(best.support, to_the_end=not game.in_a_hurry())
-    best.raise_bound(sum(len(cut) == 1 for cut in game.pruner.cuts))
+    state.pruner.find_essential(best.support, to_the_end=not state.in_a_hurry())
+    best.raise_bound(sum(len(cut) == 1 for cut in state.pruner.cuts))
     return best.is_settled

@@ -64,7 +64,7 @@ def statuses(out: Path) -> dict[str, str]:
 
 
 # in the search, which answers with its best so far, and after it, where the first one is let pass
-MOMENTS = ("pine_boost.search.algorithm.weigh", "pine_boost.prune.conclude")
+MOMENTS = ("pine_boost.search.algorithm.weigh", "pine_boost.prune.build_prune_result")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -69,7 +69,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
 
 def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     nearer = _from_the_original("xgboost")[2].certificate
-    monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
+    monkeypatch.setattr("pine_boost.search.polish_probabilities._MOST_ASKED", 0)
     bare = _from_the_original("xgboost")[2].certificate
     assert nearer.kept == bare.kept
     assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]

@@ -142,7 +142,7 @@ def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
 def test_probabilities_are_nearer_than_those_of_the_bare_program(monkeypatch: pytest.MonkeyPatch) -> None:
     native, X, result = _result("xgboost")
     nearer = result.certificate
-    monkeypatch.setattr("pine_boost.search.nearer._MOST_ASKED", 0)
+    monkeypatch.setattr("pine_boost.search.polish_probabilities._MOST_ASKED", 0)
     bare = _pruned(native, X).certificate
     assert nearer.leaves_after <= bare.leaves_after
     assert nearer.probability_shift["brier"] < bare.probability_shift["brier"]

@@ -169,7 +169,7 @@ def test_models_near_the_original(name: str, monkeypatch: pytest.MonkeyPatch) ->
     The problem of all trees is stopped, so that this is the answer wherever there is room for it.
     """
 
-    def no_answer(game: object) -> list[object]:
+    def no_answer(state: object) -> list[object]:
         raise OutOfEffort
 
     monkeypatch.setattr(algorithm, "first_answers", no_answer)

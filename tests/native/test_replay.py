@@ -22,7 +22,7 @@ from pine_boost.region.fitting import fit_region
 from pine_boost.region.region import Region
 from pine_boost.search.algorithm import search
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.search_state import Game
+from pine_boost.search.search_state import SearchState
 from tests.support.grids import grid_forest
 from tests.support.native_models import MODELS, built, xgboost
 
@@ -248,7 +248,7 @@ def test_every_point_of_a_proof_is_replayed_in_one_batch(monkeypatch: Any) -> No
     monkeypatch.setattr(Oracle, "prove", listen)
     monkeypatch.setattr(build_result, "replay_points", watch)
     # without walks and climbs the proofs have much to report
-    monkeypatch.setattr(Game, "_walk_from", lambda self, starts: None)
+    monkeypatch.setattr(SearchState, "_walk_from", lambda self, starts: None)
     monkeypatch.setattr(Oracle, "climb", lambda self, pruned, rows, budget: rows.states[:0])
     for name in ("xgb binary", "lgb binary"):
         model, X = built(name)

@@ -81,9 +81,9 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
     monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
     for limit in (600.0, None):
-        game = small.game(limit)
-        game.rows.add(game.rows.fit.nearest())
-        tried = sizes[limit] = [proposal.size for proposal in first_answers(game)]
+        state = small.state(limit)
+        state.constraints.add(state.constraints.fit.nearest())
+        tried = sizes[limit] = [proposal.size for proposal in first_answers(state)]
         assert tried[-1] == small.n_units - 1
     hurried, patient = sizes[600.0], sizes[None]
     assert patient == list(range(patient[0], small.n_units))

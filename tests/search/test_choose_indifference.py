@@ -32,7 +32,7 @@ def _press_later(*_: Any, **__: Any) -> Iterator[Any]:
 
 
 # in the middle of a short search, and before one begins
-@pytest.fixture(params=["proposals", "build_game"])
+@pytest.fixture(params=["proposals", "build_state"])
 def pressed(request: Any, monkeypatch: Any) -> str:
     press = _press_later if request.param == "proposals" else _press
     monkeypatch.setattr(f"pine_boost.search.choose_indifference.{request.param}", press)

@@ -16,7 +16,7 @@ from pine_boost.search import collapsing
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.constraints import distinct_fit_rows
 from pine_boost.search.leaf_values import search_reweighted
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.shapes import Collapser
 from tests.support.bruteforce import Small, check_proofs, keeps_all, small_problem
@@ -25,7 +25,7 @@ from tests.support.forests import LIGHTGBM, MANNERS, Manner
 OPTIONS = SearchOptions(unit="leaf", reweight="leaf")
 
 
-def _both(small: Small, budget: Budget | None = None) -> tuple[Found, Found]:
+def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
     """What the search over trees finds, and where fewer leaves lead from there."""
     small = replace(small, unit="tree")
     before = small.search()
@@ -33,7 +33,7 @@ def _both(small: Small, budget: Budget | None = None) -> tuple[Found, Found]:
     return before, search_collapsed(*parts)
 
 
-def _check(small: Small, result: Found) -> None:
+def _check(small: Small, result: SearchResult) -> None:
     """What holds of every result that counts leaves, whenever the search stopped."""
     forest = small.problem.forest
     assert result.lower_bound == 1
@@ -122,7 +122,7 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     larger = replace(small, problem=replace(small.problem, region=whole))
     outer = search_reweighted(larger.problem, larger.fit_states, Budget.of(), OPTIONS)
     assert outer.pruned is not None
-    original = Found(None, (), small.n_units, 1, 0, 0, StopReason.EFFORT)
+    original = SearchResult(None, (), small.n_units, 1, 0, 0, StopReason.EFFORT)
     parts = (small.problem, small.fit_states, original, Budget.of(1e-9), OPTIONS)
     found = search_collapsed(*parts, larger=outer)
     assert found.pruned is outer.pruned

@@ -23,7 +23,7 @@ from pine_boost.native.predict import original_bytes, predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
 from pine_boost.result import PruneResult
-from pine_boost.search.deduplicated_trees import LeanTrees, lean_trees
+from pine_boost.search.deduplicated_trees import DeduplicatedTrees, deduplicate_trees
 
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
@@ -202,13 +202,13 @@ def test_a_sweep_begins_with_it_too() -> None:
 @pytest.mark.parametrize("call", ["prune", "sweep"])
 def test_ctrl_c_after_the_search_loses_nothing(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     booster, X = edited_booster()
-    on_original, pressed = LeanTrees._on_original, []
+    on_original, pressed = DeduplicatedTrees._on_original, []
 
-    def press(self: LeanTrees, *arguments: Any) -> Any:
+    def press(self: DeduplicatedTrees, *arguments: Any) -> Any:
         pressed.append(signal.raise_signal(signal.SIGINT))
         return on_original(self, *arguments)
 
-    monkeypatch.setattr(LeanTrees, "_on_original", press)
+    monkeypatch.setattr(DeduplicatedTrees, "_on_original", press)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if call == "prune":
@@ -237,7 +237,7 @@ def test_trained_models_have_nothing_to_leave_out() -> None:
         result = prune_booster(model, X[:300], X[300:], alpha=0.3, time_limit=1)
         region = result.region
         assert find_reach(forest).alive.all()
-        assert lean_trees(build_problem(forest, region.space, region.tables)) is None
+        assert deduplicate_trees(build_problem(forest, region.space, region.tables)) is None
         assert result.search.remaining is None
 
 

@@ -26,7 +26,7 @@ from pine_boost.proof.cpsat.prover import Prover, difference
 from pine_boost.proof.cpsat.solver import FIRST_LP, SECOND_LP
 from pine_boost.proof.question import Answer
 from pine_boost.search import algorithm, drop_light_trees
-from pine_boost.search.search_state import Game
+from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal
 from tests.support.bruteforce import Small, check_result, small_problem
 from tests.support.forests import MANNERS
@@ -216,7 +216,7 @@ def test_boxes_weigh_the_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without > 20
 
 
-def _no_answer(game: Game) -> Iterator[Proposal]:
+def _no_answer(state: SearchState) -> Iterator[Proposal]:
     raise OutOfEffort
 
 
@@ -288,7 +288,7 @@ def test_values_of_trees_alone() -> None:
 
 
 def test_without_indifference_nothing_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Game] = []
+    asked: list[SearchState] = []
     monkeypatch.setattr(drop_light_trees, "unit_ranges", asked.append)
     small = _near(0, 0.0)
     small.search()

@@ -9,8 +9,8 @@ import pytest
 from pine_boost.budget import Effort
 from pine_boost.search import algorithm, strategies
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_state import Game
-from pine_boost.search.strategies import Outcome, Proposal
+from pine_boost.search.search_state import SearchState
+from pine_boost.search.strategies import Proposal, ProposalStatus
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS
 
@@ -18,15 +18,15 @@ from tests.support.forests import MANNERS
 def test_perturbations_find_what_cuts_alone_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """Perturbed sets from the first round on: the same minimum, no set of the cuts counts."""
     monkeypatch.setattr(strategies, "_FIRST_PERTURBATION", 0)
-    monkeypatch.setattr(algorithm, "first_answers", lambda game: iter(()))
-    monkeypatch.setattr(algorithm, "eliminations", lambda game: iter(()))
+    monkeypatch.setattr(algorithm, "first_answers", lambda state: iter(()))
+    monkeypatch.setattr(algorithm, "eliminations", lambda state: iter(()))
     weigh, perturbed = algorithm.weigh, []
 
-    def only_perturbed(game: Game, proposal: Proposal) -> Any:
+    def only_perturbed(state: SearchState, proposal: Proposal) -> Any:
         if any(proposal.support is own for own in perturbed):
-            return weigh(game, proposal)
-        if game.pruner.solve(proposal.support) is None:
-            proposal.outcome = Outcome.EXCLUDED
+            return weigh(state, proposal)
+        if state.pruner.solve(proposal.support) is None:
+            proposal.status = ProposalStatus.EXCLUDED
         return None
 
     perturb = Pruner.perturb

@@ -10,7 +10,7 @@ from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.linear_program import LinearProgram, Weights
-from pine_boost.search.lp_cache import KnownSets
+from pine_boost.search.pruner import LpCache
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -46,7 +46,7 @@ def _set(*units: int) -> Support:
 def test_winners_are_checked_against_rows_that_joined_later() -> None:
     program = LinearProgram(np.arange(4), 0)
     program.add_rows(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
-    known = KnownSets(program)
+    known = LpCache(program)
     weights = Weights(np.array([0.5, 0.5, 0.0, 0.0]), np.zeros(0), 0.5)
     known.add_winner(_set(0, 1), weights)
     assert known.wins(_set(0, 1, 2))
@@ -58,7 +58,7 @@ def test_winners_are_checked_against_rows_that_joined_later() -> None:
 
 
 def test_a_set_that_misses_a_cut_loses() -> None:
-    known = KnownSets(LinearProgram(np.arange(4), 0))
+    known = LpCache(LinearProgram(np.arange(4), 0))
     assert not known.loses(_set(0))
     known.add_cut([1, 2])
     assert known.loses(_set(0, 3))

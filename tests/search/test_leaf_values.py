@@ -18,13 +18,13 @@ from pine_boost.search import leaf_values
 from pine_boost.search.algorithm import play_out
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.leaf_values import search_leaves, search_reweighted
-from pine_boost.search.search_result import Found
-from pine_boost.search.search_state import SearchOptions, build_game
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, build_state
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner
 
 
-def _both(small: Small, budget: Budget | None = None) -> tuple[Found, Found]:
+def _both(small: Small, budget: Budget | None = None) -> tuple[SearchResult, SearchResult]:
     """What the search over whole units finds, and where leaf values lead from there."""
     before = small.search()
     options = SearchOptions(unit=small.unit, reweight="leaf")
@@ -178,17 +178,17 @@ def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: py
 
 def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
-    game = build_game(small.problem, small.fit_states, Budget.of(), SearchOptions())
+    state = build_state(small.problem, small.fit_states, Budget.of(), SearchOptions())
     assert leaf_values._room_for_leaves(Budget.of()) is None
     early, late = (leaf_values._room_for_leaves(Budget.of(limit)) for limit in (1000.0, 0.0))
     assert early is not None
     assert late is not None
-    assert (early(game), late(game)) == (False, True)
+    assert (early(state), late(state)) == (False, True)
     ended = play_out(small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), makes_room=late)
     assert ended.stopped is StopReason.TIME
-    assert ended.game.oracle.n_asked == 0
+    assert ended.state.oracle.n_asked == 0
     monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
-    assert not late(game)
+    assert not late(state)
 
 
 def test_a_column_is_a_leaf_of_the_chosen_units() -> None:

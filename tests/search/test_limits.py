@@ -112,7 +112,7 @@ def test_many_trees_and_states_are_summed_without_tables(monkeypatch: pytest.Mon
     sums = []
     for most in (single_feature_moves._MOST_TABULATED, 1):
         monkeypatch.setattr(single_feature_moves, "_MOST_TABULATED", most)
-        around = single_feature_moves.Neighbourhood(problem)
+        around = single_feature_moves.SingleFeatureMoves(problem)
         values = around.values()
         assert (values.tables is None) == (most == 1)
         sums.append([near.original for near in around.of(states, Budget.of(), values)])

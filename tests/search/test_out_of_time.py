@@ -14,14 +14,14 @@ from pine_boost.search import larger_regions, leaf_values
 from pine_boost.search.algorithm import Explored, Known, finish, play
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.search_result import Found
-from pine_boost.search.search_state import SearchOptions, build_game
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, build_state
 from tests.support.bruteforce import small_problem
 from tests.support.forests import XGBOOST
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 
-NOTHING = Found(None, (), 9, 1, 0, 0, StopReason.EFFORT)
+NOTHING = SearchResult(None, (), 9, 1, 0, 0, StopReason.EFFORT)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
     small = small_problem(0, XGBOOST, score=None)
     for seconds, stopped in ((-1.0, StopReason.TIME), (600.0, StopReason.EFFORT)):
         budget = Budget.of(seconds)
-        explored = Explored(build_game(small.problem, small.fit_states, budget, SearchOptions()))
+        explored = Explored(build_state(small.problem, small.fit_states, budget, SearchOptions()))
         play(explored, iter(()))
         assert explored.stopped is StopReason.EFFORT
         assert finish(explored, Budget.of()).timed().stopped is stopped

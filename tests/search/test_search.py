@@ -14,7 +14,7 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import Decision
 from pine_boost.proof.problem import build_problem
 from pine_boost.search.algorithm import Known, explore, finish
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST, Manner
@@ -201,7 +201,7 @@ def test_thresholds_and_score_bands(cuts: tuple[float, ...]) -> None:
     assert n_pruned > 0
 
 
-def _comparable(result: Found) -> tuple[Any, ...]:
+def _comparable(result: SearchResult) -> tuple[Any, ...]:
     pruned = result.pruned
     model = None
     if pruned is not None:

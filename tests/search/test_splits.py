@@ -11,7 +11,7 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search.columns import leaf_columns
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.range_program import RangeProgram
 from pine_boost.search.splits import Splits, find_splits
 from tests.support.bruteforce import Small, all_rows, small_problem
@@ -105,10 +105,10 @@ def test_only_leaves_that_nobody_reaches_are_spared() -> None:
 
 def test_ranges_below_splits_that_go_are_nothing() -> None:
     small = replace(small_problem(2, MANNERS[2], n_trees=5), unit="tree")
-    game = small.game()
+    state = small.state()
     splits = find_splits(small.problem)
-    every = np.ones(game.columns.n_units, dtype=bool)
-    rows = Rows(small.problem, leaf_columns(game.columns, small.problem, every), game.rows.fit)
+    every = np.ones(state.columns.n_units, dtype=bool)
+    rows = Constraints(small.problem, leaf_columns(state.columns, small.problem, every), state.constraints.fit)
     rows.add(small.fit_states)
     program = RangeProgram(rows.program, splits)
     everything = np.ones(len(splits.node), dtype=bool)

@@ -11,7 +11,7 @@ import pytest
 
 from pine_boost.budget import Effort
 from pine_boost.search import strategies
-from pine_boost.search.search_state import Game
+from pine_boost.search.search_state import SearchState
 from tests.support.bruteforce import CLEAR, Small, game_rows, game_value, keeps_all, small_problem
 from tests.support.forests import MANNERS
 
@@ -49,16 +49,16 @@ def _problems(n_smallest: int) -> list[tuple[Small, list[frozenset[int]]]]:
 def _forbid(monkeypatch: Any, forbidden: set[frozenset[int]]) -> list[frozenset[int]]:
     """The grid refuses these sets; returns the list of those that were tried in vain."""
     tried: list[frozenset[int]] = []
-    on_grid = Game.on_grid
+    on_grid = SearchState.on_grid
 
-    def refuse(self: Game, weights: Any) -> Any:
+    def refuse(self: SearchState, weights: Any) -> Any:
         support = frozenset(np.flatnonzero(weights.weights).tolist())
         if support in forbidden:
             tried.append(support)
             return None
         return on_grid(self, weights)
 
-    monkeypatch.setattr(Game, "on_grid", refuse)
+    monkeypatch.setattr(SearchState, "on_grid", refuse)
     return tried
 
 
@@ -102,12 +102,12 @@ def test_not_forever(most: int, monkeypatch: Any) -> None:
     lengths: list[int] = []
     smaller_set = strategies._smaller_set
 
-    def count(game: Any, passed_over: Any, seed: int) -> Any:
+    def count(state: Any, passed_over: Any, seed: int) -> Any:
         lengths.append(len(passed_over))
-        return smaller_set(game, passed_over, seed)
+        return smaller_set(state, passed_over, seed)
 
     monkeypatch.setattr(strategies, "_smaller_set", count)
-    monkeypatch.setattr(Game, "on_grid", lambda self, weights: None)
+    monkeypatch.setattr(SearchState, "on_grid", lambda self, weights: None)
     result = small.search(effort=Effort(passed_over=most))
     assert max(lengths) == most
     assert result.pruned is None

@@ -30,10 +30,10 @@ from pine_boost.proof.question import Answer, Proof
 from pine_boost.region.domain import Condition, Domain, compile_domain
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.search.algorithm import Known, search
-from pine_boost.search.constraints import Rows
+from pine_boost.search.constraints import Constraints
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.search_result import Found
-from pine_boost.search.search_state import Game, SearchOptions, build_game
+from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_state import SearchOptions, SearchState, build_state
 from pine_boost.tables.schema import schema_of
 from tests.support.forests import Manner, random_forest, random_rows
 from tests.support.scores import fit_small
@@ -74,20 +74,20 @@ class Small:
         callback: Callable[[Step], None] | None = None,
         known: Known | None = None,
         **options: Any,
-    ) -> Found:
+    ) -> SearchResult:
         """The whole search; ``options`` are those of `SearchOptions`."""
         budget = Budget.of(time_limit, effort, callback)
         chosen = SearchOptions(unit=self.unit, **options)
         return search(self.problem, self.fit_states, budget, chosen, known)
 
-    def game(self, time_limit: float | None = None, **options: Any) -> Game:
+    def state(self, time_limit: float | None = None, **options: Any) -> SearchState:
         """A game that has not begun."""
         chosen = SearchOptions(unit=self.unit, **options)
-        return build_game(self.problem, self.fit_states, Budget.of(time_limit), chosen)
+        return build_state(self.problem, self.fit_states, Budget.of(time_limit), chosen)
 
-    def rows(self) -> Rows:
-        """Rows of the game, none yet."""
-        return self.game().rows
+    def rows(self) -> Constraints:
+        """Constraints of the state, none yet."""
+        return self.state().constraints
 
 
 def all_states(space: StateSpace) -> States:
@@ -305,7 +305,7 @@ def all_rows(small: Small) -> States:
     return np.unique(states, axis=0)
 
 
-def check_result(small: Small, result: Found) -> None:
+def check_result(small: Small, result: SearchResult) -> None:
     """What holds of every result, whenever the search stopped."""
     assert 1 <= result.lower_bound <= result.n_kept <= small.n_units
     if result.pruned is None:
@@ -341,5 +341,5 @@ def only_the_solver(monkeypatch: pytest.MonkeyPatch, setting: SolverSetting) -> 
     monkeypatch.setattr(two_proofs, "first_settings", lambda problem: (setting,))
     monkeypatch.setattr(two_proofs, "second_settings", lambda problem: (again,))
     monkeypatch.setattr(Oracle, "climb", lambda self, pruned, rows, budget: rows.states[:0])
-    monkeypatch.setattr(Game, "_walk_from", lambda self, starts: None)
+    monkeypatch.setattr(SearchState, "_walk_from", lambda self, starts: None)
     monkeypatch.setattr(two_proofs, "_boxes", lambda *question: [])

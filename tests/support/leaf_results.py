@@ -16,7 +16,7 @@ from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.leaf_values import search_leaves
-from pine_boost.search.search_result import Found
+from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
@@ -35,7 +35,7 @@ def leaves_from_the_original(
     region = region_and_states.region
     problem = build_problem(parsed.forest, region.space, region.tables)
     n_units = parsed.forest.n_trees if unit == "tree" else int(parsed.forest.tree_round.max()) + 1
-    nothing = Found(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
+    nothing = SearchResult(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
     options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
     found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
     result = build_prune_result(parsed, region, problem, found, objective="l0", unit=unit)
