@@ -14,8 +14,7 @@ import numpy as np
 
 from benchmarks.cells import KEY_COLUMNS, Cell
 from benchmarks.commits import HERE, Commit, name_of
-from benchmarks.fewest import kept_of
-from benchmarks.frames import Rows, markdown, number, texts, values, where
+from benchmarks.frames import Rows, kept_of, markdown, number, texts, values, where
 from benchmarks.machine import record_run
 from benchmarks.paper import add_grid_options, cells_of, check
 from benchmarks.runner import RESULTS, Progress, append_rows, check_columns, finished_keys, read_rows

@@ -116,8 +116,7 @@ def find_file(name: str, folder: str | Path | None = None) -> Path:
             return place / f"{name}{suffix}"
     raise DataNotFoundError(
         f"No {name}.csv or {name}.csv.gz in {place}. Put the files there (comma separated, header, "
-        "label last), name their folder with --data, or fetch what OpenML has with "
-        "`python -m benchmarks.openml --out FOLDER` (needs a network)."
+        "label last) or name their folder with --data; benchmarks/README.md says where to find them."
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cells import COLUMNS, KEY_COLUMNS
+from benchmarks.published import ALPHA_ORDER
 from benchmarks.runner import read_rows
 
 Rows = list[dict[str, str]]
@@ -84,3 +85,37 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     rule = ["---", *["---:"] * (len(header) - 1)]
     table = [header, rule, *lines]
     return "\n".join("| " + " | ".join(str(c) for c in line) + " |" for line in table)
+
+
+def kept_of(row: dict[str, str]) -> int:
+    """The number of rounds that a line of results keeps."""
+    return round(int(row["trees"]) * (1 - float(row["pruning_rate"]) / 100))
+
+
+ANSWER_TIMES = (
+    "Median seconds until a certified model of the final size was there. One proof is what the "
+    "published method gives; the second, different proof, and the proof that no model of "
+    "this form has fewer, are only ours and part of our total."
+)
+_STAGES = ("once_s", "twice_s", "fewest_s", "time_s")
+
+
+def timed(cells: Rows) -> Rows:
+    """The cells that know when their answer was there."""
+    return [row for row in cells if row.get("once_s")]
+
+
+def answer_times(cells: Rows) -> str:
+    """Medians per alpha; empty where no cell has these columns."""
+    lines = []
+    for alpha in ALPHA_ORDER:
+        rows = where(timed(cells), alpha=alpha)
+        if rows:
+            lines.append((alpha, len(rows), *(_median(rows, stage) for stage in _STAGES)))
+    header = ("alpha", "cells", "proved once s", "proved twice s", "proved the fewest s", "total s")
+    return markdown(header, lines) if lines else ""
+
+
+def _median(rows: Rows, column: str) -> str:
+    known = [float(row[column]) for row in rows if row[column]]
+    return number(float(np.median(known)), 2) if known else "-"

@@ -20,9 +20,7 @@ from benchmarks.cells import percent, train, warm_up
 from benchmarks.compression import CONFIDENCE, FIDELITY, SHARES, Baselines, train_default
 from benchmarks.machine import record_run
 from benchmarks.paper import add_data_options, add_run_options, check_data, listed
-from benchmarks.pruning_rules import RULES
-from benchmarks.rounds import rounds_of
-from benchmarks.rules import Trained
+from benchmarks.pruning_rules import RULES, rounds_of
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 SMALL, DEFAULT = "30x2", "100x6"  # trees and depth
@@ -111,8 +109,8 @@ class Trial:
     def add_others(self, sizes: Sequence[tuple[str, int]], *, with_path: bool) -> None:
         """Slicing, retraining, the rules and the path of compression at these leaves."""
         X, status = self.parts.X_test, "NO GUARANTEE"
-        trained = Trained(self.parts, self.native, self.parsed, self.table)
-        members, test = trained.members(with_intercept=True), rounds_of(self.parsed.forest, X)
+        members = rounds_of(self.parsed.forest, self.parts.X_fit).members(self.parts.y_fit)
+        test = rounds_of(self.parsed.forest, X)
         shapes = {}
         if with_path:
             shapes = self.baselines.path([leaves / self.n_leaves for _, leaves in sizes])

@@ -16,10 +16,51 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cells import train, warm_up
+from benchmarks.data import ROOT
+from benchmarks.frames import texts, where
 from benchmarks.machine import record_run
 from benchmarks.measuring import Measured, measured, run_child, say
 from benchmarks.paper import listed
-from benchmarks.runner import RESULTS, Job, run_jobs
+from benchmarks.runner import RESULTS, Job, read_rows, run_jobs
+
+FIGURE = ROOT / "docs" / "growth.svg"
+STYLES = {"prune": "o-", "compress": "s-", "verify": "^--", "contains": "d:"}
+MEASURES = {"seconds": "seconds", "peak_mb": "megabytes added"}
+
+
+def draw(results: Path, figure_path: Path = FIGURE) -> Path:
+    """One column per axis, seconds above, memory below, both logarithmic."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "pine_boost"  # the same file from the same numbers
+    import matplotlib.pyplot as plt
+
+    rows = read_rows(results)
+    axes = texts(rows, "axis")
+    figure, panels = plt.subplots(2, len(axes), figsize=(2.7 * len(axes), 5), squeeze=False)
+    for column, axis in enumerate(axes):
+        for line, (measure, label) in enumerate(MEASURES.items()):
+            panel = panels[line][column]
+            for step, style in STYLES.items():
+                here = [row for row in where(rows, axis=axis, step=step) if row[measure] and float(row[measure]) > 0]
+                here.sort(key=lambda row: int(row["size"]))
+                x = [int(row["size"]) for row in here]
+                panel.plot(x, [float(row[measure]) for row in here], style, ms=3, lw=1, label=step)
+            panel.set_xscale("log")
+            panel.set_yscale("log")
+            panel.set_xlabel(axis, fontsize=8)
+            panel.tick_params(labelsize=7)
+            if column == 0:
+                panel.set_ylabel(label, fontsize=8)
+    limits = texts(rows, "time_limit")
+    panels[0][0].legend(fontsize=6, title=f"time_limit {limits[0]} s" if limits else None)
+    figure.tight_layout()
+    figure_path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(figure_path, metadata={"Date": None})
+    plt.close(figure)
+    return figure_path
+
 
 AXES = {
     "trees": (10, 30, 100, 200, 500),
@@ -201,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
         jobs = [Job(size.key, size) for size in sizes]
         failures = run_jobs(run_size, jobs, options.out, COLUMNS, KEY_COLUMNS, n_workers=0)
     if options.out.exists() and arguments is None:
-        from benchmarks.growth_figure import draw
+        from benchmarks.growth import draw
 
         print(f"wrote {draw(options.out)}")
     return 1 if failures else 0

@@ -13,11 +13,10 @@ from pathlib import Path
 from benchmarks.data import ROOT
 from benchmarks.frames import markdown, texts, values
 from benchmarks.glance import DEFAULT, SMALL
-from benchmarks.growth_tables import growth, limits
 from benchmarks.ledger import commits_of
-from benchmarks.more_tables import lossless
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import library_table
+from benchmarks.tables import growth, limits, lossless
 
 
 @dataclass(frozen=True)

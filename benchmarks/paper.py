@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from benchmarks import answer_times, data
+from benchmarks import data, frames
 from benchmarks.cells import COLUMNS, FAITHFUL, KEY_COLUMNS, MODELS, Cell, run_cell
 from benchmarks.machine import record_run
 from benchmarks.runner import Job, rows_of, run_jobs
@@ -149,8 +149,8 @@ def main(arguments: list[str] | None = None) -> int:
         hard_limit=4 * options.time_limit + 120,
     )
     rows = rows_of(options.out, jobs, KEY_COLUMNS)
-    if answer_times.timed(rows):
-        sys.stdout.write(f"{answer_times.MEANING}\n\n{answer_times.table(rows)}\n")
+    if frames.timed(rows):
+        sys.stdout.write(f"{frames.ANSWER_TIMES}\n\n{frames.answer_times(rows)}\n")
     return 1 if failures else 0
 
 

@@ -53,13 +53,6 @@ PLAN = (
     Run("large", "large", "large.csv", _words(f"--fit training {_BOOSTERS}"), 14),
     Run("glance", "glance", "glance.csv", (), 6),
     Run("leaf", "paper", "paper_leaf.csv", _words("--reweight leaf --time-limit 30"), 14),
-    Run(
-        "forest_prune",
-        "forest_prune",
-        "forest_prune.csv",
-        _words("--indifference 0,auto --seeds 1 --time-limit 20"),
-        12,
-    ),
     Run("compare", "compare", "compare.csv", (BEFORE, "--seeds", "2"), 6, is_serial=True),
     Run("limits", "limits", "limits.csv", _words("--limits 5,10"), 6, is_serial=True),
     Run("growth", "growth", "growth.csv", _words("--time-limit 5"), 10, is_serial=True),
@@ -67,13 +60,11 @@ PLAN = (
     Run("lossless", "lossless", "lossless.csv", (), 2),
     Run("guarded", "guarded", "guarded.csv", _words("--datasets HTRU2 --time-limit 20"), 2, measures_alone=True),
     Run("fleet", "fleet", "fleet.csv", (), 3, measures_alone=True),
-    Run("rules", "rules", "rules.csv", ("--results", f"{WORK}/paper_l0.csv", "benchmarks/results/depth.csv"), 3),
     Run("large-unseen", "large", "large.csv", _words(f"--fit unseen {_BOOSTERS}"), 14),
     Run("defaults-small", "defaults", "defaults.csv", _words("--models xgboost-0.1"), 4),
     Run(
         "leaves", "paper", "paper_leaves.csv", _words("--unit leaf --alphas 0.05,0.2,0.8 --seeds 1 --time-limit 20"), 12
     ),
-    Run("sweeping", "sweeping", "sweep.csv", (), 4),
     Run("defaults-forests", "defaults", "defaults.csv", _words("--models random-forest"), 45),
     Run(
         "large-forests",

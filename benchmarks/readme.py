@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import answer_times
 from benchmarks.data import ROOT
-from benchmarks.frames import Rows, main_cells, texts, where
+from benchmarks.frames import ANSWER_TIMES, Rows, answer_times, main_cells, texts, where
 from benchmarks.ledger import commits_of
-from benchmarks.more_tables import lossless
 from benchmarks.pages import Block, at_a_glance, update_docs
 from benchmarks.runner import RESULTS, read_rows
 from benchmarks.size_tables import default_sizes
-from benchmarks.tables import summary
+from benchmarks.tables import lossless, summary
 
 FILES = {
     "figure": "glance.csv",
@@ -60,8 +58,8 @@ def _certified(results: Path) -> str:
 
 def _answer_times(cells: Rows) -> str:
     """When the answer was there; nothing of files without these columns."""
-    table = answer_times.table(cells)
-    return f"\n\n{answer_times.MEANING}\n\n{table}" if table else ""
+    table = answer_times(cells)
+    return f"\n\n{ANSWER_TIMES}\n\n{table}" if table else ""
 
 
 def _default_sizes(results: Path) -> str:

@@ -1,23 +1,21 @@
-"""All tables and figures from the results files (python -m benchmarks.tables).
+"""All tables from the results files (python -m benchmarks.tables).
 
-In come the CSV files of benchmarks/results; out go TABLES.md and figures/*.png beside them. A table
-whose file is absent is left out and named; no number is typed in by hand except other people's.
+A table whose file is missing is left out and named. No number is typed in by hand except published ones.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cells import KEY_COLUMNS
+from benchmarks import compare
 from benchmarks.data import N_ROWS
-from benchmarks.fewest import kept_of
 from benchmarks.frames import (
     Rows,
     average,
+    kept_of,
     main_cells,
     markdown,
     mean,
@@ -28,20 +26,170 @@ from benchmarks.frames import (
     values,
     where,
 )
-from benchmarks.growth_tables import growth, limits
-from benchmarks.more_tables import large, lossless, search, selection, serving, sweeping, two_commits
-from benchmarks.published import (
-    ALLOWED_DEPTH_SECONDS,
-    ALLOWED_TREES_SECONDS,
-    ALPHA_ORDER,
-    PAPER_DEPTH,
-    PAPER_TREES,
-    REQUIRED_MEAN,
-    paper_l0,
-)
-from benchmarks.rule_tables import forest_prune, forest_prune_per_dataset, published_rules, rules
+from benchmarks.published import ALPHA_ORDER, REQUIRED_MEAN, paper_l0
 from benchmarks.runner import RESULTS, read_rows
-from benchmarks.size_tables import default_sizes, library_sections
+from benchmarks.size_tables import default_sizes, library_sections, read_proved
+
+STEPS = ("prune", "verify", "compress", "contains")
+
+
+def growth(folder: Path) -> str:
+    """One line per size: what every step took and what it gave."""
+    rows = read_rows(folder / "growth.csv")
+    if not rows:
+        return ""
+    lines = []
+    for axis in texts(rows, "axis"):
+        for size in sorted(texts(where(rows, axis=axis), "size"), key=int):
+            here = where(rows, axis=axis, size=size)
+            cells = [cell for step in STEPS for cell in _cells(where(here, step=step), step)]
+            lines.append((axis, size, *cells))
+    header = ["axis", "size"]
+    for step in STEPS:
+        header += [step, "s", "MB"]
+    return markdown(header, lines)
+
+
+def _cells(rows: Rows, step: str) -> tuple[str, str, str]:
+    if not rows:
+        return ("-", "-", "-")
+    (row,) = rows
+    if not row["seconds"]:
+        return (row["answer"].split(":")[0], "-", "-")
+    answer = row["answer"].split(",")[0]
+    if step in ("prune", "compress"):
+        answer = f"{row['size_before']} to {row['size_after']} {row['unit']}, {answer}"
+    digits = 4 if step == "contains" else 1
+    return (answer, f"{float(row['seconds']):.{digits}f}", f"{float(row['peak_mb']):.0f}")
+
+
+def limits(folder: Path) -> str:
+    """Asked for and taken; Ctrl-C has no limit and two seconds."""
+    rows = read_rows(folder / "limits.csv")
+    lines = [
+        (
+            row["model"],
+            row["trees"],
+            row["leaves"],
+            row["call"],
+            row["limit"] or "Ctrl-C",
+            row["seconds"],
+            row["cpu_s"],
+            row["is_kept"],
+            row["peak_mb"],
+            row["answer"][:90],
+        )
+        for row in rows
+    ]
+    header = ("model", "trees", "leaves", "call", "limit s", "s", "processor s", "kept", "MB", "answer")
+    return markdown(header, lines) if lines else ""
+
+
+def large(folder: Path) -> str:
+    """Every default-sized model of which a proof was tried."""
+    lines = []
+    for row in read_proved(folder):
+        sizes = "-"
+        if row["bytes_before"]:
+            before, after = int(row["bytes_before"]), int(row["bytes_after"])
+            sizes = f"{before / 1024:.0f} -> {after / 1024:.0f}"
+        lines.append(
+            (
+                row["dataset"],
+                row["model"],
+                row["indifference"],
+                row["fit"],
+                _short(row["pruning_rate"]),
+                _short(row["leaf_pruning_rate"]),
+                sizes,
+                row["native_ratio"] or "-",
+                row["treelite_ratio"] or "-",
+                _short(row["fidelity"], 2),
+                _short(row["fidelity_in_region"], 2),
+                _short(row["coverage"]),
+                row["time_s"] or "-",
+                row["status"],
+            )
+        )
+    header = (
+        "data set",
+        "model",
+        "indifference",
+        "region of rows",
+        "trees removed %",
+        "leaves removed %",
+        "file kB",
+        "native x",
+        "gtil x",
+        "fidelity %",
+        "in region %",
+        "coverage %",
+        "s",
+        "status",
+    )
+    return markdown(header, lines) if lines else ""
+
+
+def serving(folder: Path) -> str:
+    """Rows per second before and after."""
+    rows = read_rows(folder / "serving.csv")
+    lines = [
+        (
+            row["dataset"],
+            row["model"],
+            f"{row['trees_before']} -> {row['trees_after']}",
+            row["engine"],
+            row["batch"],
+            f"{int(row['rows_per_s_before']):,}",
+            f"{int(row['rows_per_s_after']):,}",
+            row["ratio"],
+            f"{int(row['bytes_before']) // 1024} -> {int(row['bytes_after']) // 1024}",
+        )
+        for row in rows
+    ]
+    header = ("data set", "model", "trees", "engine", "batch", "rows/s before", "rows/s after", "ratio", "file kB")
+    return markdown(header, lines) if lines else ""
+
+
+def lossless(folder: Path) -> str:
+    """What `simplify` leaves out, one line per kind of model."""
+    rows = read_rows(folder / "lossless.csv")
+    lines = []
+    for model in texts(rows, "model"):
+        here = where(rows, model=model)
+        gone = [100 * (1 - int(r["leaves_after"]) / int(r["leaves_before"])) for r in here]
+        folded = [100 * (1 - int(r["trees_folded"]) / int(r["trees_before"])) for r in here]
+        lines.append(
+            (
+                model,
+                len(here),
+                number(np.mean(gone)),
+                number(np.max(gone)),
+                number(np.mean(folded)),
+                number(np.max(folded)),
+                f"{values(here, 'bound').max():.1g}",
+            )
+        )
+    header = (
+        "model",
+        "data sets",
+        "leaves gone %, bit for bit",
+        "most",
+        "trees gone %, folded",
+        "most",
+        "margin moved by at most",
+    )
+    return markdown(header, lines) if lines else ""
+
+
+def two_commits(folder: Path) -> str:
+    """What a change of the search made of its time and its answers."""
+    rows = read_rows(folder / "compare.csv")
+    return compare.summary(rows) if rows else ""
+
+
+def _short(text: str, digits: int = 1) -> str:
+    return number(float(text), digits) if text else "-"
 
 
 def summary(cells: Rows, by_leaf: Rows = ()) -> str:
@@ -179,97 +327,10 @@ def variants(cells: Rows, column: str, names: dict[str, str]) -> str:
     return markdown(header, lines)
 
 
-def grid(
-    cells: Rows, column: str, paper: Mapping[int, tuple[float, ...]], allowed: Mapping[int, int], taken_further: Rows
-) -> str:
-    """A scaling table of the paper (12 cases, one seed) beside ours, alpha 0.8.
-
-    All seeds that were run, seed 0 by itself, and what no weights >= 0 can exceed: the rates at
-    the lower bounds, with those of `benchmarks.fewest` where it went further.
-    """
-    further = {tuple(row[c] for c in KEY_COLUMNS): int(row["lower_bound"]) for row in taken_further}
-    lines = []
-    for size, theirs in paper.items():
-        rows = where(cells, **{column: size})
-        if not rows:
-            continue
-        few = sum(float(row["pruning_rate"]) <= 1 for row in rows)
-        certified = sum(row["status"] == "CERTIFIED" for row in rows)
-        possible = [
-            100 - 100 * max(int(row["lower_bound"]), further.get(key, 1)) / int(row["trees"])
-            for row in rows
-            for key in [tuple(row[c] for c in KEY_COLUMNS)]
-        ]
-        lines.append(
-            (
-                size,
-                number(mean(rows, "pruning_rate"), 2),
-                number(mean(where(rows, seed=0), "pruning_rate"), 2),
-                theirs[0],
-                number(average(possible), 2),
-                number(mean(rows, "fidelity"), 2),
-                theirs[1],
-                number(mean(rows, "time_s"), 2),
-                theirs[2],
-                allowed.get(size, "-"),
-                f"{few}/{len(rows)}",
-                f"{certified}/{len(rows)}",
-            )
-        )
-    header = (
-        column,
-        "trees removed %",
-        "seed 0",
-        "paper",
-        "most possible %",
-        "fidelity %",
-        "paper",
-        "mean s",
-        "paper",
-        "allowed s",
-        "rate <= 1 %",
-        "certified",
-    )
-    return markdown(header, lines)
-
-
-def ensembles(cells: Rows) -> str:
-    """Other models and sizes: means per alpha."""
-    lines = []
-    for alpha in ALPHA_ORDER:
-        rows = where(cells, alpha=alpha)
-        if rows:
-            certified = sum(row["status"] == "CERTIFIED" for row in rows)
-            lines.append(
-                (
-                    alpha,
-                    number(mean(rows, "pruning_rate")),
-                    number(mean(rows, "fidelity"), 2),
-                    number(values(rows, "fidelity_in_region").min(), 2),
-                    number(mean(rows, "coverage")),
-                    number(mean(rows, "time_s"), 2),
-                    f"{certified}/{len(rows)}",
-                )
-            )
-    header = (
-        "alpha",
-        "trees removed %",
-        "fidelity %",
-        "lowest fidelity in region %",
-        "coverage %",
-        "mean s",
-        "certified",
-    )
-    return markdown(header, lines)
-
-
-def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
+def cell_sections(cells: Rows) -> list[tuple[str, str]]:
     """Every table that comes from cells of benchmarks.paper; an empty text where none do."""
     main = main_cells(cells)
     base = where(cells, model="xgboost", trees=30, depth=2)
-    scaling = [r for r in where(cells, model="xgboost", alpha="0.8", objective="l0") if r["score"] == "chow-liu"]
-    bins = where(base, objective="l0")
-    bin_names = {"chow-liu": "B=4", "chow-liu-b8": "B=8", "chow-liu-b16": "B=16"}
     rates = ", ".join(f"{a}: {r}" for a, r in REQUIRED_MEAN.items())
     sections = [
         (f"Mean over data sets and seeds (required %: {rates})", summary(main) if main else ""),
@@ -287,28 +348,11 @@ def cell_sections(cells: Rows, further: Rows) -> list[tuple[str, str]]:
         found = where(both, objective=objective)
         title = f"Whole trees and {name}"
         sections.append((title, variants(both, "objective", names) if found else ""))
-    has_bins = where(bins, score="chow-liu-b8") and where(bins, score="chow-liu-b16")
-    sections.append(("Bins", variants(bins, "score", bin_names) if has_bins else ""))
+    by_score = where(base, objective="l0")
     for score, short in (("leaf-support", "LS"), ("isolation-forest", "IF")):
         names = {"chow-liu": "CL", score: short}
-        table = variants(bins, "score", names) if where(bins, score=score) else ""
+        table = variants(by_score, "score", names) if where(by_score, score=score) else ""
         sections.append((f"Scores: Chow-Liu and {score.replace('-', ' ')}", table))
-    deep = where(scaling, trees=30)
-    many = where(scaling, depth=3)
-    is_grid = len(texts(deep, "depth")) > 1
-    depth_table = trees_table = ""
-    if is_grid:
-        depth_table = grid(deep, "depth", PAPER_DEPTH, ALLOWED_DEPTH_SECONDS, further)
-    if many:
-        trees_table = grid(many, "trees", PAPER_TREES, ALLOWED_TREES_SECONDS, further)
-    sections.append(("Depth, 30 trees, alpha 0.8", depth_table))
-    sections.append(("Trees, depth 3, alpha 0.8", trees_table))
-    others = {
-        "Random forests, 30 trees": where(cells, model="random-forest", trees=30, depth=2),
-        "XGBoost, 50 trees": where(cells, model="xgboost", trees=50, depth=2),
-        "LightGBM, 30 trees": where(cells, model="lightgbm", trees=30, depth=2),
-    }
-    sections += [(title, ensembles(rows) if rows else "") for title, rows in others.items()]
     return sections
 
 
@@ -316,20 +360,12 @@ def render(folder: Path) -> str:
     """TABLES.md for a results folder."""
     cells = read_cells(folder)
     sections = [
-        *cell_sections(cells, read_rows(folder / "fewest.csv")),
-        ("Rules without a guarantee at the same size", rules(folder, cells)),
-        ("The rules as the paper measured them", published_rules(folder)),
-        ("ForestPrune", forest_prune(folder)),
-        ("ForestPrune, depth 2, data set by data set", forest_prune_per_dataset(folder, 2)),
-        ("ForestPrune, depth 4, data set by data set", forest_prune_per_dataset(folder, 4)),
-        ("Choosing alpha", selection(folder)),
+        *cell_sections(cells),
         ("Default sizes in short (leaves removed %)", default_sizes(folder)),
         *library_sections(folder),
         ("Models of default size, every proof that was tried", large(folder)),
         ("Lossless", lossless(folder)),
         ("Inference", serving(folder)),
-        ("The search against the prototype", search(folder)),
-        ("A sweep over seven alphas", sweeping(folder)),
         ("Two commits on the same cells", two_commits(folder)),
         ("Growth (30 trees, depth 3, 10 features, 10 000 rows, 2 classes, one varied)", growth(folder)),
         ("Limits (kept: 10 % + 2 s, Ctrl-C 2 s)", limits(folder)),
@@ -337,23 +373,20 @@ def render(folder: Path) -> str:
     present = [f"## {title}\n\n{table}\n" for title, table in sections if table]
     absent = [title for title, table in sections if not table]
     note = f"\nNot run yet: {'; '.join(absent)}.\n" if absent else ""
-    intro = "# Benchmark tables\n\nWritten by `python -m benchmarks.tables`; do not edit.\n"
+    intro = (
+        "# Benchmark tables\n\nWritten by `python -m benchmarks.tables`; do not edit. "
+        "One-off comparisons are in EARLIER_TABLES.md.\n"
+    )
     return "\n".join([intro + note, *present])
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--no-figures", action="store_true")
     options = parser.parse_args(arguments)
     path = options.results / "TABLES.md"
     path.write_text(render(options.results), encoding="utf-8")
     print(f"wrote {path}")
-    if not options.no_figures:
-        from benchmarks.figures import draw_all
-
-        for figure in draw_all(options.results):
-            print(f"wrote {figure}")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from benchmarks import answer_times as table_of_times
+from benchmarks import frames
 from benchmarks.cells import answer_times
 from pine_boost.search.search_result import Moment
 
@@ -23,10 +23,10 @@ def test_the_original_needs_no_proof_and_an_open_bound_has_no_time() -> None:
 
 def test_rows_of_before_these_columns_are_left_out() -> None:
     old = {"alpha": "0.1", "time_s": "2.0"}
-    assert table_of_times.table([old]) == ""
+    assert frames.answer_times([old]) == ""
     new = [
         {"alpha": "0.1", "once_s": once, "twice_s": "0.5", "fewest_s": "", "time_s": "1.0"}
         for once in ("0.1", "0.2", "0.3")
     ]
-    lines = table_of_times.table([old, *new]).splitlines()
+    lines = frames.answer_times([old, *new]).splitlines()
     assert lines[-1].split("|")[1:-1] == [" 0.1 ", " 3 ", " 0.20 ", " 0.50 ", " - ", " 1.00 "]

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("xgboost")
 
-from benchmarks import growth, growth_tables, limits, runner
-from benchmarks.growth_figure import draw
+from benchmarks import growth, limits, runner, tables
+from benchmarks.growth import draw
 from benchmarks.measuring import measured, run_child
 
 SLEEPER = "tests.benchmarks.sleeper"
@@ -80,7 +80,7 @@ def test_growth_measures_each_step_of_a_size_and_draws(tmp_path, monkeypatch):
     assert {row["answer"] for row in rows if row["step"] == "verify"} == {"agrees"}
     assert growth.main(arguments) == 0
     assert runner.read_rows(out) == rows
-    table = growth_tables.growth(tmp_path)
+    table = tables.growth(tmp_path)
     assert f"| trees | 4 | 4 to {prune['size_after']} rounds, CERTIFIED |" in table
     assert draw(out, tmp_path / "growth.svg").read_text().startswith("<?xml")
 
@@ -99,7 +99,7 @@ def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     assert (row["seconds"], row["ratio"], row["is_kept"]) == ("1.90", "", "yes")
     runner.append_rows(tmp_path / "limits.csv", limits.COLUMNS, [row])
     expected = "| LightGBM 500 | 10 | 20 | interrupt | Ctrl-C | 1.90 | 5.00 | yes | 3 | x |"
-    assert expected in growth_tables.limits(tmp_path)
+    assert expected in tables.limits(tmp_path)
     said["seconds"] = 13.1
     (row,) = limits.ask(limits.Question("LightGBM 500", "prune", "10", "."))
     assert row["is_kept"] == "no"

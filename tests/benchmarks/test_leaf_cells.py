@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import paper, reweighting, runner
+from benchmarks import paper, runner
 
 pytest.importorskip("xgboost")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -83,36 +83,3 @@ def test_leaves_are_counted_in_cells_of_their_own(tmp_path: Path) -> None:
         assert float(row["leaf_pruning_rate"]) > 0
     with pytest.raises(SystemExit):
         paper.main([*options, "--indifference", "often"])
-
-
-def test_both_reweightings_of_a_cell_in_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    frame = datasets.load_breast_cancer(as_frame=True).frame
-    frame[[*frame.columns[:6], "target"]].to_csv(tmp_path / "Toy.csv", index=False)
-    out = tmp_path / "cells.csv"
-    options = [
-        "--datasets",
-        "Toy",
-        "--data",
-        str(tmp_path),
-        "--seeds",
-        "1",
-        "--jobs",
-        "0",
-        "--trees",
-        "8",
-        "--time-limit",
-        "600",
-        "--alphas",
-        "0.2",
-        "--out",
-        str(out),
-    ]
-    assert reweighting.main(options) == 0
-    (row,) = runner.read_rows(out)
-    assert row["status_tree"] == row["status_leaf"] == "CERTIFIED"
-    assert float(row["pruning_rate_leaf"]) >= float(row["pruning_rate_tree"])
-    assert float(row["ratio"]) > 0
-    below = {**row, "pruning_rate_leaf": "0.0", "pruning_rate_tree": "50.0", "alpha": "0.1"}
-    lines = reweighting.summary([row, below]).splitlines()
-    assert [line.split("|")[6].strip() for line in lines[2:]] == ["0", "1", "1"]
-    assert lines[2] in capsys.readouterr().out

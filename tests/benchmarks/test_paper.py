@@ -1,13 +1,12 @@
-"""Cells of the paper's experiment: resumable, honest, searched further where a gap is left."""
+"""Cells of the paper's experiment: resumable and honest."""
 
 from __future__ import annotations
 
 import csv
 
-import numpy as np
 import pytest
 
-from benchmarks import fewest, paper, runner, tables
+from benchmarks import paper
 from benchmarks.cells import COLUMNS
 
 
@@ -68,55 +67,3 @@ def test_absent_data_is_named(tmp_path, capsys):
     assert str(tmp_path) in message
     assert "Adult.csv" in message
     assert "--data" in message
-
-
-def test_cells_with_a_gap_are_searched_further(folder, tmp_path):
-    out, further = tmp_path / "trees.csv", tmp_path / "fewest.csv"
-    arguments = [
-        "--datasets",
-        "Toy,Flowers",
-        "--data",
-        folder,
-        "--seeds",
-        "1",
-        "--alphas",
-        "0.8",
-        "--trees",
-        "10",
-        "--depth",
-        "3",
-        "--time-limit",
-        "600",
-        "--jobs",
-        "0",
-    ]
-    assert paper.main([*arguments, "--out", str(out)]) == 0
-    flowers, toy = sorted(runner.read_rows(out), key=lambda row: row["dataset"])
-    assert fewest.kept_of(toy) == int(toy["lower_bound"]) > 1  # proved to be the fewest
-    options = [
-        "--results",
-        str(out),
-        "--data",
-        folder,
-        "--trees",
-        "10",
-        "--time-limit",
-        "600",
-        "--jobs",
-        "0",
-        "--out",
-        str(further),
-    ]
-    assert fewest.main(options) == 0
-    assert runner.read_rows(further) == []  # no gap, nothing to do
-    out.unlink()
-    runner.append_rows(out, COLUMNS, [{**toy, "lower_bound": "1"}, flowers])
-    assert fewest.main(options) == 0
-    (row,) = runner.read_rows(further)
-    assert (row["dataset"], row["stopped"]) == ("Toy", "optimal")
-    assert row["kept"] == row["lower_bound"] == toy["lower_bound"]
-    rates = [100 - 10 * fewest.kept_of(r) for r in (toy, flowers)]
-    reached = f"| 10 | {np.mean(rates):.2f} | {np.mean(rates):.2f} | 39.17 |"
-    assert f"{reached} {np.mean(rates):.2f} |" in tables.render(tmp_path)
-    further.unlink()
-    assert f"{reached} {np.mean([90, rates[1]]):.2f} |" in tables.render(tmp_path)

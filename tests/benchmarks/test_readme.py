@@ -1,44 +1,20 @@
-"""Tables, figures and README from the results: what is committed agrees."""
+"""Tables and README from the results: what is committed agrees."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from benchmarks import data, pages, readme, rules, runner, tables
+from benchmarks import data, pages, readme, runner, tables
 
 
-def test_tables_and_figures_from_the_results(folder, results):
-    pytest.importorskip("matplotlib")
-    assert (
-        rules.main(
-            [
-                "--datasets",
-                "Toy,Flowers",
-                "--data",
-                folder,
-                "--jobs",
-                "0",
-                "--results",
-                str(results / "paper_l0.csv"),
-                "--out",
-                str(results / "rules.csv"),
-            ]
-        )
-        == 0
-    )
+def test_tables_from_the_results(results):
     assert tables.main(["--results", str(results)]) == 0
     text = (results / "TABLES.md").read_text()
     rows = runner.read_rows(results / "paper_l0.csv")
     rates = [float(r["pruning_rate"]) for r in rows if r["alpha"] == "0.2" and r["dataset"] == "Toy"]
     assert f"{np.mean(rates):.1f}±{np.std(rates):.1f}" in text
-    assert "| **pine_boost** |" in text
     assert "Not run yet: " in text
-    assert {p.name for p in (results / "figures").glob("*.png")} >= {
-        "tradeoff_accuracy.png",
-        "tradeoff_fidelity.png",
-        "coverage.png",
-    }
 
 
 def test_a_page_is_written_between_its_markers_only(results, tmp_path):
