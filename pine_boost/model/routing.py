@@ -142,7 +142,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
             rank[nodes] = np.searchsorted(axis.edges, forest.threshold[nodes])
             sides = _special_sides(forest, space, nodes)
         else:
-            sides = np.stack([_category_sides(forest, space, int(node)) for node in nodes])
+            sides = np.stack([category_sides(forest, space, int(node)) for node in nodes])
         places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
         special_left[places] = sides
     return make_trees(
@@ -209,7 +209,7 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolAr
     return sides
 
 
-def _category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
+def category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None
     assert axis.code_states is not None

@@ -1,0 +1,35 @@
+"""Walking tree ensembles in C, with a numpy twin that gives the same numbers bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from pine_boost.kernels.compiled import REFUSED, CompiledTrees
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array, NativeSum
+from pine_boost.kernels.library import load
+from pine_boost.kernels.numpy_twin import NumpyTrees
+
+__all__ = ["REFUSED", "ExitPlan", "FlatForest", "NativeSum", "Trees", "bind", "leaves", "name"]
+
+Trees = CompiledTrees | NumpyTrees
+
+
+def name() -> str:
+    """Which kernel runs here: ``"C"`` or ``"numpy"``."""
+    return "numpy" if load() is None else "C"
+
+
+def bind(flat: FlatForest, native: NativeSum | None = None, plan: ExitPlan | None = None) -> Trees:
+    """The kernel of a forest; margins need ``native``, classes need ``plan`` too."""
+    library = load()
+    return NumpyTrees(flat, native, plan) if library is None else CompiledTrees(library, flat, native, plan)
+
+
+def leaves(flat: FlatForest, X: npt.NDArray[Any]) -> Int32Array:
+    """Leaf number of every row in every tree, (n_rows, n_trees).
+
+    ``X`` is a float matrix with categories as codes and NaN for missing (see `tables.to_matrix`).
+    """
+    return bind(flat).leaves(X)

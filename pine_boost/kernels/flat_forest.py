@@ -1,0 +1,240 @@
+"""The arrays that the kernel walks: a binned forest, the library's own sum, and an exit plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Int32Array = npt.NDArray[np.int32]
+FloatArray = npt.NDArray[np.float64]
+WordArray = npt.NDArray[np.uint64]
+
+# A node is one 64-bit word, see trees.c.
+COLUMN_SHIFT, CATEGORY_BIT, CHILD_SHIFT = 16, 39, 40
+LARGEST_RANK, LARGEST_COLUMN, LARGEST_STEP = 2**16 - 1, 2**23 - 1, 2**24 - 1
+TOP_BIN = 2**16 - 1  # above every rank of a numeric split
+
+
+class CodeRule(IntEnum):
+    """How a number becomes a category code; the values of `trees.c`."""
+
+    EXACT = 0
+    TRUNCATED = 1
+    KNOWN = 2
+
+
+class Link(IntEnum):
+    """What the library makes of its margins before it decides; the values of `trees.c`."""
+
+    IDENTITY = 0
+    SIGMOID_FLOAT32 = 1
+    SOFTMAX_FLOAT32 = 2
+    EXP_FLOAT32 = 3
+    SIGMOID = 4
+    SOFTMAX = 5
+    EXP = 6
+
+
+@dataclass(frozen=True, eq=False)
+class FlatForest:
+    """A forest whose splits compare bins, in the layout of the kernel.
+
+    A *source* is a feature that some split uses; a *column* holds the bins of a source for one way
+    of treating NaN and zero. Column 0 is always 0. Trees are in file order.
+
+    Attributes
+    ----------
+    n_features, n_outputs, n_columns : int
+    is_float32 : bool
+        Values are rounded to float32 before they are compared.
+    is_closed : bool
+        A value that equals a threshold goes right.
+    zero : float
+        Values of at most this size count as 0; negative where none do.
+    missing_value : float
+        Counts as missing besides NaN.
+    refuses_missing, refuses_infinite : bool
+        What the library's ``predict`` raises on.
+    code_rule : CodeRule
+    source_feature : int32 (n_sources,)
+    source_edge : int32 (n_sources + 1,)
+        Source ``i`` has the thresholds ``edge[source_edge[i]:source_edge[i + 1]]``, ascending.
+    source_column : int32 (n_sources + 1,)
+        Source ``i`` owns the columns ``source_column[i]:source_column[i + 1]``.
+    source_code : int32 (n_sources + 1,)
+        Of a category source: its codes, ascending, and the state of each.
+    source_other, source_missing : int32 (n_sources,)
+        State of every other category, and of a missing one.
+    source_known : int32 (n_sources,)
+        -1 at a numeric source, else the number of known categories.
+    edge : float64
+    code, code_state : int32
+    column_base : int32 (n_columns,)
+        Subtracted from the number of thresholds passed, for features with more than 65535.
+    column_nan, column_zero : int32 (n_columns,)
+        Bin of NaN and of 0; ``column_zero`` is -1 where 0 is compared like any number.
+    node : uint64 (n_nodes,)
+    root, depth : int32 (n_trees,)
+    tree_set : int32 (n_trees,)
+        Number of the first category set of the tree, -1 in trees without.
+    set_word : int32
+        First word of each category set.
+    word : uint64
+        Bit ``s`` of a set: state ``s`` goes left.
+    leaf_of_node : int32 (n_nodes,)
+        Number of the leaf, left to right over all trees, -1 at inner nodes.
+    leaf_offset : int32 (n_trees + 1,)
+        Tree ``t`` owns the leaves ``leaf_offset[t]:leaf_offset[t + 1]``.
+    tree_output : int32 (n_trees,)
+        The output that a tree adds to, -1 for vector leaves.
+    """
+
+    n_features: int
+    n_outputs: int
+    n_columns: int
+    is_float32: bool
+    is_closed: bool
+    zero: float
+    missing_value: float
+    refuses_missing: bool
+    refuses_infinite: bool
+    code_rule: CodeRule
+    source_feature: Int32Array
+    source_edge: Int32Array
+    source_column: Int32Array
+    source_code: Int32Array
+    source_other: Int32Array
+    source_missing: Int32Array
+    source_known: Int32Array
+    edge: FloatArray
+    code: Int32Array
+    code_state: Int32Array
+    column_base: Int32Array
+    column_nan: Int32Array
+    column_zero: Int32Array
+    node: WordArray
+    root: Int32Array
+    depth: Int32Array
+    tree_set: Int32Array
+    set_word: Int32Array
+    word: WordArray
+    leaf_of_node: Int32Array
+    leaf_offset: Int32Array
+    tree_output: Int32Array
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.root)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves of all trees."""
+        return int(self.leaf_offset[-1])
+
+    @property
+    def n_sources(self) -> int:
+        """Number of features that some split uses."""
+        return len(self.source_feature)
+
+    @property
+    def leaf_tree(self) -> Int32Array:
+        """The tree of each leaf."""
+        return np.repeat(np.arange(self.n_trees, dtype=np.int32), np.diff(self.leaf_offset))
+
+
+@dataclass(frozen=True, eq=False)
+class NativeSum:
+    """How the library itself adds the leaves, in file order, and what it decides from the sums.
+
+    The class is the number of ``cuts`` that the linked score exceeds, or without cuts the largest
+    score, the lowest index on a tie.
+
+    Attributes
+    ----------
+    value : float32 or float64 (n_leaves, width)
+        What a leaf adds, in the library's own type; width 1 or ``n_outputs``.
+    intercept : float32 or float64 (n_outputs,)
+        What the sums start from.
+    link : Link
+    divisor, slope : float
+        Sums are divided by the one before the link; sigmoids multiply them by the other.
+    cuts : float64
+    wins_ties : bool
+        Whether a score that equals a cut exceeds it.
+    """
+
+    value: npt.NDArray[Any]
+    intercept: npt.NDArray[Any]
+    link: Link
+    divisor: float
+    slope: float
+    cuts: FloatArray
+    wins_ties: bool
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class ExitPlan:
+    """In which order the trees are visited, and when an input has seen enough of them.
+
+    Every leaf holds one value per *value set*; the sums of all sets run along. At stage ``s`` the
+    first ``stage[s]`` trees of the order have been seen, and the sums of set ``stage_set[s]`` are
+    compared with the exits of the stage. What exits nowhere is summed as the library does.
+
+    Attributes
+    ----------
+    order : int32 (n_trees,)
+    stage : int32 (n_stages,)
+        Numbers of trees seen, ascending; the last is the number of trees.
+    stage_set : int32 (n_stages,)
+        Ascending: a set is no longer summed after its last stage.
+    value : float64 (n_leaves, n_sets, width)
+        Width 1, or the number of outputs for vector leaves.
+    intercept : float64 (n_sets, n_outputs)
+    low, high : float64 (n_stages, n_cuts)
+        One output: a sum below ``low`` is below the cut for certain, one above ``high`` above it.
+        An input exits when this is known for every cut.
+    gap : float64 (n_stages, n_outputs, n_outputs)
+        Several outputs: the leader ``a`` exits when its sum exceeds that of every rival ``b`` by
+        more than ``gap[s, a, b]``. No entries for one output.
+    """
+
+    order: Int32Array
+    stage: Int32Array
+    stage_set: Int32Array
+    value: FloatArray
+    intercept: FloatArray
+    low: FloatArray
+    high: FloatArray
+    gap: FloatArray
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of stages."""
+        return len(self.stage)
+
+    @property
+    def n_sets(self) -> int:
+        """Number of value sets."""
+        return self.value.shape[1]
+
+
+def freeze(record: Any) -> None:
+    """Make the arrays of a frozen dataclass read-only."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)

@@ -1,0 +1,151 @@
+"""Finds, compiles and loads the C kernel; None where there is neither a built file nor a compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("trees.c")
+# no contraction into fused operations: sums must be those that the numpy twin and the proofs have
+FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
+_CHOICE = "PINE_BOOST_KERNEL"
+
+
+class ScorerStruct(ctypes.Structure):
+    """``scorer_t`` of trees.c; the order of the fields is that of the file."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in "n_features n_outputs n_trees n_sources n_columns".split()),
+        *(
+            (name, ctypes.c_int64)
+            for name in "is_float32 is_closed snaps refuses_missing refuses_infinite has_missing_value".split()
+        ),
+        ("category_rule", ctypes.c_int64),
+        ("zero", ctypes.c_double),
+        ("missing_value", ctypes.c_double),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "source_feature source_edge source_column source_code source_other source_missing source_known "
+                "edge code code_state column_base column_nan column_zero "
+                "node root depth tree_set set_word word leaf_of_node tree_output"
+            ).split()
+        ),
+        *((name, ctypes.c_int64) for name in "sums_float32 native_width link n_cuts wins_ties".split()),
+        ("divisor", ctypes.c_double),
+        ("slope", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in "native_value native_intercept cut".split()),
+        *((name, ctypes.c_int64) for name in "n_stages n_sets width n_exits".split()),
+        *(
+            (name, ctypes.c_void_p)
+            for name in "order fresh_offset fresh_source stage stage_set value intercept low high gap".split()
+        ),
+    )
+
+
+class TableStruct(ctypes.Structure):
+    """``table_t`` of trees.c; strides count elements."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("is_float32", ctypes.c_int64),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("is_raw", ctypes.c_int64),
+        ("n_rows", ctypes.c_int64),
+    )
+
+
+def file_name() -> str:
+    """Name of the compiled file: it changes with the source and the flags."""
+    digest = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
+    return f"trees-{digest}{'.dll' if sys.platform == 'win32' else '.so'}"
+
+
+def find_compiler() -> str | None:
+    """Path of a C compiler: ``CC``, cc, gcc or clang, whichever is there first."""
+    candidates = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    return next((path for name in candidates if name and (path := shutil.which(name))), None)
+
+
+def compile_to(target: Path, flags: tuple[str, ...] = FLAGS) -> bool:
+    """Compile the kernel; ``target`` appears complete or not at all. False where that fails."""
+    compiler = find_compiler()
+    if compiler is None:
+        return False
+    try:
+        handle, name = tempfile.mkstemp(suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+        try:
+            command = [compiler, *flags, "-o", name, str(SOURCE), "-lm"]
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            os.replace(name, target)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def cache_folder() -> Path:
+    """Where a kernel that was compiled at first use is kept."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "pine_boost"
+
+
+@lru_cache(maxsize=1)
+def load() -> Any | None:
+    """The loaded kernel: built by pip, else from the user's cache, else compiled now; None without.
+
+    ``PINE_BOOST_KERNEL=numpy`` in the environment makes it None.
+    """
+    if os.environ.get(_CHOICE, "").lower() == "numpy":
+        return None
+    name = file_name()
+    built = SOURCE.with_name(name)
+    if built.exists() and (library := _open(built)) is not None:
+        return library
+    with contextlib.suppress(OSError, RuntimeError):  # no home, a read-only one
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cached = folder / name
+        if cached.exists() and (library := _open(cached)) is not None:
+            return library
+        if compile_to(cached) and (library := _open(cached)) is not None:
+            return library
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="pine-boost-") as place:
+        target = Path(place) / name
+        if compile_to(target):
+            return _open(target)  # stays mapped after its file is gone
+    return None
+
+
+def _open(path: Path) -> Any | None:
+    try:
+        library = ctypes.CDLL(str(path))
+        number, pointer, small = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32
+        # one row comes as bytes, the cheapest pointer that ctypes can make
+        library.pine_score_row.argtypes = [pointer, ctypes.c_char_p, small]
+        library.pine_score.argtypes = [pointer, pointer, number, number, pointer, pointer]
+        library.pine_leaves.argtypes = [pointer, pointer, number, number, pointer]
+        library.pine_margins.argtypes = [pointer, pointer, number, number, small, pointer]
+        for function in (library.pine_score_row, library.pine_score, library.pine_leaves, library.pine_margins):
+            function.restype = small
+    except (OSError, AttributeError):
+        return None
+    return library

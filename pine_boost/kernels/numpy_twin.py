@@ -1,0 +1,277 @@
+"""The kernel in numpy: the tested reference of trees.c, and what runs where it cannot be compiled."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import math
+import sys
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_CHUNK_CELLS = 4_000_000  # rows x trees walked at once
+_REFUSED = -2
+
+
+class NumpyTrees:
+    """The functions of trees.c for one forest, with the same numbers bit for bit."""
+
+    def __init__(self, flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> None:
+        self._flat, self._native, self._plan = flat, native, plan
+        node = flat.node
+        self._rank = (node & np.uint64(0xFFFF)).astype(np.int32)
+        self._column = (node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
+        self._is_category = (node >> np.uint64(39) & np.uint64(1)).astype(bool)
+        self._step = (node >> np.uint64(40)).astype(np.int64)
+        tree = np.repeat(np.arange(flat.n_trees), np.diff(np.append(flat.root, len(node))))
+        self._set = np.where(self._is_category, flat.tree_set[tree] + self._rank, 0)
+
+    def leaves(self, X: npt.NDArray[Any]) -> Int32Array:
+        """Leaf number of every row in every tree, (n_rows, n_trees)."""
+        found = np.empty((len(X), self._flat.n_trees), dtype=np.int32)
+        for rows in self._chunks(len(X)):
+            found[rows] = self._walk(self.bins(X[rows]), np.arange(self._flat.n_trees))
+        return found
+
+    def margins(
+        self, X: npt.NDArray[Any], *, linked: bool = False, is_raw: bool = False, n_jobs: int = 1
+    ) -> tuple[FloatArray, bool]:
+        """The library's own sums, or linked scores, and whether it would refuse a row."""
+        assert self._native is not None
+        found = np.empty((len(X), self._flat.n_outputs))
+        for rows in self._chunks(len(X)):
+            leaves = self._walk(self.bins(X[rows], is_raw), np.arange(self._flat.n_trees))
+            found[rows] = self._sums(leaves)
+        if linked:
+            found = apply_link(self._native, found)
+        return found, bool(self._refused(X, is_raw).any())
+
+    def classes(
+        self, X: npt.NDArray[Any], *, is_raw: bool = False, n_jobs: int = 1, met: Int32Array | None = None
+    ) -> Int32Array:
+        """Class of every row with exits; -2 where the library would raise."""
+        found = np.full(len(X), _REFUSED, dtype=np.int32)
+        for rows in self._chunks(len(X)):
+            part = X[rows]
+            kept = np.flatnonzero(~self._refused(part, is_raw))
+            seen = np.zeros(len(part), dtype=np.int32)
+            answers = found[rows]
+            answers[kept], seen[kept] = self._score(self.bins(part[kept], is_raw))
+            if met is not None:
+                met[rows] = seen
+        return found
+
+    def class_of_row(self, row: bytes, is_float32: bool) -> int:
+        """Class of one row given as the bytes of its numbers; -2 where the library would raise."""
+        X = np.frombuffer(row, dtype=np.float32 if is_float32 else np.float64).reshape(1, -1)
+        return int(self.classes(X, is_raw=True)[0])
+
+    def _chunks(self, n_rows: int) -> list[slice]:
+        size = max(1, _CHUNK_CELLS // self._flat.n_trees)
+        return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+    def _refused(self, X: npt.NDArray[Any], is_raw: bool) -> npt.NDArray[np.bool_]:
+        refused = np.zeros(len(X), dtype=bool)
+        if is_raw and self._flat.refuses_missing:
+            refused |= np.isnan(X).any(axis=1)
+        if is_raw and self._flat.refuses_infinite:
+            with np.errstate(invalid="ignore"):
+                refused |= (np.abs(X.astype(np.float64)) > _FLOAT32_MAX).any(axis=1)
+        return refused
+
+    def bins(self, X: npt.NDArray[Any], is_raw: bool = False) -> npt.NDArray[np.int32]:
+        """Bins of every row, (n_rows, n_columns)."""
+        flat = self._flat
+        bins = np.zeros((len(X), flat.n_columns), dtype=np.int32)
+        for source, feature in enumerate(flat.source_feature):
+            x = X[:, feature].astype(np.float64)
+            with np.errstate(over="ignore"):
+                if is_raw and not np.isnan(flat.missing_value):
+                    x[x.astype(np.float32) == np.float32(flat.missing_value)] = np.nan
+                if flat.is_float32:
+                    x = x.astype(np.float32).astype(np.float64)
+            if flat.zero >= 0:
+                x[np.abs(x) <= flat.zero] = 0.0
+            first, end = flat.source_column[source], flat.source_column[source + 1]
+            if flat.source_known[source] >= 0:
+                bins[:, first] = self._states(source, x)
+                continue
+            edges = flat.edge[flat.source_edge[source] : flat.source_edge[source + 1]]
+            is_nan = np.isnan(x)
+            passed = np.searchsorted(edges, np.where(is_nan, 0.0, x), side="right" if flat.is_closed else "left")
+            for column in range(first, end):
+                own = np.clip(passed - flat.column_base[column], 0, 65535)
+                if flat.column_zero[column] >= 0:
+                    own[x == 0.0] = flat.column_zero[column]
+                own[is_nan] = flat.column_nan[column]
+                bins[:, column] = own
+        return bins
+
+    def _states(self, source: int, x: FloatArray) -> npt.NDArray[np.int64]:
+        flat = self._flat
+        is_missing = np.isnan(x)
+        x = np.where(is_missing, -1.0, x)
+        if flat.code_rule is CodeRule.EXACT:
+            valid = (x >= 0) & (x < 2**24)
+        elif flat.code_rule is CodeRule.TRUNCATED:
+            valid = (x > -1) & (x < 2**31)
+        else:
+            valid = (x >= 0) & (x == np.floor(x)) & (x < flat.source_known[source])
+            is_missing |= ~valid
+        wanted = np.where(valid, np.floor(np.maximum(np.where(valid, x, 0), 0)), -1).astype(np.int64)
+        codes = flat.code[flat.source_code[source] : flat.source_code[source + 1]]
+        states = np.full(len(x), flat.source_other[source], dtype=np.int64)
+        if len(codes):
+            place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+            named = codes[place] == wanted
+            states[named] = flat.code_state[flat.source_code[source] + place[named]]
+        states[is_missing] = flat.source_missing[source]
+        return states
+
+    def _walk(self, bins: npt.NDArray[np.int32], trees: npt.NDArray[Any]) -> Int32Array:
+        """Leaves of every row in some trees, (n_rows, n_trees)."""
+        flat, n_rows = self._flat, len(bins)
+        flat_bins = bins.ravel()
+        start = np.repeat(np.arange(n_rows, dtype=np.int64) * flat.n_columns, len(trees))
+        node = np.tile(flat.root[trees].astype(np.int64), n_rows)
+        walking = np.flatnonzero(self._step[node])
+        while len(walking):
+            here = node[walking]
+            bin_ = flat_bins[start[walking] + self._column[here]]
+            right = bin_ > self._rank[here]
+            sets = np.flatnonzero(self._is_category[here])
+            if len(sets):
+                state = bin_[sets].astype(np.int64)
+                word = flat.word[flat.set_word[self._set[here[sets]]] + (state >> 6)]
+                right[sets] = (word >> (state & 63).astype(np.uint64) & np.uint64(1)) == 0
+            node[walking] = here + self._step[here] + right
+            walking = walking[self._step[node[walking]] > 0]
+        return flat.leaf_of_node[node].reshape(n_rows, len(trees))
+
+    def _sums(self, leaves: Int32Array) -> FloatArray:
+        """The library's own sums of all trees in file order, widened to float64."""
+        flat, native = self._flat, self._native
+        assert native is not None
+        sums = np.tile(native.intercept, (len(leaves), 1))
+        for tree in range(flat.n_trees):
+            output = flat.tree_output[tree]
+            columns = slice(None) if output < 0 else slice(output, output + 1)
+            sums[:, columns] += native.value[leaves[:, tree]]
+        return sums.astype(np.float64)
+
+    def _score(self, bins: npt.NDArray[np.int32]) -> tuple[Int32Array, Int32Array]:
+        """Classes and numbers of trees seen."""
+        flat, plan = self._flat, self._plan
+        assert plan is not None
+        classes = np.full(len(bins), -1, dtype=np.int32)
+        met = np.full(len(bins), flat.n_trees, dtype=np.int32)
+        sums = np.tile(plan.intercept[None], (len(bins), 1, 1))
+        left, place = np.arange(len(bins)), 0
+        for stage, end in enumerate(plan.stage):
+            trees = plan.order[place:end]
+            leaves = self._walk(bins[left], trees)
+            own = sums[left]
+            for j, tree in enumerate(trees):
+                output = flat.tree_output[tree]
+                columns = slice(None) if output < 0 else slice(output, output + 1)
+                first = plan.stage_set[stage]
+                own[:, first:, columns] += plan.value[leaves[:, j], first:]
+            sums[left] = own
+            place = int(end)
+            found = exit_classes(plan, stage, own[:, plan.stage_set[stage]])
+            classes[left], met[left] = found, np.where(found >= 0, end, flat.n_trees)
+            left = left[found < 0]
+            if len(left) == 0:
+                break
+        if len(left):
+            assert self._native is not None
+            scores = apply_link(self._native, self._sums(self._walk(bins[left], np.arange(flat.n_trees))))
+            classes[left] = decide(self._native, scores)
+        return classes, met
+
+
+def exit_classes(plan: ExitPlan, stage: int, margins: FloatArray) -> Int32Array:
+    """Class of every row that exits at a stage, -1 for the others; margins (n_rows, n_outputs)."""
+    if plan.low.shape[1]:
+        above = margins[:, :1] > plan.high[stage]
+        known = above | (margins[:, :1] < plan.low[stage])
+        return np.where(known.all(axis=1), above.sum(axis=1), -1).astype(np.int32)
+    if plan.gap.size == 0:
+        return np.full(len(margins), -1, dtype=np.int32)
+    best = np.argmax(margins, axis=1)
+    rows = np.arange(len(margins))
+    ahead = margins[rows, best][:, None] - margins > plan.gap[stage][best]
+    ahead[rows, best] = True
+    return np.where(ahead.all(axis=1), best, -1).astype(np.int32)
+
+
+def decide(native: NativeSum, scores: FloatArray) -> Int32Array:
+    """The library's class from linked scores."""
+    if len(native.cuts):
+        above = scores[:, :1] >= native.cuts if native.wins_ties else scores[:, :1] > native.cuts
+        return above.sum(axis=1).astype(np.int32)
+    return np.argmax(scores, axis=1).astype(np.int32)
+
+
+def apply_link(native: NativeSum, margins: FloatArray) -> FloatArray:
+    """Linked scores in the operations and types of the library."""
+    score = margins if native.divisor == 1.0 else margins / native.divisor
+    if native.link is Link.IDENTITY:
+        return score
+    with np.errstate(over="ignore"):
+        narrow = score.astype(np.float32)
+        if native.link is Link.SIGMOID_FLOAT32:
+            power = _expf(np.minimum(-narrow, np.float32(88.7)))
+            return (np.float32(1) / (power + np.float32(1) + np.float32(1e-16))).astype(np.float64)
+        if native.link is Link.SOFTMAX_FLOAT32:
+            terms = _expf(narrow - narrow.max(axis=1, keepdims=True))
+            total = np.zeros(len(terms))
+            for k in range(terms.shape[1]):
+                total += terms[:, k]
+            return (terms / total.astype(np.float32)[:, None]).astype(np.float64)
+        if native.link is Link.EXP_FLOAT32:
+            return _expf(narrow).astype(np.float64)
+        if native.link is Link.SIGMOID:
+            return 1.0 / (1.0 + _exp(-native.slope * score))
+        if native.link is Link.SOFTMAX:
+            terms = _exp(score - score.max(axis=1, keepdims=True))
+            total = np.zeros(len(terms))
+            for k in range(terms.shape[1]):
+                total += terms[:, k]
+            return np.asarray(terms / total[:, None])
+        return _exp(score)
+
+
+def _exp(x: FloatArray) -> FloatArray:
+    """exp of the C library, which numpy's own differs from in the last bit."""
+    return np.array([_one_exp(value) for value in x.ravel().tolist()]).reshape(x.shape)
+
+
+def _one_exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _expf(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """expf of the C library."""
+    function = _c_expf()
+    return np.array([function(value) for value in x.ravel().tolist()], dtype=np.float32).reshape(x.shape)
+
+
+@lru_cache(maxsize=1)
+def _c_expf() -> Any:
+    name = "ucrtbase" if sys.platform == "win32" else ctypes.util.find_library("m")
+    try:
+        function = ctypes.CDLL(name).expf
+    except (OSError, AttributeError, TypeError):  # correctly rounded in all but a few cases
+        return lambda value: np.float32(_one_exp(value))
+    function.restype, function.argtypes = ctypes.c_float, [ctypes.c_float]
+    return function

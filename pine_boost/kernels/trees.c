@@ -1,0 +1,581 @@
+/* Tree ensembles over binned inputs: leaves, native margins, and classes with early exit.
+ *
+ * Plain C99 without Python headers; numpy_twin.py computes the same numbers bit for bit. Compile
+ * without fast-math and with -ffp-contract=off: every sum here is part of a proof.
+ *
+ * Inputs are binned first: the bin of a value is the number of thresholds of its feature that lie
+ * below it by the library's own comparison, so that splits compare 16-bit integers. A feature has
+ * one column of bins for every way in which its splits treat NaN and zero; column 0 is always 0.
+ *
+ * A node is one 64-bit word:
+ *   bits  0..15  rank: bins above it go right; for a category split the number of its set
+ *   bits 16..38  column
+ *   bit  39      category split: the bin is a state, and the states in the set go left
+ *   bits 40..63  distance to the left child, the right one follows it; 0 at a leaf
+ * A leaf reads column 0 and stays where it is, so that rows may walk a tree in step.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 64
+#define LANES 8
+#define STACK_COLUMNS 1024
+#define STACK_SUMS 64
+#define TOP_BIN 65535
+
+#define REFUSED (-2)
+#define NO_MEMORY (-3)
+
+enum { EXACT_CODES, TRUNCATED_CODES, KNOWN_CODES };
+enum { IDENTITY, SIGMOID_FLOAT32, SOFTMAX_FLOAT32, EXP_FLOAT32, SIGMOID, SOFTMAX, EXP };
+
+typedef struct {
+    int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
+    /* how a raw value is read */
+    int64_t is_float32, is_closed, snaps, refuses_missing, refuses_infinite, has_missing_value;
+    int64_t category_rule;
+    double zero, missing_value;
+    const int32_t *source_feature, *source_edge, *source_column, *source_code;
+    const int32_t *source_other, *source_missing, *source_known; /* known: -1 at numeric sources */
+    const double *edge;
+    const int32_t *code, *code_state;
+    const int32_t *column_base, *column_nan, *column_zero; /* zero: -1 where 0 is compared */
+    /* trees */
+    const uint64_t *node;
+    const int32_t *root, *depth, *tree_set; /* tree_set: -1 in trees without category splits */
+    const int32_t *set_word;
+    const uint64_t *word;
+    const int32_t *leaf_of_node, *tree_output;
+    /* the library's own sum and decision */
+    int64_t sums_float32, native_width, link, n_cuts, wins_ties;
+    double divisor, slope;
+    const void *native_value, *native_intercept;
+    const double *cut;
+    /* exits */
+    int64_t n_stages, n_sets, width, n_exits;
+    const int32_t *order, *fresh_offset, *fresh_source, *stage, *stage_set;
+    const double *value, *intercept, *low, *high, *gap;
+} scorer_t;
+
+typedef struct {
+    const void *data;
+    int64_t is_float32, row_stride, column_stride, is_raw, n_rows;
+} table_t;
+
+static inline double cell(const table_t *table, int64_t row, int64_t feature)
+{
+    int64_t place = row * table->row_stride + feature * table->column_stride;
+    return table->is_float32 ? (double)((const float *)table->data)[place] : ((const double *)table->data)[place];
+}
+
+/* Whether the library would raise on this row. */
+static int is_refused(const scorer_t *s, const table_t *table, int64_t row)
+{
+    if (!table->is_raw || !(s->refuses_missing || s->refuses_infinite)) return 0;
+    for (int64_t feature = 0; feature < s->n_features; feature++) {
+        double x = cell(table, row, feature);
+        if (x != x) {
+            if (s->refuses_missing) return 1;
+        } else if (s->refuses_infinite && fabs(x) > 3.4028234663852886e38) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static inline int64_t count_below(const double *edge, int64_t n, double x)
+{
+    const double *first = edge;
+    if (n == 0) return 0;
+    while (n > 1) {
+        int64_t half = n >> 1;
+        first += (first[half - 1] < x) ? half : 0;
+        n -= half;
+    }
+    return (first - edge) + (*first < x);
+}
+
+static inline int64_t count_up_to(const double *edge, int64_t n, double x)
+{
+    const double *first = edge;
+    if (n == 0) return 0;
+    while (n > 1) {
+        int64_t half = n >> 1;
+        first += (first[half - 1] <= x) ? half : 0;
+        n -= half;
+    }
+    return (first - edge) + (*first <= x);
+}
+
+/* State of a category: x is NaN or a number as the comparison sees it. */
+static int32_t category_state(const scorer_t *s, int64_t source, double x)
+{
+    double code = -1.0;
+    if (x != x) return s->source_missing[source];
+    if (s->category_rule == EXACT_CODES) {
+        if (x >= 0.0 && x < 16777216.0) code = floor(x);
+    } else if (s->category_rule == TRUNCATED_CODES) {
+        if (x > -1.0 && x < 2147483648.0) code = floor(x < 0.0 ? 0.0 : x);
+    } else if (x >= 0.0 && x == floor(x) && x < (double)s->source_known[source]) {
+        code = x;
+    } else {
+        return s->source_missing[source];
+    }
+    if (code >= 0.0) {
+        int64_t low = s->source_code[source], high = s->source_code[source + 1];
+        int32_t wanted = (int32_t)code;
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (s->code[middle] < wanted) low = middle + 1; else high = middle;
+        }
+        if (low < s->source_code[source + 1] && s->code[low] == wanted) return s->code_state[low];
+    }
+    return s->source_other[source];
+}
+
+/* Fill the columns of one source for some rows; slot j of a column is bins[column * stride + j]. */
+static void bin_source(const scorer_t *s, int64_t source, const table_t *table, int64_t first_row,
+                       const uint8_t *slots, int64_t count, uint16_t *bins, int64_t stride)
+{
+    int64_t feature = s->source_feature[source];
+    int64_t begin = s->source_column[source], end = s->source_column[source + 1];
+    const double *edge = s->edge + s->source_edge[source];
+    int64_t n_edges = s->source_edge[source + 1] - s->source_edge[source];
+    int is_category = s->source_known[source] >= 0;
+    for (int64_t j = 0; j < count; j++) {
+        int64_t slot = slots[j];
+        double x = cell(table, first_row + slot, feature);
+        if (table->is_raw && s->has_missing_value && (float)x == (float)s->missing_value) x = NAN;
+        if (s->is_float32) x = (double)(float)x;
+        if (s->snaps && fabs(x) <= s->zero) x = 0.0;
+        if (is_category) {
+            bins[begin * stride + slot] = (uint16_t)category_state(s, source, x);
+            continue;
+        }
+        int is_nan = x != x, is_zero = x == 0.0;
+        int64_t bin = s->is_closed ? count_up_to(edge, n_edges, x) : count_below(edge, n_edges, x);
+        for (int64_t column = begin; column < end; column++) {
+            int64_t own = bin - s->column_base[column];
+            own = own < 0 ? 0 : own > TOP_BIN ? TOP_BIN : own;
+            if (is_zero && s->column_zero[column] >= 0) own = s->column_zero[column];
+            if (is_nan) own = s->column_nan[column];
+            bins[column * stride + slot] = (uint16_t)own;
+        }
+    }
+}
+
+static inline int goes_right(const scorer_t *s, int64_t first_set, uint64_t node, uint16_t bin)
+{
+    if (node >> 39 & 1) {
+        const uint64_t *words = s->word + s->set_word[first_set + (int64_t)(node & 0xFFFF)];
+        return !(words[bin >> 6] >> (bin & 63) & 1);
+    }
+    return bin > (uint16_t)node;
+}
+
+#define COLUMN(node) ((int64_t)((node) >> 16 & 0x7FFFFF))
+
+/* The leaf of one row in one tree. */
+static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins, int64_t stride)
+{
+    const uint64_t *place = s->node + s->root[tree];
+    uint64_t node;
+    if (s->tree_set[tree] >= 0) {
+        while ((node = *place) >> 40)
+            place += (node >> 40) + (uint64_t)goes_right(s, s->tree_set[tree], node, bins[COLUMN(node) * stride]);
+    } else {
+        while ((node = *place) >> 40)
+            place += (node >> 40) + (bins[COLUMN(node) * stride] > (uint16_t)node);
+    }
+    return s->leaf_of_node[place - s->node];
+}
+
+/* The leaves of the rows of a block in one tree, eight rows in step. */
+static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, const uint8_t *slots, int64_t count,
+                      int32_t *leaves)
+{
+    const uint64_t *root = s->node + s->root[tree];
+    int64_t j = 0, depth = s->depth[tree];
+    if (s->tree_set[tree] < 0) {
+        for (; j + 3 <= count; j += LANES) {
+            const uint64_t *place[LANES];
+            const uint16_t *own[LANES];
+            for (int lane = 0; lane < LANES; lane++) {
+                place[lane] = root;
+                own[lane] = bins + slots[j + lane < count ? j + lane : j];
+            }
+            for (int64_t level = 0; level < depth; level++) {
+                uint64_t moved = 0;
+                for (int lane = 0; lane < LANES; lane++) {
+                    uint64_t node = *place[lane];
+                    moved |= node;
+                    place[lane] += (node >> 40) + (own[lane][COLUMN(node) * BLOCK] > (uint16_t)node);
+                }
+                if (!(moved >> 40)) break;
+            }
+            for (int lane = 0; lane < LANES && j + lane < count; lane++)
+                leaves[j + lane] = s->leaf_of_node[place[lane] - s->node];
+        }
+    }
+    for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j], BLOCK);
+}
+
+/* The leaves of one row in consecutive trees of the order, several trees in step. */
+static void walk_trees(const scorer_t *s, const int32_t *trees, int64_t count, const uint16_t *bins, int32_t *leaves)
+{
+    int64_t j = 0;
+    for (; j + 2 <= count; j += LANES) {
+        const uint64_t *place[LANES];
+        int has_sets = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            int32_t tree = trees[j + lane < count ? j + lane : j];
+            place[lane] = s->node + s->root[tree];
+            has_sets |= s->tree_set[tree] >= 0;
+        }
+        if (has_sets) {
+            for (int lane = 0; lane < LANES && j + lane < count; lane++) leaves[j + lane] = walk(s, trees[j + lane], bins, 1);
+            continue;
+        }
+        for (;;) {
+            uint64_t moved = 0;
+            for (int lane = 0; lane < LANES; lane++) {
+                uint64_t node = *place[lane];
+                moved |= node;
+                place[lane] += (node >> 40) + (bins[COLUMN(node)] > (uint16_t)node);
+            }
+            if (!(moved >> 40)) break;
+        }
+        for (int lane = 0; lane < LANES && j + lane < count; lane++)
+            leaves[j + lane] = s->leaf_of_node[place[lane] - s->node];
+    }
+    for (; j < count; j++) leaves[j] = walk(s, trees[j], bins, 1);
+}
+
+/* Add the leaf of a tree to the sums of a row in the library's own type. */
+static inline void add_native(const scorer_t *s, int64_t tree, int32_t leaf, void *sums)
+{
+    int64_t width = s->native_width, output = s->tree_output[tree];
+    int64_t first = output < 0 ? 0 : output, count = width > 1 ? width : 1;
+    if (s->sums_float32) {
+        const float *value = (const float *)s->native_value + leaf * width;
+        for (int64_t k = 0; k < count; k++) ((float *)sums)[first + k] += value[k];
+    } else {
+        const double *value = (const double *)s->native_value + leaf * width;
+        for (int64_t k = 0; k < count; k++) ((double *)sums)[first + k] += value[k];
+    }
+}
+
+static inline void start_native(const scorer_t *s, void *sums)
+{
+    memcpy(sums, s->native_intercept, (size_t)s->n_outputs * (s->sums_float32 ? sizeof(float) : sizeof(double)));
+}
+
+static inline double native_sum(const scorer_t *s, const void *sums, int64_t output)
+{
+    return s->sums_float32 ? (double)((const float *)sums)[output] : ((const double *)sums)[output];
+}
+
+/* Margins to what the library's decision reads, in the same operations and types. */
+static void apply_link(const scorer_t *s, double *score)
+{
+    int64_t n = s->n_outputs;
+    if (s->divisor != 1.0)
+        for (int64_t k = 0; k < n; k++) score[k] /= s->divisor;
+    switch (s->link) {
+    case SIGMOID_FLOAT32: /* XGBoost, common/math.h */
+        for (int64_t k = 0; k < n; k++) {
+            float denominator = expf(fminf(-(float)score[k], 88.7f)) + 1.0f + 1e-16f;
+            score[k] = (double)(1.0f / denominator);
+        }
+        break;
+    case SOFTMAX_FLOAT32: { /* XGBoost, common/math.h: float32 terms, their sum in float64 */
+        float largest = (float)score[0];
+        double total = 0.0;
+        for (int64_t k = 1; k < n; k++) largest = fmaxf((float)score[k], largest);
+        for (int64_t k = 0; k < n; k++) {
+            float term = expf((float)score[k] - largest);
+            score[k] = (double)term;
+            total += (double)term;
+        }
+        for (int64_t k = 0; k < n; k++) score[k] = (double)((float)score[k] / (float)total);
+        break;
+    }
+    case EXP_FLOAT32:
+        for (int64_t k = 0; k < n; k++) score[k] = (double)expf((float)score[k]);
+        break;
+    case SIGMOID: /* LightGBM, and scipy's expit with slope 1 */
+        for (int64_t k = 0; k < n; k++) score[k] = 1.0 / (1.0 + exp(-s->slope * score[k]));
+        break;
+    case SOFTMAX: { /* LightGBM, utils/common.h */
+        double largest = score[0], total = 0.0;
+        for (int64_t k = 1; k < n; k++) largest = score[k] > largest ? score[k] : largest;
+        for (int64_t k = 0; k < n; k++) {
+            score[k] = exp(score[k] - largest);
+            total += score[k];
+        }
+        for (int64_t k = 0; k < n; k++) score[k] /= total;
+        break;
+    }
+    case EXP:
+        for (int64_t k = 0; k < n; k++) score[k] = exp(score[k]);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The class of the library's own sums; score is scratch for n_outputs numbers. */
+static int32_t decide(const scorer_t *s, const void *sums, double *score)
+{
+    for (int64_t k = 0; k < s->n_outputs; k++) score[k] = native_sum(s, sums, k);
+    apply_link(s, score);
+    if (s->n_cuts) {
+        int32_t above = 0;
+        for (int64_t c = 0; c < s->n_cuts; c++)
+            above += s->wins_ties ? score[0] >= s->cut[c] : score[0] > s->cut[c];
+        return above;
+    }
+    int32_t best = 0;
+    for (int64_t k = 1; k < s->n_outputs; k++)
+        if (score[k] > score[best]) best = (int32_t)k;
+    return best;
+}
+
+/* The class that no completion of the sums can change; -1 while there is none. */
+static inline int32_t exit_class(const scorer_t *s, int64_t stage, const double *sums)
+{
+    const double *margin = sums + s->stage_set[stage] * s->n_outputs;
+    if (s->n_exits) {
+        const double *low = s->low + stage * s->n_exits, *high = s->high + stage * s->n_exits;
+        int32_t above = 0;
+        for (int64_t c = 0; c < s->n_exits; c++) {
+            if (margin[0] > high[c]) above++;
+            else if (!(margin[0] < low[c])) return -1;
+        }
+        return above;
+    }
+    if (!s->gap) return -1;
+    int64_t n = s->n_outputs, best = 0;
+    for (int64_t k = 1; k < n; k++)
+        if (margin[k] > margin[best]) best = k;
+    const double *gap = s->gap + (stage * n + best) * n;
+    for (int64_t k = 0; k < n; k++)
+        if (k != best && !(margin[best] - margin[k] > gap[k])) return -1;
+    return (int32_t)best;
+}
+
+static inline void add_leaf(const scorer_t *s, int64_t tree, int32_t leaf, int64_t first_set, double *sums)
+{
+    int64_t width = s->width, output = s->tree_output[tree], first = output < 0 ? 0 : output;
+    const double *value = s->value + (leaf * s->n_sets + first_set) * width;
+    for (int64_t set = first_set; set < s->n_sets; set++)
+        for (int64_t k = 0; k < width; k++) sums[set * s->n_outputs + first + k] += *value++;
+}
+
+static inline void start_sums(const scorer_t *s, double *sums)
+{
+    memcpy(sums, s->intercept, (size_t)(s->n_sets * s->n_outputs) * sizeof(double));
+}
+
+static int32_t score_row(const scorer_t *s, const table_t *table, int64_t row, uint16_t *bins, double *sums,
+                         double *native, int32_t *met)
+{
+    const uint8_t slot = 0;
+    int32_t leaves[2 * LANES];
+    int64_t place = 0;
+    if (is_refused(s, table, row)) return REFUSED;
+    bins[0] = 0;
+    start_sums(s, sums);
+    for (int64_t stage = 0; stage < s->n_stages; stage++) {
+        int64_t end = s->stage[stage], first_set = s->stage_set[stage];
+        while (place < end) {
+            int64_t count = end - place < 2 * LANES ? end - place : 2 * LANES;
+            for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
+                bin_source(s, s->fresh_source[i], table, row, &slot, 1, bins, 1);
+            walk_trees(s, s->order + place, count, bins, leaves);
+            if (s->n_sets * s->n_outputs == 1)
+                for (int64_t j = 0; j < count; j++) sums[0] += s->value[leaves[j]];
+            else
+                for (int64_t j = 0; j < count; j++) add_leaf(s, s->order[place + j], leaves[j], first_set, sums);
+            place += count;
+        }
+        int32_t found = exit_class(s, stage, sums);
+        if (found >= 0) {
+            if (met) *met = (int32_t)end;
+            return found;
+        }
+    }
+    if (met) *met = (int32_t)s->n_trees;
+    start_native(s, native);
+    for (int64_t tree = 0; tree < s->n_trees; tree++) add_native(s, tree, walk(s, tree, bins, 1), native);
+    return decide(s, native, sums);
+}
+
+/* The class of one row of contiguous numbers; REFUSED where the library raises. */
+int32_t pine_score_row(const scorer_t *s, const void *row, int32_t is_float32)
+{
+    table_t table = {row, is_float32, s->n_features, 1, 1, 1};
+    if (s->n_columns <= STACK_COLUMNS && (s->n_sets + 1) * s->n_outputs <= STACK_SUMS) {
+        uint16_t bins[STACK_COLUMNS];
+        double sums[STACK_SUMS], native[STACK_SUMS];
+        return score_row(s, &table, 0, bins, sums, native, 0);
+    }
+    size_t n_sums = (size_t)((s->n_sets + 2) * s->n_outputs);
+    double *sums = malloc(n_sums * sizeof(double) + (size_t)s->n_columns * sizeof(uint16_t));
+    if (!sums) return NO_MEMORY;
+    uint16_t *bins = (uint16_t *)(sums + n_sums);
+    int32_t found = score_row(s, &table, 0, bins, sums, sums + (s->n_sets + 1) * s->n_outputs, 0);
+    free(sums);
+    return found;
+}
+
+typedef struct {
+    uint16_t *bins;
+    double *sums, *native;
+    int32_t leaves[BLOCK];
+    uint8_t slots[BLOCK];
+} scratch_t;
+
+static int allocate(const scorer_t *s, scratch_t *scratch)
+{
+    size_t n_sums = (size_t)((s->n_sets > 0 ? s->n_sets : 1) * s->n_outputs);
+    scratch->bins = malloc((size_t)s->n_columns * BLOCK * sizeof(uint16_t));
+    scratch->sums = malloc(BLOCK * n_sums * sizeof(double));
+    scratch->native = malloc((size_t)(BLOCK + 1) * (size_t)s->n_outputs * sizeof(double));
+    if (!scratch->bins || !scratch->sums || !scratch->native) {
+        free(scratch->bins), free(scratch->sums), free(scratch->native);
+        return 0;
+    }
+    memset(scratch->bins, 0, BLOCK * sizeof(uint16_t)); /* column 0 */
+    return 1;
+}
+
+static void release(scratch_t *scratch)
+{
+    free(scratch->bins), free(scratch->sums), free(scratch->native);
+}
+
+static void score_block(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch,
+                        int32_t *classes, int32_t *met)
+{
+    uint8_t *slots = scratch->slots;
+    double *sums = scratch->sums;
+    int64_t n_sums = s->n_sets * s->n_outputs, n_left = 0, place = 0;
+    for (int64_t j = 0; j < count; j++) {
+        if (is_refused(s, table, first + j)) {
+            classes[j] = REFUSED;
+            if (met) met[j] = 0;
+            continue;
+        }
+        slots[n_left++] = (uint8_t)j;
+        start_sums(s, sums + j * n_sums);
+    }
+    for (int64_t stage = 0; stage < s->n_stages && n_left; stage++) {
+        int64_t end = s->stage[stage], first_set = s->stage_set[stage];
+        for (; place < end; place++) {
+            int64_t tree = s->order[place];
+            for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + 1]; i++)
+                bin_source(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins, BLOCK);
+            walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
+            if (n_sums == 1)
+                for (int64_t j = 0; j < n_left; j++) sums[slots[j]] += s->value[scratch->leaves[j]];
+            else
+                for (int64_t j = 0; j < n_left; j++)
+                    add_leaf(s, tree, scratch->leaves[j], first_set, sums + slots[j] * n_sums);
+        }
+        int64_t kept = 0;
+        for (int64_t j = 0; j < n_left; j++) {
+            int64_t slot = slots[j];
+            int32_t found = exit_class(s, stage, sums + slot * n_sums);
+            if (found < 0) {
+                slots[kept++] = (uint8_t)slot;
+                continue;
+            }
+            classes[slot] = found;
+            if (met) met[slot] = (int32_t)end;
+        }
+        n_left = kept;
+    }
+    for (int64_t j = 0; j < n_left; j++) {
+        int64_t slot = slots[j];
+        start_native(s, scratch->native);
+        for (int64_t tree = 0; tree < s->n_trees; tree++)
+            add_native(s, tree, walk(s, tree, scratch->bins + slot, BLOCK), scratch->native);
+        classes[slot] = decide(s, scratch->native, scratch->native + s->n_outputs);
+        if (met) met[slot] = (int32_t)s->n_trees;
+    }
+}
+
+/* Classes of the rows begin..end; met (may be null) counts the trees that each row has seen. */
+int32_t pine_score(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t *classes, int32_t *met)
+{
+    scratch_t scratch;
+    if (!allocate(s, &scratch)) return NO_MEMORY;
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t count = end - first < BLOCK ? end - first : BLOCK;
+        score_block(s, table, first, count, &scratch, classes + first, met ? met + first : 0);
+    }
+    release(&scratch);
+    return 0;
+}
+
+static void bin_all(const scorer_t *s, const table_t *table, int64_t first, int64_t count, scratch_t *scratch)
+{
+    for (int64_t j = 0; j < count; j++) scratch->slots[j] = (uint8_t)j;
+    for (int64_t source = 0; source < s->n_sources; source++)
+        bin_source(s, source, table, first, scratch->slots, count, scratch->bins, BLOCK);
+}
+
+/* Leaf numbers of the rows begin..end in all trees, (n_rows, n_trees). */
+int32_t pine_leaves(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t *leaves)
+{
+    scratch_t scratch;
+    if (!allocate(s, &scratch)) return NO_MEMORY;
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t count = end - first < BLOCK ? end - first : BLOCK;
+        bin_all(s, table, first, count, &scratch);
+        for (int64_t tree = 0; tree < s->n_trees; tree++) {
+            walk_rows(s, tree, scratch.bins, scratch.slots, count, scratch.leaves);
+            for (int64_t j = 0; j < count; j++) leaves[(first + j) * s->n_trees + tree] = scratch.leaves[j];
+        }
+    }
+    release(&scratch);
+    return 0;
+}
+
+/* The library's own sums of the rows begin..end, widened to float64, (n_rows, n_outputs);
+ * after its link where linked is not 0. Returns 1 where the library would refuse a row. */
+int32_t pine_margins(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t linked,
+                     double *margins)
+{
+    scratch_t scratch;
+    int64_t n = s->n_outputs, size = n * (int64_t)(s->sums_float32 ? sizeof(float) : sizeof(double));
+    int32_t refused = 0;
+    if (!allocate(s, &scratch)) return NO_MEMORY;
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t count = end - first < BLOCK ? end - first : BLOCK;
+        char *sums = (char *)scratch.native;
+        bin_all(s, table, first, count, &scratch);
+        for (int64_t j = 0; j < count; j++) {
+            refused |= is_refused(s, table, first + j);
+            start_native(s, sums + j * size);
+        }
+        for (int64_t tree = 0; tree < s->n_trees; tree++) {
+            walk_rows(s, tree, scratch.bins, scratch.slots, count, scratch.leaves);
+            if (n == 1 && s->sums_float32)
+                for (int64_t j = 0; j < count; j++)
+                    ((float *)sums)[j] += ((const float *)s->native_value)[scratch.leaves[j]];
+            else
+                for (int64_t j = 0; j < count; j++) add_native(s, tree, scratch.leaves[j], sums + j * size);
+        }
+        for (int64_t j = 0; j < count; j++) {
+            double *score = margins + (first + j) * n;
+            for (int64_t k = 0; k < n; k++) score[k] = native_sum(s, sums + j * size, k);
+            if (linked) apply_link(s, score);
+        }
+    }
+    release(&scratch);
+    return refused;
+}
