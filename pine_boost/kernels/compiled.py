@@ -112,14 +112,9 @@ class CompiledTrees:
         struct.snaps, struct.zero = int(flat.zero >= 0), flat.zero
         struct.missing_value, struct.has_missing_value = flat.missing_value, int(not np.isnan(flat.missing_value))
         struct.category_rule = int(flat.code_rule)
-        for name in (
-            "source_feature source_edge source_column source_code source_other source_missing source_known code "
-            "code_state column_base column_nan column_zero root depth tree_set set_word leaf_of_node tree_output"
-        ).split():
-            self._point(name, getattr(flat, name), np.int32)
-        self._point("edge", flat.edge, np.float64)
-        self._point("node", flat.node, np.uint64)
-        self._point("word", flat.word, np.uint64)
+        for name, _ in ScorerStruct._fields_:
+            if isinstance(array := getattr(flat, name, None), np.ndarray):
+                self._point(name, array, array.dtype)
         struct.divisor = struct.slope = 1.0
 
     def _fill_native(self, native: NativeSum) -> None:

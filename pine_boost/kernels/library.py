@@ -20,49 +20,37 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 _CHOICE = "PINE_BOOST_KERNEL"
 
 
+def _typed(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
+_NUMBER, _REAL, _POINTER = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
+
+
 class ScorerStruct(ctypes.Structure):
     """``scorer_t`` of trees.c; the order of the fields is that of the file."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in "n_features n_outputs n_trees n_sources n_columns".split()),
-        *(
-            (name, ctypes.c_int64)
-            for name in "is_float32 is_closed snaps refuses_missing refuses_infinite has_missing_value".split()
-        ),
-        ("category_rule", ctypes.c_int64),
-        ("zero", ctypes.c_double),
-        ("missing_value", ctypes.c_double),
-        *(
-            (name, ctypes.c_void_p)
-            for name in (
-                "source_feature source_edge source_column source_code source_other source_missing source_known "
-                "edge code code_state column_base column_nan column_zero "
-                "node root depth tree_set set_word word leaf_of_node tree_output"
-            ).split()
-        ),
-        *((name, ctypes.c_int64) for name in "sums_float32 native_width link n_cuts wins_ties".split()),
-        ("divisor", ctypes.c_double),
-        ("slope", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in "native_value native_intercept cut".split()),
-        *((name, ctypes.c_int64) for name in "n_stages n_sets width n_exits".split()),
-        *(
-            (name, ctypes.c_void_p)
-            for name in "order fresh_offset fresh_source stage stage_set value intercept low high gap".split()
-        ),
+        *_typed(_NUMBER, "n_features n_outputs n_trees n_sources n_columns"),
+        *_typed(_NUMBER, "is_float32 is_closed snaps refuses_missing refuses_infinite has_missing_value"),
+        *_typed(_NUMBER, "category_rule"),
+        *_typed(_REAL, "zero missing_value"),
+        *_typed(_POINTER, "source_feature source_edge source_column source_code"),
+        *_typed(_POINTER, "source_other source_missing source_known"),
+        *_typed(_POINTER, "edge code code_state column_base column_nan column_zero"),
+        *_typed(_POINTER, "node root depth tree_set set_word word leaf_of_node tree_output"),
+        *_typed(_NUMBER, "sums_float32 native_width link n_cuts wins_ties"),
+        *_typed(_REAL, "divisor slope"),
+        *_typed(_POINTER, "native_value native_intercept cut"),
+        *_typed(_NUMBER, "n_stages n_sets width n_exits"),
+        *_typed(_POINTER, "order fresh_offset fresh_source stage stage_set value intercept low high gap"),
     )
 
 
 class TableStruct(ctypes.Structure):
     """``table_t`` of trees.c; strides count elements."""
 
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("is_float32", ctypes.c_int64),
-        ("row_stride", ctypes.c_int64),
-        ("column_stride", ctypes.c_int64),
-        ("is_raw", ctypes.c_int64),
-        ("n_rows", ctypes.c_int64),
-    )
+    _fields_ = (*_typed(_POINTER, "data"), *_typed(_NUMBER, "is_float32 row_stride column_stride is_raw n_rows"))
 
 
 def file_name() -> str:

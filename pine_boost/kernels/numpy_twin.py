@@ -249,7 +249,7 @@ def apply_link(native: NativeSum, margins: FloatArray) -> FloatArray:
 
 
 def _exp(x: FloatArray) -> FloatArray:
-    """exp of the C library, which numpy's own differs from in the last bit."""
+    """The exp of the C library, which numpy's own differs from in the last bit."""
     return np.array([_one_exp(value) for value in x.ravel().tolist()]).reshape(x.shape)
 
 
@@ -261,7 +261,7 @@ def _one_exp(value: float) -> float:
 
 
 def _expf(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """expf of the C library."""
+    """The expf of the C library."""
     function = _c_expf()
     return np.array([function(value) for value in x.ravel().tolist()], dtype=np.float32).reshape(x.shape)
 

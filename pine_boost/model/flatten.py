@@ -192,11 +192,7 @@ class _Columns:
             padded[: len(sides)] = sides
             words.append(np.packbits(padded, bitorder="little").view(np.uint64))
             set_word.append(set_word[-1] + len(words[-1]))
-        sets = {
-            "tree_set": tree_set,
-            "set_word": np.array(set_word, dtype=np.int32),
-            "word": np.concatenate(words),
-        }
+        sets = {"tree_set": tree_set, "set_word": np.array(set_word, dtype=np.int32), "word": np.concatenate(words)}
         return self.rank, self.column, sets
 
     def arrays(self) -> dict[str, np.ndarray | int]:

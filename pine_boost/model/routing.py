@@ -210,6 +210,7 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolAr
 
 
 def category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
+    """Whether each state of its feature goes left at a categorical split."""
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None
     assert axis.code_states is not None
