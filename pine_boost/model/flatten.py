@@ -18,9 +18,10 @@ from pine_boost.kernels.flat_forest import (
 )
 from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Forest, IntArray
-from pine_boost.model.routing import category_sides, number_leaves
+from pine_boost.model.routing import category_sides
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.subtrees import find_subtrees
 
 _CODE_RULES = {
     CategoryRule.EXACT: CodeRule.EXACT,
@@ -40,7 +41,7 @@ def flatten(forest: Forest) -> FlatForest:
     """
     space = build_space(forest)
     is_leaf = forest.kind == SplitKind.LEAF
-    leaf_of_node, leaf_offset, _ = number_leaves(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)
+    subtrees = find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)
     position, depth = _breadth_first(forest)
     sources = np.unique(forest.feature[~is_leaf]).astype(np.int32)
     columns = _Columns(forest, space, sources)
@@ -62,7 +63,7 @@ def flatten(forest: Forest) -> FlatForest:
         | step.astype(np.uint64) << np.uint64(CHILD_SHIFT)
     )
     node, leaves = np.empty_like(word), np.empty(forest.n_nodes, dtype=np.int32)
-    node[position], leaves[position] = word, leaf_of_node
+    node[position], leaves[position] = word, np.where(is_leaf, subtrees.first, -1)
     return FlatForest(
         n_features=forest.n_features,
         n_outputs=forest.n_outputs,
@@ -78,7 +79,7 @@ def flatten(forest: Forest) -> FlatForest:
         root=forest.tree_offset[:-1].astype(np.int32),
         depth=depth.astype(np.int32),
         leaf_of_node=leaves,
-        leaf_offset=leaf_offset.astype(np.int32),
+        leaf_offset=subtrees.leaf_offset.astype(np.int32),
         tree_output=forest.tree_output.astype(np.int32),
         **columns.arrays(),
         **sets,

@@ -9,8 +9,8 @@ from pine_boost import kernels
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model.flatten import flatten
 from pine_boost.model.reference import find_leaves
-from pine_boost.model.routing import number_leaves
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.subtrees import find_subtrees
 from pine_boost.parsers import read_model
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
@@ -20,8 +20,8 @@ from tests.support.native_models import MODELS, built
 def test_leaves_are_those_of_the_reference(name):
     forest = read_model(built(name)[0]).forest
     flat, X = flatten(forest), hard_rows(forest, 1500)
-    number = number_leaves(forest.tree_offset[:-1], forest.kind == SplitKind.LEAF, forest.left, forest.right)[0]
-    expected = number[find_leaves(forest, X)]
+    subtrees = find_subtrees(forest.tree_offset[:-1], forest.kind == SplitKind.LEAF, forest.left, forest.right)
+    expected = subtrees.first[find_leaves(forest, X)]
     assert np.array_equal(kernels.leaves(flat, X), expected)
     assert np.array_equal(NumpyTrees(flat, None, None).leaves(X), expected)
 

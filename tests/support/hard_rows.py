@@ -8,10 +8,8 @@ from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.rules import SplitKind
 
-SPECIAL = np.array(
-    [np.nan, 0.0, -0.0, 5e-324, -5e-324, 1e-40, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 2e-35]
-    + [np.inf, -np.inf, 1e300, -1e300, 3.4e38, -3.5e38]
-)
+_LARGE = (np.inf, -np.inf, 1e300, -1e300, 3.4e38, -3.5e38)
+SPECIAL = np.array([np.nan, 0.0, -0.0, 5e-324, -5e-324, 1e-40, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 2e-35, *_LARGE])
 CODES = np.array([-1.0, -0.5, 0.0, 0.5, 1.0, 1.9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 64.0, 2.0**24 - 1, 2.0**24, 2.0**31])
 
 
