@@ -1,4 +1,4 @@
-"""The in-distribution region: plausibility scores, conformal calibration."""
+"""The in-distribution region: domain, plausibility score and conformal calibration."""
 
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.domain import Condition, Domain

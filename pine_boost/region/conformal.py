@@ -1,8 +1,7 @@
-"""Split conformal calibration on integers: from scores of X_cal to the threshold tau.
+"""Split conformal calibration on integer scores, and the coverage of a table.
 
-In come integer scores, a level alpha and the count of rows that lie outside whatever tau is; out
-goes tau, or None for infinity. Refuses a threshold that would be infinite while rows lie outside:
-such a region covers an unknown share of the inputs, so it must not carry a guarantee.
+A threshold that would be infinite while some rows lie outside anyway is refused: such a region covers an unknown
+share of the inputs, so it must not carry a guarantee.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
     """The conformal threshold of integer scores.
 
     With ``n`` the number of calibration rows and ``k = ceil((n + 1) * (1 - alpha))``, tau is the
-    k-th smallest score: a new row, exchangeable with these, has ``score <= tau`` with probability
-    at least ``1 - alpha``. The guarantee is over the draw of the calibration rows and the new row
-    together, and holds for any score that was fixed without looking at the calibration rows.
+    k-th smallest score. A new row that is exchangeable with these has ``score <= tau`` with
+    probability at least ``1 - alpha``, over the draw of the calibration rows and the new row together,
+    for any score that was fixed without looking at the calibration rows.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
     Raises
     ------
     InvalidInputError
-        alpha outside [0, 1), no rows, or scores that are no integers.
+        alpha is outside [0, 1), there are no rows, or the scores are not integers.
     RegionError
         More than alpha of the rows lie outside, so that no tau can reach ``1 - alpha``.
 
@@ -65,7 +64,7 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
     if n_rows == 0:
         raise InvalidInputError("There are no calibration rows; pass X_cal with at least two rows.")
     if len(scores) and scores.dtype.kind not in "iu":
-        raise InvalidInputError(f"Calibration scores are integers, found dtype {scores.dtype}.")
+        raise InvalidInputError(f"Calibration scores must be integers, got dtype {scores.dtype}.")
     rank = conformal_rank(n_rows, alpha)
     if rank > n_rows and n_outside == 0:
         warnings.warn(
@@ -86,20 +85,19 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
 
 
 def conformal_rank(n_rows: int, alpha: float) -> int:
-    """``ceil((n + 1)(1 - alpha))``, computed exactly from the decimal that the user wrote.
+    """``ceil((n + 1)(1 - alpha))``, exactly for the decimal that the user wrote.
 
-    In floats ``(9 + 1) * (1 - 0.1)`` is 9.0 but ``(n + 1) * (1 - alpha)`` often lands just above
-    a whole number, and the ceiling is then one too many.
+    In floats the product often lands just above a whole number, and the ceiling is then one too many.
     """
     return math.ceil((n_rows + 1) * (1 - read_level(alpha, "alpha")))
 
 
 def coverage_floor(n_rows: int, alpha: float, confidence: float) -> float:
-    """The share of the inputs that a calibrated region holds at least, with some confidence.
+    """A lower confidence bound on the share of inputs in a calibrated region.
 
-    ``1 - alpha`` is the mean over all draws of the calibration rows. For one draw of independent
-    rows the coverage of ``score <= tau`` is distributed as Beta(k, n + 1 - k), k the rank of tau
-    (ties only add to it), so it is at least the ``1 - confidence`` quantile of that.
+    ``1 - alpha`` is the mean over all draws of the calibration rows. For one draw of independent rows the
+    coverage of ``score <= tau`` follows Beta(k, n + 1 - k) with k the rank of tau (ties only increase it),
+    so the bound is the ``1 - confidence`` quantile of that distribution.
     """
     from scipy.special import betaincinv
 
@@ -115,17 +113,17 @@ def smallest_alpha(n_rows: int) -> float:
 
 
 def read_level(level: Any, name: str) -> Fraction:
-    """A probability in [0, 1) as the exact decimal that was written."""
+    """A probability in [0, 1) as the exact decimal that the user wrote."""
     require_level(level, name)
     return level if isinstance(level, Fraction) else Fraction(repr(float(level)))
 
 
 def indifference_delta(distance_fit: FloatArray, indifference: float, n_fit: int | None = None) -> float | None:
-    """The distance from the cut below which the original counts as undecided.
+    """The distance from the cut below which the original counts as undecided; None for indifference 0.
 
-    The ``indifference`` quantile of the distances on X_fit, as an order statistic: at most that
-    share of X_fit lies strictly below. It never looks at X_cal. None for ``indifference=0``.
-    Of ``n_fit`` rows only the smallest distances need to be given, one more than that share.
+    It is the ``indifference`` quantile of the distances on X_fit as an order statistic: at most that share
+    of X_fit lies strictly below it. X_cal plays no part. Of ``n_fit`` rows only the smallest distances need
+    to be given, one more than that share.
     """
     share = read_level(indifference, "indifference")
     if share == 0:
@@ -144,12 +142,11 @@ def require_room(
     delta: float,
     n_fit: int | None = None,
 ) -> None:
-    """Refuse an indifference whose undecided slice alone takes more than alpha of X_cal.
+    """Raise RegionError if the undecided rows alone are more than alpha of X_cal.
 
-    Otherwise tau would be infinite, the undecided rows would still lie outside, and nothing would
-    be known of the share of inputs in the region. The message names the largest indifference that
-    fits; a value picked by looking at X_cal weakens the guarantee, one on the safe side of it
-    chosen from X_fit does not.
+    Otherwise tau would be infinite, the undecided rows would still lie outside, and the share of inputs in
+    the region would be unknown. The message names the largest indifference that fits. A value picked by
+    looking at X_cal weakens the guarantee; a smaller one chosen from X_fit does not.
     """
     n_rows = len(distance_cal)
     room = n_rows - conformal_rank(n_rows, alpha)
@@ -181,10 +178,10 @@ def require_room(
 def largest_indifference(
     distance_fit: FloatArray, distance_cal: FloatArray, room: int, n_fit: int | None = None
 ) -> float:
-    """The largest indifference, rounded down to 4 digits, that leaves ``room`` rows undecided."""
+    """The largest indifference, rounded down to 4 digits, that leaves at most ``room`` rows undecided."""
     if room < 0:
         return 0.0
-    largest_delta = np.sort(distance_cal)[room]  # `room` rows are strictly below it at most
+    largest_delta = np.sort(distance_cal)[room]  # at most `room` rows are strictly below it
     position = int(np.searchsorted(np.sort(distance_fit), largest_delta, side="right")) - 1
     n_fit = len(distance_fit) if n_fit is None else n_fit
     return max(0, position) * 10_000 // n_fit / 10_000
@@ -192,7 +189,7 @@ def largest_indifference(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Share of rows in a region, with an exact (Clopper-Pearson) interval for its true value."""
+    """Share of rows in a region, with the exact (Clopper-Pearson) interval of the underlying probability."""
 
     n_rows: int
     n_inside: int
@@ -202,13 +199,15 @@ class Coverage:
 
     @classmethod
     def of(cls, n_rows: int, n_inside: int, confidence: float = 0.95) -> Coverage:
-        """The coverage of so many rows, so many of them inside."""
-        from scipy.stats import binomtest
+        """The coverage if ``n_inside`` of ``n_rows`` rows lie inside."""
+        from scipy.special import betaincinv
 
-        interval = binomtest(n_inside, n_rows).proportion_ci(confidence, method="exact")
-        return cls(n_rows, n_inside, float(interval.low), float(interval.high), confidence)
+        tail = (1 - confidence) / 2
+        low = 0.0 if n_inside == 0 else float(betaincinv(n_inside, n_rows - n_inside + 1, tail))
+        high = 1.0 if n_inside == n_rows else float(betaincinv(n_inside + 1, n_rows - n_inside, 1 - tail))
+        return cls(n_rows, n_inside, low, high, confidence)
 
     @property
     def share(self) -> float:
-        """Observed share."""
+        """The observed share."""
         return self.n_inside / self.n_rows

@@ -1,8 +1,7 @@
-"""Domain knowledge: which inputs cannot occur, in the user's words and then over states.
+"""Domain knowledge: which inputs cannot occur, given by the user by feature and compiled to tables over states.
 
-In comes a Domain by feature name or position; out go allowed states, forbidden pairs and clauses.
-Errs towards more inputs: a state goes only if no value in it is permitted, so that a proof over
-what is left covers every permitted input. Refuses knowledge that contradicts itself.
+The tables err towards more inputs: a state is excluded only if no value in it is permitted, so a proof over the
+remaining states covers every permitted input.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ Feature = str | int
 
 @dataclass(frozen=True)
 class Condition:
-    """A number between two inclusive bounds, or one of some categories; a missing one never is.
+    """A number between two inclusive bounds, or one of some categories; a missing value never meets it.
 
-    Categories are the values that the model stores, or codes where it stores none.
+    Categories are the values that the model stores, or codes if it stores none.
     """
 
     feature: Feature
@@ -42,25 +41,25 @@ class Condition:
 
 @dataclass(frozen=True)
 class Domain:
-    """What is known of every input that can occur. All of it is optional.
+    """What is known about every input that can occur. Every part is optional.
 
-    Numbers are meant as the model sees them: XGBoost and scikit-learn's trees round to float32,
-    LightGBM reads values within 1e-35 of zero as zero.
+    Numbers are those the model sees: XGBoost and scikit-learn's trees round to float32, LightGBM reads values
+    within 1e-35 of zero as zero.
 
     Attributes
     ----------
     one_hot : sequence of groups of features
-        Members are 0 or 1, exactly one of a group is 1. A missing member counts as 0 (the absent
-        entry of a sparse matrix), unless ``never_missing`` names it.
+        Members are 0 or 1 and exactly one of a group is 1. A missing member counts as 0 (the absent
+        entry of a sparse matrix) unless ``never_missing`` names it.
     ordinal : sequence of groups of features
-        Thermometer codes: members are 0 or 1, and a member is 1 only if all before it are.
+        Thermometer codes: members are 0 or 1, and a member is 1 only if all members before it are.
     lower, upper : mapping of feature to number
         Inclusive bounds of the present values.
     integer : sequence of features
         Present values are whole numbers.
     never_missing : True or sequence of features
     forbidden : sequence of pairs of `Condition`
-        Both conditions of a pair never hold together.
+        The two conditions of a pair never hold together.
 
     Examples
     --------
@@ -81,14 +80,14 @@ class Domain:
 
 
 def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema) -> RegionTables:
-    """Turn domain knowledge into tables over states (no score, no tau).
+    """Tables over states for a domain, without score and tau.
 
-    States that hold no value of the native float type are never allowed, domain or not.
+    States that contain no value of the native float type are never allowed, with or without a domain.
 
     Raises
     ------
     InvalidInputError
-        Unknown features, bounds in the wrong order, or a feature left without any value.
+        A feature is unknown, bounds are in the wrong order, or a feature is left without any value.
     """
     domain = _checked_kinds(domain)
     present, missing_ok = _present_and_missing(domain, space, schema)
@@ -96,7 +95,7 @@ def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema
     for feature, axis in enumerate(space.axes):
         states = present[feature].copy()
         if axis.missing_state >= 0:
-            # where the model reads NaN as zero, NaN shares the state of an interval
+            # if the model reads NaN as zero, NaN shares the state of an interval
             shares = axis.missing_state < axis.n_intervals
             ok = bool(missing_ok[feature])
             states[axis.missing_state] = (states[axis.missing_state] and shares) or ok
@@ -115,15 +114,15 @@ def compile_domain(domain: Domain | None, space: StateSpace, schema: InputSchema
 
 
 def _checked_kinds(domain: Domain | None) -> Domain:
-    """The parts of a domain are what they should be; ``integer="age"`` would mean a, g and e."""
+    """Check the types of all parts; ``integer="age"`` would otherwise mean a, g and e."""
     if domain is None:
         return Domain()
     if not isinstance(domain, Domain):
         example = "Domain(lower={'age': 18})"
-        raise InvalidInputError(f"domain is a {type(domain).__name__}; pass a {example}.")
+        raise InvalidInputError(f"domain must be a Domain, got {type(domain).__name__}; for example {example}.")
     for name in ("lower", "upper"):
         if not isinstance(getattr(domain, name), Mapping):
-            raise InvalidInputError(f"Domain.{name} maps features to numbers, like {{'age': 18}}.")
+            raise InvalidInputError(f"Domain.{name} must map features to numbers, like {{'age': 18}}.")
     lists = {name: getattr(domain, name) for name in ("one_hot", "ordinal", "integer", "forbidden")}
     if not isinstance(domain.never_missing, bool):
         lists["never_missing"] = domain.never_missing
@@ -131,7 +130,7 @@ def _checked_kinds(domain: Domain | None) -> Domain:
         grouped = name in ("one_hot", "ordinal")
         if not _is_list(given) or (grouped and not all(_is_list(group) for group in given)):
             wanted = "a list of groups of features" if grouped else "a list"
-            raise InvalidInputError(f"Domain.{name} is {wanted}, found {given!r}.")
+            raise InvalidInputError(f"Domain.{name} must be {wanted}, got {given!r}.")
     return domain
 
 
@@ -140,13 +139,13 @@ def _is_list(value: Any) -> bool:
 
 
 def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema) -> tuple[list[BoolArray], BoolArray]:
-    """Per feature the states that hold a permitted present value, and whether NaN may occur."""
+    """Per feature the states with a permitted value, and whether NaN may occur."""
     lower = np.full(space.n_features, -np.inf)
     upper = np.full(space.n_features, np.inf)
     for bounds, given, word in ((lower, domain.lower, "lower"), (upper, domain.upper, "upper")):
         for feature, bound in given.items():
             if not is_real(bound):
-                raise InvalidInputError(f"The {word} bound of {feature!r} is {bound!r}, no number.")
+                raise InvalidInputError(f"The {word} bound of {feature!r} must be a number, got {bound!r}.")
             bounds[schema.index_of(feature)] = float(bound)
     binary = {schema.index_of(j) for group in (*domain.one_hot, *domain.ordinal) for j in group}
     whole = {schema.index_of(feature) for feature in domain.integer} | binary
@@ -177,12 +176,12 @@ def _present_and_missing(domain: Domain, space: StateSpace, schema: InputSchema)
 
 
 def _own_missing(axis: Axis) -> int:
-    """The missing state where it is a state of its own, else -1."""
+    """The missing state if it is a state of its own, else -1."""
     return axis.missing_state if axis.missing_state >= axis.n_intervals else -1
 
 
 def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, whole: bool) -> BoolArray:
-    """States that hold a value (a whole one) between two inclusive bounds."""
+    """States that contain a value (if ``whole``, an integer) between two inclusive bounds."""
     states = np.zeros(axis.n_states, dtype=bool)
     if whole:
         lower, upper = float(np.ceil(lower)), float(np.floor(upper))
@@ -201,11 +200,11 @@ def _states_between(space: StateSpace, axis: Axis, lower: float, upper: float, w
 
 
 def _whole_candidates(axis: Axis, lower: float, upper: float) -> npt.NDArray[np.float64]:
-    """Whole numbers, at least one in every state that holds one between the bounds.
+    """Integers, at least one in every state that contains one between the bounds.
 
-    The whole numbers of a state follow one another. The smallest is the lower bound, or the first
-    one past the state's left edge: next to the edge while floats resolve 1, else the edge or its
-    float neighbour (all whole by then). If the upper bound comes first, it is in the state itself.
+    The smallest integer of a state is the lower bound or the first integer past the state's left edge. That one
+    is next to the edge while floats resolve 1; beyond, all floats are integers and it is the edge or its float
+    neighbour. If the upper bound comes first, it lies in the state itself.
     """
     edges = axis.edges[np.isfinite(axis.edges)]
     near = [np.floor(edges) + step for step in (-1, 0, 1, 2)]
@@ -238,7 +237,7 @@ def _groups(
             on = _states_of_value(space, schema, second, 1.0)
             surely_on = on & ~_may_be_off(space, schema, second)
             forbidden.append(ForbiddenPair(first, second, np.outer(surely_off, surely_on)))
-    # columns that no split looks at have one state, which is on and off: they say nothing
+    # a column without splits has one state, which is both on and off, and constrains nothing
     forbidden = [pair for pair in forbidden if pair.forbidden.any()]
     return forbidden, [c for c in clauses if not any(literal.all() for _, literal in c)]
 
@@ -246,7 +245,7 @@ def _groups(
 def _members(group: Sequence[Feature], schema: InputSchema, kind: str) -> list[int]:
     members = [schema.index_of(feature) for feature in group]
     if len(members) < 2 or len(set(members)) < len(members):
-        raise InvalidInputError(f"The {kind} group {list(group)!r} needs two or more different features.")
+        raise InvalidInputError(f"The {kind} group {list(group)!r} needs at least two different features.")
     return members
 
 
@@ -269,7 +268,7 @@ def _forbidden_pair(
     pair: tuple[Condition, Condition], space: StateSpace, schema: InputSchema, whole: set[int]
 ) -> ForbiddenPair:
     if len(pair) != 2 or not all(isinstance(condition, Condition) for condition in pair):
-        raise InvalidInputError(f"A forbidden pair is two Conditions, found {pair!r}.")
+        raise InvalidInputError(f"A forbidden pair must be two Conditions, got {pair!r}.")
     first, second = (schema.index_of(condition.feature) for condition in pair)
     if first == second:
         raise InvalidInputError(f"A forbidden pair names {schema.name_of(first)!r} twice; use bounds for one feature.")
@@ -278,7 +277,7 @@ def _forbidden_pair(
 
 
 def _surely_met(condition: Condition, space: StateSpace, schema: InputSchema, whole: set[int]) -> BoolArray:
-    """States all of whose values satisfy the condition: only these may be forbidden."""
+    """States all of whose values meet the condition; only these may be forbidden."""
     feature = schema.index_of(condition.feature)
     axis = space.axes[feature]
     if (axis.codes is not None) != (condition.categories is not None):
@@ -317,7 +316,7 @@ def _category_codes(condition: Condition, schema: InputSchema, feature: int) -> 
 
 
 def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
-    """States of a categorical axis that hold none but the given codes."""
+    """States of a categorical axis that contain only the given codes."""
     assert axis.codes is not None
     assert axis.code_states is not None
     is_only_these = np.ones(axis.n_states, dtype=bool)
@@ -327,7 +326,7 @@ def _only_these(axis: Axis, codes: list[int]) -> BoolArray:
 
 
 def _one_below(space: StateSpace, bound: float) -> float:
-    """The largest value below a bound that the native comparison can see."""
+    """The largest value below a bound that the native comparison distinguishes from it."""
     if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
         return float(np.nextafter(bound, -np.inf))
     with np.errstate(over="ignore"):

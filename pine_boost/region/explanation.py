@@ -1,7 +1,6 @@
-"""Why an input is plausible or not, in feature names: the parts of its score, largest first.
+"""Why an input is or is not in a region, in feature names: the parts of its score, largest first.
 
-In come a region and one row of states; out goes an Explanation that prints itself. Explains only
-what decides membership; it is no attribution of the model's prediction.
+This explains membership in the region, not the model's prediction.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reason:
-    """One part of the verdict.
+    """One reason why an input is implausible.
 
-    ``excess`` is what this part costs beyond its likeliest alternative, in nats (in steps of a
-    path for the isolation forest); infinite where the part alone excludes the input.
+    ``excess`` is the cost beyond the cheapest alternative, in nats (in steps of a path for the isolation
+    forest); infinite if this part alone excludes the input.
     """
 
     features: tuple[str, ...]
@@ -34,7 +33,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The verdict on one input: its score against tau, and the reasons, most surprising first."""
+    """Whether one input is inside, its score against tau, and the reasons, most surprising first."""
 
     inside: bool
     score: int | None
@@ -49,10 +48,10 @@ class Explanation:
 
 
 def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None, limit: int = 8) -> Explanation:
-    """Explain one state row; ``distance`` is that of the original from its decision, if known."""
+    """Explain one state row; ``distance`` is the original's distance from its decision, if known."""
     reasons = _impossible(region, states[0])
     if distance is not None and region.delta is not None and distance < region.delta:
-        text = f"the original is undecided: {distance:.4g} from its cut, {region.delta:.4g} needed"
+        text = f"the original is undecided: {distance:.4g} from its cut, at least {region.delta:.4g} is needed"
         reasons.append(Reason((), text, float("inf")))
     score = None
     if region.score_tables is not None:
@@ -68,7 +67,7 @@ def explain_row(region: Region, states: npt.NDArray[Any], distance: float | None
 
 
 def words(region: Region, feature: int, state: int) -> str:
-    """A feature in a state, in names: ``age >= 18 and < 21``, ``colour is red or blue``."""
+    """A feature and its state in names: ``age >= 18 and < 21``, ``colour is red or blue``."""
     axis, name = region.space.axes[feature], region.schema.name_of(feature)
     known = region.schema.categories_of(feature)
     if axis.codes is None or axis.code_states is None or known is None:
@@ -101,7 +100,7 @@ def _impossible(region: Region, states: npt.NDArray[Any]) -> list[Reason]:
 
 
 def _surprising_bins(region: Region, score: ScoreTables, states: npt.NDArray[Any]) -> list[Reason]:
-    """Terms of a table score that cost more than their cheapest alternative."""
+    """The terms of the score that cost more than their cheapest alternative."""
     bins = [int(table[states[feature]]) for feature, table in enumerate(score.bins)]
     reasons = []
     for feature, cost in enumerate(score.unary):
@@ -121,7 +120,7 @@ def _surprising_bins(region: Region, score: ScoreTables, states: npt.NDArray[Any
 
 
 def _bin_words(region: Region, score: ScoreTables, feature: int, which: int) -> str:
-    """A bin in words: one state, or the interval that its states span."""
+    """A bin in words: its state, or the interval that its states span."""
     members = np.flatnonzero(score.bins[feature] == which)
     axis = region.space.axes[feature]
     spans = axis.codes is None and len(members) > 1 and members[-1] < axis.n_intervals
@@ -141,7 +140,7 @@ def _span(space: StateSpace, feature: int, members: npt.NDArray[np.int64]) -> st
 
 
 def _better_changes(region: Region, score: ScoreTables, states: npt.NDArray[Any], now: int) -> list[Reason]:
-    """For scores over trees: what changing one feature alone would gain."""
+    """For scores over trees: what changing a single feature would gain."""
     reasons = []
     for feature, axis in enumerate(region.space.axes):
         if axis.n_states < 2:

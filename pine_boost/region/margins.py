@@ -1,7 +1,7 @@
-"""Real margins of a model, from which `Decision.distance` says how decided it is.
+"""Margins in float64, how far a model is from its decision, and the serving margin of a pruned model.
 
-In come states and the model's trees over them, or native margins; out go float64 margins.
-Nothing is proved with them: they only choose which inputs a region gives up as toss-ups.
+Nothing is proved here. Distances choose which inputs a region leaves out as undecided; a `ServingMargin` records
+what was proved about one model in one region.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _RAW_SCORES = "raw scores before sigmoid or softmax (output_margin=True, raw_sco
 
 
 def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -> FloatArray:
-    """Margins in float64 (n_rows, n_outputs): intercept first, then the trees in order.
+    """Margins in float64, (n_rows, n_outputs): the intercept, then the trees in order.
 
-    They differ from the native margin by at most `exact.summation_band`.
+    They differ from the native margins by at most `exact.summation_band`.
     """
     is_leaf = trees.leaf_of_node >= 0
     value = np.empty((trees.n_leaves, forest.n_outputs))
@@ -37,11 +37,11 @@ def float_margins(forest: Forest, trees: StateTrees, states: npt.NDArray[Any]) -
 
 
 def read_margins(margins: npt.ArrayLike, n_rows: int, n_outputs: int) -> FloatArray:
-    """Check the native margins that a user passes, (n_rows,) or (n_rows, n_outputs)."""
+    """Native margins from a user as float64 (n_rows, n_outputs); raise if they do not fit."""
     try:
         read = np.asarray(margins, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"margins is no array of numbers ({error}); pass the {_RAW_SCORES}.") from error
+        raise InvalidInputError(f"margins must be an array of numbers ({error}); pass the {_RAW_SCORES}.") from error
     if read.ndim == 1 and n_outputs == 1:
         read = read[:, None]
     if read.shape != (n_rows, n_outputs):
@@ -49,36 +49,36 @@ def read_margins(margins: npt.ArrayLike, n_rows: int, n_outputs: int) -> FloatAr
     missing = np.isnan(read).any(axis=1)
     if missing.any():
         raise InvalidInputError(
-            f"margins has no number in row {int(np.argmax(missing))}; a margin of every row is needed: {_RAW_SCORES}."
+            f"margins has a NaN in row {int(np.argmax(missing))}; every row needs a margin: {_RAW_SCORES}."
         )
     return read
 
 
 @dataclass(frozen=True)
 class ServingMargin:
-    """On plausible inputs at least ``distance`` from its own decision a model tells the class.
+    """At least ``distance`` from its own decision, a pruned model gives the original's class.
 
-    That is the class of the original, toss-ups of the original included: whoever serves needs the
-    pruned model and the score only.
+    This holds on every plausible input, including those on which the original is undecided, so serving
+    needs only the pruned model and the score.
 
     Attributes
     ----------
     pruned_digest : str
-        Of the one model that this is about.
+        Digest of the pruned model.
     region_digest : str
-        Of score, domain and original of the region that it was proved in (`Region.tables_digest`).
+        `Region.tables_digest` of the region in which it was proved: score, domain and original.
     tau : int or None
-        How far that region reaches; None is infinity. It holds in all with a smaller tau.
+        Threshold of that region; None is infinity. The claim also holds for every smaller tau.
     distance : float
-        In units of its margin; several classes: the gap of its two best.
+        In units of the margin; for several classes the gap between the two best.
     units : int
-        The same in grid units, less the one that rounding the cut may take; what was proved.
+        The proved distance in grid units, without the unit that rounding the cut may take.
     proofs : tuple of (question, method)
-        Two different methods for every question.
+        Two different methods per question.
     n_cal : int
-        Calibration rows, 0 where they were not counted.
+        Calibration rows; 0 if they were not counted.
     n_inside : int
-        Those of them that are plausible and at least that far from the pruned model's decision.
+        Calibration rows that are plausible and at least ``distance`` from the pruned model's decision.
     """
 
     pruned_digest: str
@@ -91,12 +91,7 @@ class ServingMargin:
     n_inside: int = 0
 
     def require_region(self, digest: str, tau: int | None) -> None:
-        """Refuse a region in which nothing was proved: other tables, or one that reaches further.
-
-        Raises
-        ------
-        InvalidInputError
-        """
+        """Raise InvalidInputError unless the margin was proved in this region or in one that contains it."""
         if digest != self.region_digest:
             raise InvalidInputError(
                 "The serving margin was proved in another region: its score, its domain or its "
@@ -105,22 +100,22 @@ class ServingMargin:
         if self.tau is not None and (tau is None or tau > self.tau):
             reach = "every input" if tau is None else f"tau={tau}"
             raise InvalidInputError(
-                f"The serving margin was proved up to tau={self.tau}, and this region reaches "
-                f"further ({reach}). Pass the certificate's own region or one of a larger alpha, "
+                f"The serving margin was proved up to tau={self.tau}, and this region is "
+                f"larger ({reach}). Pass the certificate's own region or one of a larger alpha, "
                 "or prune again with this alpha."
             )
 
     def is_sure(self, forest: Forest | None, matrix: FloatArray) -> npt.NDArray[np.bool_]:
-        """On which rows the pruned model is that far from its own decision."""
+        """Whether the pruned model is at least ``distance`` from its own decision, row by row."""
         if forest is None:
             raise InvalidInputError("Pass model=<the pruned model> with serving=.")
         space = build_space(forest)
         return self.is_sure_of(forest, space, space.states(matrix))
 
     def is_sure_of(self, forest: Forest, space: StateSpace, states: States) -> npt.NDArray[np.bool_]:
-        """`is_sure` of states, in a space that tells apart what the pruned model's splits do.
+        """`is_sure` for state rows of a space that contains every split of the pruned model.
 
-        The original's does, and that of its region.
+        The spaces of the original and of its region do.
         """
         if forest_digest(forest) != self.pruned_digest:
             raise InvalidInputError(

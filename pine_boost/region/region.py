@@ -1,7 +1,6 @@
-"""The in-distribution region: which inputs a certificate covers, asked about any input.
+"""The region: the set of inputs that a certificate covers, as an object that answers questions about any input.
 
-In come the parts that `fitting.fit_region` made or a region file held; out goes a frozen Region.
-Needs neither a solver nor the training library. Refuses tables that do not fit the model.
+Needs neither a solver nor the training library.
 """
 
 from __future__ import annotations
@@ -37,49 +36,48 @@ from pine_boost.tables.schema import InputSchema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Region:
-    """The inputs that a certificate speaks of.
+    """The inputs that a certificate covers.
 
-    ``domain permits x, score(x) <= tau`` and, with ``delta``, ``the original model is at least
-    delta away from its decision``. A new input that is exchangeable with the calibration rows
-    lies in it with probability at least ``1 - alpha``. This is a statement about the draw of the
-    calibration rows and the new input together; it says nothing about inputs from elsewhere, and
-    nothing if the calibration rows were used to train or to choose anything.
+    An input x belongs to the region if the domain allows it, ``score(x) <= tau`` and, with ``delta``, the
+    original model is at least ``delta`` away from its decision. A new input that is exchangeable with the
+    calibration rows lies in the region with probability at least ``1 - alpha``, over the draw of the
+    calibration rows and the new input together. Nothing is said about inputs from another distribution, or
+    if the calibration rows were used to train or to choose anything.
 
     Attributes
     ----------
     space : StateSpace
     schema : InputSchema
     tables : RegionTables
-        The region over states, for the search; without the indifference.
+        The region over states, without the indifference.
     score_tables : ScoreTables or None
-        The fitted score; also in ``tables`` unless tau is infinite. None if none was fitted.
+        The fitted score; also in ``tables`` unless tau is infinite. None if no score was fitted.
     score_name : str
     alpha : float
     tau : int or None
         In units of ``1 / score_tables.scale``; None is infinity.
     n_fit, n_cal : int
-        0 where ``alpha=0`` was asked for without data.
+        0 for ``alpha=0`` without data.
     calibration : int64
-        Ascending scores of the calibration rows that can lie inside.
+        Scores of the calibration rows that can lie inside, ascending.
     indifference : float
         Share of X_fit whose distance set ``delta``; with ``nesting`` the part of alpha that was
-        meant for toss-ups.
+        meant for undecided inputs.
     delta : float or None
-        In units of the native margin; distances are computed in float64 from the leaves (or from
-        the margins you pass), so a search must prove for distances from delta minus the rounding
-        band of the model on.
+        In units of the native margin. Distances are computed in float64 from the leaves, or from the margins
+        that are passed in; proofs therefore start at delta minus the rounding band of the model.
     cuts : tuple of float
         The decision boundaries that delta refers to; empty for several outputs.
     n_outputs : int
     thresholds : tuple of float
-        The user's own, with which the original must be read to have these cuts.
+        The user's own decision thresholds, with which the original must be read.
     overlap : Overlap or None
-        Calibration rows that occur among the fit rows; None without data or from an older file.
+        Calibration rows that also occur in X_fit; None without data.
     model_digest : str or None
-        Of the original; None in a region from an older file, which cannot check a model.
+        Digest of the original.
     nesting : Nesting or None
-        The ladder of regions from which calibration chose this one, tau and delta together; then
-        ``calibration`` holds steps of it instead of scores.
+        The ladder from which calibration chose tau and delta together; ``calibration`` then holds steps of
+        the ladder instead of scores.
     """
 
     space: StateSpace
@@ -106,11 +104,11 @@ class Region:
         return self.tables.tau
 
     def states(self, X: Any) -> npt.NDArray[np.int32]:
-        """States of a user's table, checked against the model's columns."""
+        """State rows of a table, checked against the model's columns."""
         return self.space.states(to_matrix(X, self.schema))
 
     def score(self, X: Any) -> IntArray:
-        """Integer plausibility score of every row, comparable with ``tau``; smaller is likelier."""
+        """Integer plausibility score of every row, comparable with ``tau``; smaller is more plausible."""
         if self.score_tables is None:
             raise InvalidInputError(
                 "This region was made with alpha=0 and without X_fit, so it has no score; pass "
@@ -129,23 +127,22 @@ class Region:
         Parameters
         ----------
         X : table
-            As `inputs.to_matrix` accepts it.
+            Any table with the model's columns.
         model : optional
-            The original model (or its Forest); another one is refused. Only needed where the
-            region has a ``delta``.
+            The original model or its Forest; only needed if the region has a ``delta``.
         margins : array, optional
-            The original's native margins of these rows instead (raw scores, not probabilities).
+            The original's native margins of these rows instead: raw scores, not probabilities.
         serving : ServingMargin, optional
-            ``certificate.serving``: then ``model`` is the pruned model, and the answer is where it
-            alone tells the original's class: plausible, and so far from its own decision. Only
-            for the region of that certificate and for those of the same fit with a smaller tau.
+            ``certificate.serving``. ``model`` is then the pruned model, and the answer says where the pruned
+            model alone gives the original's class: on plausible inputs far enough from its own decision.
+            Accepted for the region of that certificate and for regions of the same fit with a smaller tau.
 
         Raises
         ------
         InvalidInputError
-            The region has a ``delta`` and neither model nor margins were given, the model is not
-            the original, or the table does not fit it. With ``serving``: margins, another model
-            than the pruned one, or a region in which that margin was not proved.
+            The region has a ``delta`` and neither model nor margins were given, the model is not the
+            original, or the table does not fit it. With ``serving``: margins were given, the model is not
+            the pruned one, or the margin was not proved in this region.
         """
         if serving is not None:
             return self._serves(X, model, margins, serving)
@@ -167,22 +164,22 @@ class Region:
         return Coverage.of(len(inside), int(inside.sum()), confidence)
 
     def explain(self, x: Any, *, model: Any = None, margins: npt.ArrayLike | None = None) -> Explanation:
-        """Why one input is (im)plausible, most surprising part first.
+        """Why one input is or is not in the region, most surprising part first.
 
-        ``x`` is one row: a table of one row, or a plain sequence of values. A region with
-        ``delta`` needs the model or the margins, as `contains` does.
+        ``x`` is a table of one row or a plain sequence of values. A region with ``delta`` needs the model or
+        the margins, as `contains` does.
         """
         row = [x] if np.ndim(x) == 1 and type(x).__module__.partition(".")[0] != "pandas" else x
         matrix = to_matrix(row, self.schema, "x")
         if len(matrix) != 1:
-            raise InvalidInputError(f"explain takes one row, found {len(matrix)}.")
+            raise InvalidInputError(f"explain takes one row, got {len(matrix)}.")
         forest, distance = self._original(model), None
         if self.delta is not None:
             distance = float(self._distance(matrix, forest, margins)[0])
         return explain_row(self, self.space.states(matrix), distance)
 
     def with_alpha(self, alpha: float) -> Region:
-        """The same fit, recalibrated for another alpha (cheap)."""
+        """The same fit, recalibrated for another alpha; cheap."""
         if self.score_tables is None and alpha != 0:
             raise InvalidInputError(
                 "This region was made without data and cannot be recalibrated; call fit_region with X_fit and X_cal."
@@ -190,7 +187,7 @@ class Region:
         n_outside = self.n_cal - len(self.calibration)
         nesting, delta, indifference = self.nesting, self.delta, self.indifference
         if delta is not None and alpha == 0 and nesting is None:
-            raise InvalidInputError("alpha=0 asks for every input; it needs indifference=0.")
+            raise InvalidInputError("alpha=0 means every input and needs indifference=0.")
         tau = calibrate(self.calibration, alpha, n_outside=n_outside)
         if nesting is not None:
             tau, delta = (None, None) if tau is None else nesting.limits(tau)
@@ -200,7 +197,7 @@ class Region:
         return replace(self, alpha=float(alpha), tables=tables, delta=delta, indifference=indifference)
 
     def is_narrowed(self) -> bool:
-        """Whether domain knowledge leaves out inputs that the model could be given."""
+        """Whether the domain excludes inputs that the model could be given."""
         reachable = (axis.reachable for axis in self.space.axes)
         allowed = zip(self.tables.allowed, reachable, strict=True)
         return bool(
@@ -210,12 +207,12 @@ class Region:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The region as plain JSON data; `from_json` gives an equal region back."""
+        """The region as plain JSON data; `from_json` returns an equal region."""
         return storage.region_to_json(self)
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any]) -> Region:
-        """Read and check what `to_json` gave; refuses anything inconsistent."""
+        """Read what `to_json` returned; raises MalformedModelError if anything is inconsistent."""
         return cls(**storage.region_fields(document))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -224,16 +221,16 @@ class Region:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Region:
-        """Read a file that `save` wrote."""
+        """Read a file written by `save`."""
         return cls.from_json(storage.read_text(path))
 
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical JSON: two regions are equal iff these are."""
+        """SHA-256 of the canonical JSON; equal for equal regions only."""
         return storage.fingerprint(self.to_json())
 
     @cached_property
     def tables_digest(self) -> str:
-        """Equal for regions of one fit and one model, whatever alpha and X_cal made of them."""
+        """Digest of the fit and the model; the same for every alpha and X_cal."""
         return storage.tables_digest(self.to_json())
 
     def __repr__(self) -> str:
@@ -251,7 +248,7 @@ class Region:
 
     @cached_property
     def _compiled(self) -> Membership:
-        """Made once: a scorer asks about batch after batch."""
+        """Compiled once, for batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
 
     def _plausible(self, matrix: FloatArray) -> npt.NDArray[np.bool_]:
@@ -265,7 +262,7 @@ class Region:
     ) -> npt.NDArray[np.bool_]:
         if margins is not None:
             raise InvalidInputError(
-                "With serving= the pruned model's own margin decides, which is computed here; "
+                "With serving=, the pruned model's own margin decides and is computed here; "
                 "pass model=<the pruned model> and no margins."
             )
         serving.require_region(self.tables_digest, self.tau)
@@ -273,13 +270,13 @@ class Region:
         if pruned is not None and pruned.decision.thresholds != self.thresholds:
             raise InvalidInputError(
                 f"The pruned model was read with threshold={pruned.decision.thresholds}, the "
-                f"region with {self.thresholds}; read both with the same."
+                f"region with {self.thresholds}; use the same threshold for both."
             )
         matrix = to_matrix(X, self.schema)
         return self._plausible(matrix) & serving.is_sure(pruned, matrix)
 
     def _original(self, model: Any) -> Forest | None:
-        """The Forest of a model that is handed in as the original, checked to be it."""
+        """The Forest of the original model; raises if the model is another one."""
         if model is None:
             return None
         forest = _forest_of(model, self.thresholds)

@@ -1,8 +1,7 @@
-"""Nested regions: one calibrated level decides how rare and how undecided an input may be.
+"""A ladder of nested regions: one calibrated step sets both how rare and how undecided an input may be.
 
-In come scores and distances of X_fit and the share of alpha that toss-ups get; out goes a ladder of
-regions, each inside the next, and the step of every input. That step is one conformal score, so any
-ladder that is made without X_cal keeps the guarantee. Refuses nothing: the last steps are wide.
+The step of an input is a single conformal score, so any ladder that is built without X_cal keeps the guarantee.
+What is chosen is chosen from `FitEvidence` alone; `CalEvidence` only calibrates.
 """
 
 from __future__ import annotations
@@ -22,22 +21,25 @@ from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.rows import Rows
 
 _MOST_BASES = 5000  # rows of X_fit, evenly spaced, whose values are swapped
-_SWAPPED = 4  # rows made of each
-_CANDIDATES = 16  # rows of which the one that shares most leaves is the partner
+_SWAPPED = 4  # new rows per base row
+_CANDIDATES = 16  # random rows; the one that shares most leaves with the base row is its partner
+_RATIO = 63 / 64  # the share of X_fit that may lie outside shrinks by this factor per step
+_LAST = 1 / 32  # expected undecided rows of X_fit at which the ladder ends
+_TAIL = 10  # the rarest 1 / _TAIL of X_fit sets how tau grows beyond its rarest row
 
 
 @dataclass(frozen=True, eq=False)
 class FitEvidence:
-    """What X_fit says of rare inputs and of toss-ups, each ascending.
+    """Scores of X_fit and distances of the original from its decision, each ascending.
 
     Attributes
     ----------
     scores : int64 (n_fit,)
     distances : float64 (n_fit,)
-        Of the original from its decision, as limits: lowered by what rounding can do.
+        Distances on X_fit, lowered by the largest possible rounding error.
     swapped : float64
-        The same on rows with values swapped between rows of X_fit: a model is far surer of the
-        rows that it was trained on than of others.
+        Distances on rows made by swapping values between rows of X_fit: a model is much surer of
+        the rows it was trained on than of others.
     """
 
     scores: IntArray
@@ -47,14 +49,14 @@ class FitEvidence:
 
 @dataclass(frozen=True, eq=False)
 class CalEvidence:
-    """Scores and distances of the rows of X_cal that the domain permits, in one order."""
+    """Scores and distances of the rows of X_cal that the domain allows, row by row."""
 
     scores: IntArray
     distances: FloatArray
 
 
 def fit_evidence(forest: Forest, space: StateSpace, score: ScoreTables, fit: Rows, random_state: int) -> FitEvidence:
-    """Scores and distances of X_fit, and distances of rows with values swapped between them."""
+    """Scores and distances of X_fit, and distances of rows with swapped values."""
     trees = route(forest, space)
     measure = partial(_score_and_distance, forest, trees, score, None)
     scores, distances = _joined(fit, space, measure)
@@ -69,20 +71,20 @@ def fit_evidence(forest: Forest, space: StateSpace, score: ScoreTables, fit: Row
 
 
 def cal_evidence(forest: Forest, space: StateSpace, score: ScoreTables, tables: RegionTables, cal: Rows) -> CalEvidence:
-    """Scores and distances of those rows of X_cal that the domain permits."""
+    """Scores and distances of the rows of X_cal that the domain allows."""
     measure = partial(_score_and_distance, forest, route(forest, space), score, tables)
     return CalEvidence(*_joined(cal, space, measure))
 
 
 def distance_of(forest: Forest, trees: StateTrees, states: States) -> FloatArray:
-    """How far the original is from its decision on states, in float64."""
+    """The original's distance from its decision on state rows, in float64."""
     return forest.decision.distance(float_margins(forest, trees, states))
 
 
 def _swapped(states: States, leaves: States, random: np.random.Generator) -> States:
-    """Rows of which half of the values come from a row that shares many leaves.
+    """Rows that take about half of their values from another row which shares many leaves.
 
-    Part of what a region is: `verify` makes the same rows from X_fit, so this must stay as it is.
+    `verify` rebuilds the same rows from X_fit, so a change here changes what a region is.
     """
     base = np.repeat(np.arange(len(states)), _SWAPPED)
     own = leaves[base]
@@ -110,25 +112,20 @@ def _joined(
     return np.concatenate(scores), np.concatenate(distances)
 
 
-_RATIO = 63 / 64  # from step to step: the share of X_fit that may lie outside
-_LAST = 1 / 32  # rows of X_fit: below that nothing is left of the toss-ups
-_TAIL = 10  # one row in so many is the tail that is continued beyond the rarest row
-
-
 @dataclass(frozen=True, eq=False)
 class Nesting:
-    """Regions ``score <= tau[step] and distance >= delta[step]`` that grow from step to step.
+    """Regions ``score <= tau[step] and distance >= delta[step]``, each inside the next.
 
-    Beyond the last step, where delta is 0, every further step allows one more unit of the score.
+    Beyond the last step, where delta is 0, every further step adds one unit to tau.
 
     Attributes
     ----------
     share : float
-        The part of alpha that was meant for toss-ups; 0 < share < 1.
+        The part of alpha meant for undecided inputs; 0 < share < 1.
     tau : int64 (n_steps,)
-        Never falling.
+        Non-decreasing.
     delta : float64 (n_steps,)
-        Never rising, 0 at the end.
+        Non-increasing, 0 at the end.
     """
 
     share: float
@@ -136,7 +133,7 @@ class Nesting:
     delta: FloatArray
 
     def levels(self, scores: IntArray, distances: FloatArray) -> IntArray:
-        """The smallest step whose region holds each input; exact, as `Region.contains` compares."""
+        """The first step whose region contains each input; exactly as `Region.contains` compares."""
         by_score = np.searchsorted(self.tau, scores, side="left")
         by_distance = np.searchsorted(-self.delta, -distances, side="left")
         beyond = scores - self.tau[-1] + len(self.tau) - 1
@@ -144,7 +141,7 @@ class Nesting:
         return np.asarray(level, dtype=np.int64)
 
     def limits(self, level: int) -> tuple[int, float | None]:
-        """Tau and delta of a step; delta is None where toss-ups belong to the region."""
+        """Tau and delta of a step; delta is None if undecided inputs belong to the region."""
         last = len(self.tau) - 1
         if level >= last:
             return int(self.tau[-1]) + level - last, None
@@ -152,7 +149,7 @@ class Nesting:
         return int(self.tau[level]), delta if delta > 0 else None
 
     def expected(self, alpha: float) -> tuple[int, float | None]:
-        """Tau and delta if future inputs were like X_fit; for estimates only."""
+        """Tau and delta if future inputs were distributed like X_fit; for estimates only."""
         step, left = 0, 1.0
         while left > alpha:
             step, left = step + 1, left * _RATIO
@@ -160,11 +157,11 @@ class Nesting:
 
 
 def nest(evidence: FitEvidence, share: float) -> Nesting:
-    """The ladder along which ``share`` of what lies outside are toss-ups, the rest rare inputs.
+    """The ladder whose outside is undecided inputs for a ``share``, and rare inputs for the rest.
 
-    Where X_fit ends, both go on: delta falls linearly to 0 below the nearest row, and tau grows by
-    the mean excess of the rarest tenth for every factor e. Only multiplications and additions, so
-    that every machine makes the same ladder.
+    Beyond the data, delta falls linearly to 0 below the nearest row of X_fit, and tau grows by the mean
+    excess of the rarest tenth per factor e. Only multiplications and additions are used, so every machine
+    builds the same ladder.
     """
     n_rows = len(evidence.scores)
     n_tail = -(-n_rows // _TAIL)
@@ -193,7 +190,7 @@ def nest(evidence: FitEvidence, share: float) -> Nesting:
 
 
 def _score_at(scores: IntArray, above: float) -> int:
-    """The score with so many rows above it, between two of them the nearer to the lower."""
+    """The score with ``above`` rows above it, interpolated and rounded down."""
     position = max(0.0, len(scores) - 1 - above)
     low = int(position)
     high = min(low + 1, len(scores) - 1)
@@ -201,7 +198,7 @@ def _score_at(scores: IntArray, above: float) -> int:
 
 
 def _distance_at(distances: FloatArray, below: float) -> float:
-    """The distance with so many rows below it; 0 with none."""
+    """The distance with ``below`` rows below it, interpolated; 0 for none."""
     low = min(int(below), len(distances) - 1)
     first = 0.0 if low == 0 else float(distances[low - 1])
     return first + (min(below, len(distances)) - low) * (float(distances[low]) - first)

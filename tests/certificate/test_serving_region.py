@@ -73,11 +73,11 @@ def test_a_region_that_reaches_further_is_refused(case: Case, rows: np.ndarray) 
     wider = result.region.with_alpha(0.3)
     seen = wider.tables.contains(wider.states(rows)) & is_sure
     assert np.count_nonzero(wrong & seen) >= 5  # what the answer would have been
-    with pytest.raises(InvalidInputError, match="reaches further"):
+    with pytest.raises(InvalidInputError, match="this region is larger"):
         wider.contains(rows, model=result.pruned, serving=serving)
     with pytest.raises(InvalidInputError, match="every input"):
         serving.require_region(wider.tables_digest, None)
-    with pytest.raises(InvalidInputError, match="reaches further"):
+    with pytest.raises(InvalidInputError, match="this region is larger"):
         GuardedModel(replace(result, region=wider))
 
 
@@ -125,7 +125,7 @@ def test_each_alpha_of_a_sweep_has_its_own(case: Case) -> None:
         if wide.certificate.pruned_digest != narrow.certificate.pruned_digest:
             continue
         narrow.region.contains(X, model=narrow.pruned, serving=wide.certificate.serving)
-        with pytest.raises(InvalidInputError, match="reaches further"):
+        with pytest.raises(InvalidInputError, match="this region is larger"):
             wide.region.contains(X, model=wide.pruned, serving=narrow.certificate.serving)
 
 

@@ -140,15 +140,20 @@ OPTIONS: list[Row] = [
 ]
 
 DOMAINS: list[Row] = [
-    ("domain a dict", lambda w: w.prune(domain={"lower": {0: 1}}), _INPUT, "domain is a dict; pass a Domain"),
+    (
+        "domain a dict",
+        lambda w: w.prune(domain={"lower": {0: 1}}),
+        _INPUT,
+        "domain must be a Domain, got dict; for example Domain",
+    ),
     (
         "bounds crossed",
         lambda w: w.prune(domain=pb.Domain(lower={0: 5}, upper={0: 1})),
         _INPUT,
         "lower bound must not exceed the upper",
     ),
-    ("bound as text", lambda w: w.prune(domain=pb.Domain(lower={0: "x"})), _INPUT, "'x', no num"),
-    ("bounds a number", lambda w: w.prune(domain=pb.Domain(lower=5)), _INPUT, "lower maps featu"),
+    ("bound as text", lambda w: w.prune(domain=pb.Domain(lower={0: "x"})), _INPUT, "must be a number, got 'x'"),
+    ("bounds a number", lambda w: w.prune(domain=pb.Domain(lower=5)), _INPUT, "lower must map featu"),
     (
         "feature out of range",
         lambda w: w.prune(domain=pb.Domain(lower={9: 1})),
@@ -171,20 +176,20 @@ DOMAINS: list[Row] = [
         "integer a text",
         lambda w: w.prune(domain=pb.Domain(integer="age")),
         _INPUT,
-        "Domain.integer is a list, found 'age'",
+        "Domain.integer must be a list, got 'age'",
     ),
     (
         "one_hot without groups",
         lambda w: w.prune(domain=pb.Domain(one_hot=[0, 1])),
         _INPUT,
-        "one_hot is a list of groups",
+        "one_hot must be a list of groups",
     ),
-    ("one_hot of one", lambda w: w.prune(domain=pb.Domain(one_hot=[[0]])), _INPUT, "two or more"),
+    ("one_hot of one", lambda w: w.prune(domain=pb.Domain(one_hot=[[0]])), _INPUT, "at least two different"),
     (
         "half a pair",
         lambda w: w.prune(domain=pb.Domain(forbidden=[(Condition(0),)])),
         _INPUT,
-        "forbidden pair is two Conditions",
+        "forbidden pair must be two Conditions",
     ),
     (
         "domain against the data",
@@ -355,7 +360,7 @@ QUESTIONS: list[Row] = [
         _INPUT,
         "confidence=2: a number strictly between 0 and 1",
     ),
-    ("two rows explained", lambda w: w.result.region.explain(w.X[:2]), _INPUT, "one row, found 2"),
+    ("two rows explained", lambda w: w.result.region.explain(w.X[:2]), _INPUT, "one row, got 2"),
     ("recalibrated beyond one", lambda w: w.result.region.with_alpha(1.5), _INPUT, _LEVEL),
     ("labels too short", lambda w: w.result.evaluate(w.X, w.y[:3]), _INPUT, "200 rows and y 3"),
     (
@@ -372,11 +377,11 @@ QUESTIONS: list[Row] = [
         _INPUT,
         "y is no list of labels .*pass one label for each row",
     ),
-    ("margins of text", lambda w: w.margins("abc"), _INPUT, "no array of numbers .*raw scores"),
-    ("margins of text in a list", lambda w: w.margins(["a", "b", "c"]), _INPUT, "no array of num"),
-    ("margins ragged", lambda w: w.margins([[1.0], [1.0, 2.0], [3.0]]), _INPUT, "no array of num"),
-    ("margins NaN", lambda w: w.margins([1.0, np.nan, 1.0]), _INPUT, "no number in row 1; a marg"),
-    ("margins None", lambda w: w.margins([1.0, 1.0, None]), _INPUT, "no number in row 2; a margin"),
+    ("margins of text", lambda w: w.margins("abc"), _INPUT, "must be an array of numbers .*raw scores"),
+    ("margins of text in a list", lambda w: w.margins(["a", "b", "c"]), _INPUT, "must be an array of num"),
+    ("margins ragged", lambda w: w.margins([[1.0], [1.0, 2.0], [3.0]]), _INPUT, "must be an array of num"),
+    ("margins NaN", lambda w: w.margins([1.0, np.nan, 1.0]), _INPUT, "a NaN in row 1; every row needs a margin"),
+    ("margins None", lambda w: w.margins([1.0, 1.0, None]), _INPUT, "a NaN in row 2; every row needs a margin"),
     ("alpha of fresh rows", lambda w: pb.recalibrate(w.result.region, w.X, alpha="x"), _INPUT, rf"alpha='x': {_LEVEL}"),
     (
         "a path recalibrated",

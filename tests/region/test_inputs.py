@@ -176,7 +176,7 @@ def test_one_row_of_every_kind_is_explained() -> None:
     # a Series has lost the types of its columns; the message says how to keep them
     with pytest.raises(InvalidInputError, match=r"one row: X.iloc\[\[i\]\]"):
         region.explain(frame.iloc[0])
-    with pytest.raises(InvalidInputError, match="one row, found 2"):
+    with pytest.raises(InvalidInputError, match="one row, got 2"):
         region.explain(X[:2])
 
 

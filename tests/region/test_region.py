@@ -229,13 +229,13 @@ def test_rows_that_the_domain_calls_impossible_count_as_outside() -> None:
     X[:, 3] = np.abs(X[:, 3])
     X[500:510, 3] = -5.0  # ten calibration rows contradict the bound
     domain = Domain(lower={3: 0.0})
-    with pytest.warns(UserWarning, match="10 of 500 rows of X_cal impossible"):
+    with pytest.warns(UserWarning, match="The domain excludes 10 of 500 rows of X_cal"):
         region = fitted_region(forest, X, domain=domain)
     assert len(region.calibration) == 490
     space_says = ~region.tables.permits(region.states(X))
     assert space_says[500:510].all()
     assert not region.contains(X)[500:510].any()
-    with pytest.warns(UserWarning, match="impossible"), pytest.raises(RegionError, match="10 of"):
+    with pytest.warns(UserWarning, match="domain excludes"), pytest.raises(RegionError, match="10 of"):
         fitted_region(forest, X, domain=domain, alpha=0.01)
 
 

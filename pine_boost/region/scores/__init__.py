@@ -1,1 +1,1 @@
-"""Plausibility scores: one file each."""
+"""Plausibility scores."""

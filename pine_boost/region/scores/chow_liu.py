@@ -1,7 +1,8 @@
-"""Chow-Liu tree: the negative log-likelihood of a tree-shaped distribution over bins.
+"""Chow-Liu tree: the negative log-likelihood of a tree-shaped distribution over quantile bins.
 
-In come the states and values of X_fit; out go integer tables for the root and for every edge of
-the tree. Refuses nothing of its own but a number of bins that is none.
+Bin edges are the thresholds nearest to the quantiles. Per threshold only the number of nearest values and the
+smallest and largest of them are kept; that is all the nearest threshold of a quantile depends on, so chunks in any
+number give exactly the bins of the whole table.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pine_boost.region.score_tables import PSEUDO_COUNT, PairTable, ScoreTables
 
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """Values of one feature by their nearest finite threshold."""
+    """Values of one feature grouped by their nearest finite threshold."""
 
     count: IntArray
     least: FloatArray
@@ -38,12 +39,12 @@ class Nearest:
 
 
 def count_nearest(space: StateSpace, X: FloatArray) -> tuple[Nearest, ...]:
-    """Present values of every feature of a chunk by their nearest threshold."""
+    """The present values of every feature of a chunk, grouped by their nearest threshold."""
     return tuple(nearest_of_axis(space, axis, X[:, feature]) for feature, axis in enumerate(space.axes))
 
 
 def add_nearest(chunks: Iterable[tuple[Nearest, ...]]) -> tuple[Nearest, ...]:
-    """The counts of all chunks together."""
+    """The sum over all chunks."""
     total: tuple[Nearest, ...] | None = None
     for chunk in chunks:
         together = chunk if total is None else (a + b for a, b in zip(total, chunk, strict=True))
@@ -53,7 +54,7 @@ def add_nearest(chunks: Iterable[tuple[Nearest, ...]]) -> tuple[Nearest, ...]:
 
 
 def nearest_of_axis(space: StateSpace, axis: Axis, x: FloatArray) -> Nearest:
-    """Present values of one feature by their nearest threshold; no category has any."""
+    """The present values of one feature, grouped by their nearest threshold; empty for categories."""
     edges = axis.edges[np.isfinite(axis.edges)]
     none = np.zeros(len(edges), dtype=np.int64)
     if axis.codes is not None or len(edges) == 0:
@@ -74,9 +75,9 @@ def nearest_of_axis(space: StateSpace, axis: Axis, x: FloatArray) -> Nearest:
 def edges_at_quantiles(axis: Axis, nearest: Nearest, n_bins: int) -> IntArray:
     """Positions of the thresholds nearest to the quantiles 1/n, ..., (n-1)/n, each once.
 
-    Of two equally near ones the larger. The quantile interpolates between two values in rank
-    order: where both have the same nearest threshold it has that one too; else they are the
-    largest of one group and the least of the next, which are known.
+    Ties go to the larger threshold. A quantile interpolates between two neighbouring values. If both have the
+    same nearest threshold, so has the quantile; otherwise they are the largest value of one group and the
+    smallest of the next, which are known.
     """
     finite = np.flatnonzero(np.isfinite(axis.edges))
     n_values = int(nearest.count.sum())
@@ -94,7 +95,7 @@ def edges_at_quantiles(axis: Axis, nearest: Nearest, n_bins: int) -> IntArray:
 
 
 def _nearest(edges: FloatArray, x: FloatArray) -> IntArray:
-    """Position of the nearest edge, of two equally near ones the larger; ascends with x."""
+    """Position of the nearest edge, ties to the larger; non-decreasing in x."""
     above = np.clip(np.searchsorted(edges, x), 1, max(len(edges) - 1, 1))
     if len(edges) == 1:
         return np.zeros(len(x), dtype=np.int64)
@@ -103,7 +104,7 @@ def _nearest(edges: FloatArray, x: FloatArray) -> IntArray:
 
 
 def _between(low: FloatArray, high: FloatArray, part: FloatArray) -> FloatArray:
-    """Linear interpolation as numpy.quantile does it."""
+    """Linear interpolation exactly as in numpy.quantile."""
     with np.errstate(invalid="ignore"):
         step = high - low
         return np.where(part < 0.5, low + step * part, high - step * (1 - part))
@@ -112,10 +113,10 @@ def _between(low: FloatArray, high: FloatArray, part: FloatArray) -> FloatArray:
 def chow_liu_of_states(
     bins: tuple[IntArray, ...], states: npt.NDArray[Any], budget: Budget | None = None
 ) -> ScoreTables:
-    """The tables of rows at hand: a pair is counted when it is asked about.
+    """The tables for rows in memory; pairs of features are counted on demand.
 
-    ``exp(-score / SCORE_SCALE)`` sums to 1 over the bins, up to the rounding of the tables. With
-    many rows and features it takes long: `OutOfTime` is raised where the budget ends before.
+    ``exp(-score / SCORE_SCALE)`` sums to 1 over the bins, up to the rounding of the tables. Raises `OutOfTime`
+    if the budget ends before the counting does.
     """
     budget = budget or Budget()
     binned = [small(table)[states[:, feature]] for feature, table in enumerate(bins)]
@@ -130,9 +131,9 @@ def chow_liu_of_states(
 def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tuple[IntArray, ...]:
     """The bin of every state of every feature.
 
-    At most ``n_bins`` of quantiles for a numeric one. Their boundaries are moved to the nearest
-    thresholds of the trees (of two equally near ones to the larger), duplicates are merged;
-    missing, zero as missing and every group of categories is a bin of its own.
+    A numeric feature has at most ``n_bins`` quantile bins, with boundaries moved to the nearest thresholds of
+    the trees (ties to the larger) and duplicates merged. Missing, zero as missing, and every group of
+    categories are bins of their own.
     """
     require_whole(n_bins, "n_bins", 1, MAX_BINS)
     return tuple(
@@ -141,19 +142,19 @@ def bins_of(space: StateSpace, nearest: tuple[Nearest, ...], n_bins: int) -> tup
 
 
 def chow_liu_tables(bins: tuple[IntArray, ...], joint: Callable[[int, int], IntArray]) -> ScoreTables:
-    """The tables from the bins and the joint counts of two features, asked for one by one."""
+    """The tables from the bins and a function that returns the joint counts of two features."""
     used = [feature for feature, table in enumerate(bins) if table.max() > 0]
     unary = [np.zeros(int(table.max()) + 1, dtype=np.int64) for table in bins]
     if not used:
         return ScoreTables(bins, tuple(unary))
-    # the root's own counts are its diagonal
+    # the counts of the root are the diagonal of its joint counts with itself
     unary[used[0]] = _cost(np.diagonal(joint(used[0], used[0])))
     pairs = [PairTable(first, second, _cost(joint(first, second))) for first, second in _spanning_tree(used, joint)]
     return ScoreTables(bins, tuple(unary), tuple(pairs))
 
 
 def count_pairs(bins: tuple[IntArray, ...], states: npt.NDArray[Any]) -> IntArray:
-    """Joint counts of all pairs of features with several bins, one after another."""
+    """Joint counts of all pairs of features with several bins, concatenated."""
     used = [feature for feature, table in enumerate(bins) if table.max() > 0]
     binned = {feature: small(bins[feature])[states[:, feature]] for feature in used}
     tables = [
@@ -164,7 +165,7 @@ def count_pairs(bins: tuple[IntArray, ...], states: npt.NDArray[Any]) -> IntArra
 
 
 def pairs_of_counts(bins: tuple[IntArray, ...], counts: IntArray) -> Callable[[int, int], IntArray]:
-    """The tables of `count_pairs`, looked up by their features."""
+    """A function that looks the counts of `count_pairs` up by feature."""
     used = [feature for feature, table in enumerate(bins) if table.max() > 0]
     tables, start = {}, 0
     for first, second in combinations_with_replacement(used, 2):
@@ -176,13 +177,13 @@ def pairs_of_counts(bins: tuple[IntArray, ...], counts: IntArray) -> Callable[[i
 
 
 def n_pair_cells(bins: tuple[IntArray, ...]) -> int:
-    """How many counts `count_pairs` keeps."""
+    """The number of counts that `count_pairs` returns."""
     sizes = np.array([int(table.max()) + 1 for table in bins if table.max() > 0], dtype=np.int64)
     return int((sizes.sum() ** 2 + (sizes**2).sum()) // 2)
 
 
 def small(table: IntArray) -> npt.NDArray[Any]:
-    """The same numbers in the smallest type that holds them."""
+    """The same numbers in the smallest integer type."""
     return table.astype(np.min_scalar_type(int(table.max(initial=0))))
 
 
@@ -202,9 +203,9 @@ def _bins(axis: Axis, chosen: IntArray) -> IntArray:
 
 
 def _spanning_tree(nodes: list[int], joint: Callable[[int, int], IntArray]) -> list[tuple[int, int]]:
-    """Edges (parent, child) of the maximum spanning tree over mutual information, from the first.
+    """Edges (parent, child) of the maximum spanning tree of mutual information, rooted at the first node.
 
-    Prim's algorithm; of equal candidates the lowest child, then the lowest parent wins.
+    Prim's algorithm; ties go to the lowest child, then to the lowest parent.
     """
     best = np.full(len(nodes), -np.inf)
     parent = np.zeros(len(nodes), dtype=np.int64)
@@ -227,7 +228,7 @@ def _mutual_information(counts: IntArray) -> float:
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     present = joint > 0
     information = np.sum(joint[present] * np.log(joint[present] / independent[present]))
-    # rounded so that the last bit of a sum cannot decide between equal candidates
+    # rounded so that the last bit of a sum does not decide between equal candidates
     return round(float(information), 12) + 0.0
 
 
