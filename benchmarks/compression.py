@@ -171,17 +171,17 @@ class Baselines:
     def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:
         """The largest shapes with at most these shares that the product may choose."""
         from pine_boost.budget import Budget
-        from pine_boost.compression.candidates import undominated
-        from pine_boost.compression.search import find_path, set_up
+        from pine_boost.compression.path import find_path, set_up
+        from pine_boost.compression.validation import undominated
         from pine_boost.tables.rows import MemoryRows
 
         fit = MemoryRows(self.parts.X_fit.astype(np.float64))
-        setting = set_up(self.goal, fit, self.seed, Budget.of())
-        candidates, _ = find_path(self.goal, setting, 1.0, False, Budget.of(), self.goal.forest)
+        task = set_up(self.goal, "leaves", fit, self.seed, Budget.of())
+        candidates, _ = find_path(task, 1.0, Budget.of(), self.goal.forest)
         found: dict[float, Any] = {}
         for candidate in undominated(candidates):  # largest first
             for share in shares:
-                if share not in found and candidate.n_leaves <= share * self.original.n_leaves:
+                if share not in found and candidate.cost <= share * self.original.n_leaves:
                     found[share] = candidate.shape
         return found
 
@@ -203,7 +203,7 @@ class Baselines:
         from pine_boost.compression.fixed_sequence import allowed, in_order
         from pine_boost.compression.path import slices
 
-        shapes = list(slices(self.goal, self.ranges, 1000))
+        shapes = list(slices(self.goal.forest, self.ranges, 1000))
         before = self._classes(self.original, X_val)
         counts = (int(np.sum(self._classes(shape, X_val) != before)) for shape in shapes)
         most = allowed(len(X_val), target, CONFIDENCE)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.serving.folder import load_guarded
     from pine_boost.serving.guarded import GuardedModel
-    from pine_boost.simplification.simplify import SimplifyResult, simplify
+    from pine_boost.simplification import SimplifyResult, simplify
     from pine_boost.survey_result import Survey, load_survey
     from pine_boost.surveying import survey
     from pine_boost.sweeping import SweepResult, sweep
@@ -94,7 +94,7 @@ _MODULE_OF = {
     "PineClassifier": "classifier",
     "PruneResult": "result",
     "RegionMonitor": "monitoring.monitor",
-    "SimplifyResult": "simplification.simplify",
+    "SimplifyResult": "simplification",
     "Status": "certificate.certificate",
     "Survey": "survey_result",
     "SweepResult": "sweeping",
@@ -104,7 +104,7 @@ _MODULE_OF = {
     "prune_booster": "prune",
     "recalibrate": "monitoring.recalibration",
     "select_alpha": "selection",
-    "simplify": "simplification.simplify",
+    "simplify": "simplification",
     "load_survey": "survey_result",
     "survey": "surveying",
     "sweep": "sweeping",

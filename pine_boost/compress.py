@@ -1,9 +1,4 @@
-"""The conductor of compression: a smaller model, and an exact statistic about future inputs.
-
-In come a native model, X_fit and X_val; out goes a CompressResult. Reads like DESIGN section 8:
-rows, path, test, record. Refuses rows that cannot carry the promise, which is
-no proof.
-"""
+"""compress_booster: a smaller model of the same kind, and an exact statistic about future inputs."""
 
 from __future__ import annotations
 
@@ -13,22 +8,22 @@ from typing import Any
 
 from pine_boost.budget import Budget, Step, StopReason
 from pine_boost.compression.attack import attack
-from pine_boost.compression.candidates import choose_chains
+from pine_boost.compression.cost import LEAVES, TREES
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
+from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import goal_of, read_for_compression, read_tables
+from pine_boost.compression.path import find_path, set_up
+from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.result import CompressResult, build_compress_result
-from pine_boost.compression.search import find_path, set_up
-from pine_boost.compression.validation import validate
-from pine_boost.model.forest import Model
-from pine_boost.parsers import open_pickle, read_model
+from pine_boost.compression.validation import choose_chains, validate
+from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
-from pine_boost.simplification.simplify import simplify
+from pine_boost.simplification import lossless_part
 from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
 
-# Of a limited time: the path's part of what is left, then the test's; an attack gets the rest.
+# Shares of a limited time: the path's share of what is left, then the test's; the attack gets the rest.
 _PATH_SHARE, _TEST_SHARE = 0.6, 0.85
 
 
@@ -144,35 +139,26 @@ def compress_booster(
         outer.raw_column(segments, X_val),
     )
     budget = Budget.of(time_limit)
+    # rows
     parsed = read_for_compression(outer.inner, options)
     tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
     refuse_spent(spent, hashes_of(tables.val), "X_val")
     require_rows(tables.val.n_rows, fidelity, confidence)
+    lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
+    goal = Goal(lossless.forest, parsed.forest.decides, tolerance)
+    task = set_up(goal, TREES if unit == "tree" else LEAVES, tables.fit, random_state, budget)
+    # path; it and the choice from it are fixed before a row of X_val is predicted
     share = expected_share(tables.val.n_rows, fidelity, confidence)
-    start = _lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-    goal = goal_of(start.forest, options)
-    setting = set_up(goal, tables.fit, random_state, budget)
-    # the path and the choice from it are fixed before a row of X_val is predicted
     with shown(verbose, time_limit, callback) as report_progress:
         part = replace(budget.until(_PATH_SHARE), callback=report_progress)
-        found, stopped = find_path(goal, setting, share, unit == "tree", part, parsed.forest)
+        found, stopped = find_path(task, share, part, parsed.forest)
+    # test
     chains = choose_chains(found, share)
-    test_budget = budget.until(_TEST_SHARE)
-    validated = validate(parsed, start, goal, setting, chains, tables, options, test_budget)
-    if stopped is StopReason.EFFORT and not validated.is_whole:
-        stopped = StopReason.TIME
-    elif stopped is StopReason.EFFORT and validated.is_refused:
-        stopped = StopReason.REFUSED
-    attacked = attack(goal, setting, validated, tables.fit, random_state, budget)
-    whole: CompressResult = outer.rewrap(
-        build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
-    )
+    validated = validate(parsed, lossless, task, chains, tables, options, budget.until(_TEST_SHARE))
+    stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
+    # record
+    smaller = None if validated.written is None else validated.written.shape
+    attacked = attack(task, smaller, tables.fit, random_state, budget)
+    result = build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
+    whole: CompressResult = outer.rewrap(result)
     return whole
-
-
-def _lossless_part(parsed: Model) -> Model:
-    """The model without what no input can tell from the rest; margins are bit for bit the same."""
-    result = simplify(parsed)
-    if result.simplified is parsed or not result.exact:
-        return parsed
-    return read_model(result.model, threshold=parsed.forest.decision.thresholds or None, decision="value")

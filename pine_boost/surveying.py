@@ -15,12 +15,14 @@ import numpy as np
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.claim import lossless_offer, proved_offer
 from pine_boost.certificate.compression_claim import statistic_offer
-from pine_boost.compression.candidates import choose_chains
+from pine_boost.compression.cost import LEAVES
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
+from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
-from pine_boost.compression.reading import Tables, goal_of, read_for_compression, read_tables, require_tolerance
-from pine_boost.compression.search import find_path, set_up
-from pine_boost.compression.validation import validate
+from pine_boost.compression.path import find_path, set_up
+from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
+from pine_boost.compression.shape import LosslessPart
+from pine_boost.compression.validation import choose_chains, validate
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
 from pine_boost.options import AUTO, require_seconds
@@ -140,7 +142,7 @@ def _offer(
 
 
 def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offer:
-    from pine_boost.simplification.simplify import simplify
+    from pine_boost.simplification import simplify
 
     promise, call = lossless_offer(), "pine_boost.simplify(model)"
     try:
@@ -205,11 +207,12 @@ def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOpti
             note = f"refused: {error}"[:200]
             yield _offer(parsed, parsed, tables, promises[fidelity], calls[fidelity], budget, note)
         return
-    goal = goal_of(parsed.forest, options)
-    setting = set_up(goal, tables.fit, options.random_state, budget)
+    goal = Goal(parsed.forest, parsed.forest.decides, options.tolerance)
+    task = set_up(goal, LEAVES, tables.fit, options.random_state, budget)
+    whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows
     part = budget.until(_PATH_SHARE)
-    path, _ = find_path(goal, setting, 1 - min(FIDELITIES), False, part, parsed.forest)
+    path, _ = find_path(task, 1 - min(FIDELITIES), part, parsed.forest)
     for n_before, fidelity in enumerate(FIDELITIES):
         promise, call = promises[fidelity], calls[fidelity]
         n_allowed = allowed(n_look, fidelity, _CONFIDENCE)
@@ -221,6 +224,6 @@ def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOpti
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
         chains = choose_chains(path, share)
         own = budget.until(1 / (len(FIDELITIES) - n_before))
-        found = validate(parsed, parsed, goal, setting, chains, tables, target, own).written
+        found = validate(parsed, whole, task, chains, tables, target, own).written
         best = parsed if found is None else found.model
         yield _offer(parsed, best, tables, promise, call, budget)

@@ -34,7 +34,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import open_pickle
     from pine_boost.parsers.pickling import pickled
-    from pine_boost.simplification.simplify import simplify
+    from pine_boost.simplification import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)
     require_free_file(target, inputs=[source], overwrite=arguments.force)

@@ -1,48 +1,130 @@
 """The path: ever smaller shapes of the original, each fitted to keep what must not change.
 
-In come a forest over states and its rows; out come Shapes, largest first: collapse the weakest
-subtrees, refit all leaf values, settle the intercepts, again. Slices of the original join in.
+Collapse the subtrees whose loss per cost saved is least, refit all leaf values, shift the intercepts, repeat. Slices of
+the original are candidates too. All of it happens before X_val is seen.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.budget import Budget
-from pine_boost.compression.collapse import collapse
+from pine_boost.budget import Budget, OutOfTime, Step, StopReason
+from pine_boost.compression.cost import Cost, build_cost
+from pine_boost.compression.fit import Equations, Intervals, build_equations, fit_shape, shift_intercepts
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.intercepts import shift_intercepts
-from pine_boost.compression.least_squares_rows import Pulls
-from pine_boost.compression.refit import Intervals, refit
-from pine_boost.compression.shape import Ranges, Shape, slice_shape
-from pine_boost.model.forest import FloatArray
+from pine_boost.compression.rows import FitRows, Sample, draw_rows
+from pine_boost.compression.shape import GONE, Ranges, Shape, leaf_ranges, margins, original_shape, slice_shape
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
+from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.states import StateSpace, build_space
+from pine_boost.tables.rows import AnyRows
 
-# Sizes as shares of the original's leaves: first small equal steps, as noisy models stop early,
-# then a constant factor.
+_N_SLICES = 40
+_HOPELESS = 12.0  # times the share that may change: smaller shapes will not be tested
+# Sizes as shares of the original's cost: first small equal steps, as noisy models stop early, then a constant factor.
 _SHARES = np.concatenate([np.arange(0.97, 0.5, -0.03), np.geomspace(0.49, 0.01, 30)])
 _REACH = 3.0  # rows pull until they are this many typical errors from the decision
 _LEAST_REACH = 0.06  # of the median distance, before there are errors
+_LEAST_WEIGHT = 1e-3  # of a mean row, so that leaves that no row reaches are ordered by their values too
 
 
-def step_sizes(n_leaves: int) -> list[int]:
-    """Numbers of leaves to stop at, largest first."""
-    sizes = np.unique(np.maximum(np.rint(_SHARES * n_leaves), 2).astype(int))[::-1]
-    return [int(size) for size in sizes if size < n_leaves]
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is compressed: the forest over states, its leaves, what must be kept and saved, and rows to fit to."""
+
+    goal: Goal
+    space: StateSpace
+    trees: StateTrees
+    ranges: Ranges
+    original: Shape
+    sample: Sample
+    cost: Cost
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A shape, its cost, and the share of rows on which it is expected to differ."""
+
+    shape: Shape
+    cost: float
+    estimate: float
+
+
+def set_up(goal: Goal, minimize: str, fit: AnyRows, seed: int, budget: Budget) -> Task:
+    """Draw the rows; X_fit may be larger than memory, only a sample of it is used."""
+    space = build_space(goal.forest)
+    trees = route(goal.forest, space)
+    ranges = leaf_ranges(goal.forest, trees)
+    original = original_shape(goal.forest, ranges)
+    sample = draw_rows(goal, trees, original, FitRows(fit, space), seed, budget)
+    cost = build_cost(minimize, goal.forest, ranges, sample.fit_leaves)
+    return Task(goal, space, trees, ranges, original, sample, cost)
+
+
+def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest) -> tuple[list[Candidate], StopReason]:
+    """Slices and the path with their estimates, as far as time and ``allowed_share`` go.
+
+    Nothing here depends on X_val but its size. ``original`` is the user's model: progress is reported as parts of it.
+    """
+    found: list[Candidate] = []
+    reason = StopReason.EFFORT
+    goal, points = task.goal, task.sample.holdout_points
+
+    def add(shape: Shape, phase: str) -> float:
+        """Estimate the share of rows that change, on synthetic rows that the path was not fitted to."""
+        n_leaves = shape.n_leaves
+        if n_leaves >= task.original.n_leaves:
+            return 0.0
+        changed = goal.changed(points.margins, margins(shape, goal.forest, points.leaves))
+        found.append(Candidate(shape, task.cost.of(shape), float(np.average(changed, weights=points.weight))))
+        step = Step(
+            step=len(found),
+            phase=phase,
+            trees=original.n_trees,
+            rows=len(task.sample.fitted.weight),
+            seconds=budget.elapsed,
+            unit="leaf",
+            units=original.n_leaves,
+            tried=n_leaves,
+        )
+        budget.report_progress(step)
+        return found[-1].estimate
+
+    try:
+        for shape in slices(goal.forest, task.ranges, _N_SLICES):
+            add(shape, "slices")
+            budget.check()
+        equations = build_equations(goal, task.sample.fitted)
+        for shape in walk(goal, task.cost, task.original, equations, Pace(budget)):
+            if add(shape, "path") > _HOPELESS * max(allowed_share, 1e-3):
+                break
+            budget.check()
+    except OutOfTime:
+        reason = StopReason.TIME
+    except KeyboardInterrupt:
+        reason = StopReason.INTERRUPTED
+    return found, reason
+
+
+def step_sizes(cost: float) -> list[int]:
+    """Costs to stop at, largest first."""
+    sizes = np.unique(np.maximum(np.rint(_SHARES * cost), 2).astype(int))[::-1]
+    return [int(size) for size in sizes if size < cost]
 
 
 class Pace:
-    """How many sizes are passed over, so that the path gets far although time is short."""
+    """How many sizes are skipped, so that the path gets far although time is short."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._last = time.monotonic()
 
     def sizes_on(self, n_left: int) -> int:
-        """Sizes to go on by, 1 where there is time for all that are left; called once a step.
+        """Sizes to advance by, 1 where there is time for all that are left; called once a step.
 
         Steps become shorter as shapes become smaller, so that the last one counts half.
         """
@@ -54,69 +136,129 @@ class Pace:
         return int(max(1, min(np.ceil(n_left / possible), n_left // 2)))
 
 
-def walk(
-    goal: Goal, ranges: Ranges, start: Shape, pulls: Pulls, whole_trees: bool, pace: Pace | None = None
-) -> Iterator[Shape]:
-    """Yield smaller and smaller shapes, each one step on from the last."""
-    shape, sums = start, pulls.distance
-    near = _nearness(pulls)
-    signs = pulls.intercept_signs(len(start.owner), len(start.intercept))
-    sizes, position = step_sizes(start.n_leaves), 0
+def walk(goal: Goal, cost: Cost, start: Shape, equations: Equations, pace: Pace | None = None) -> Iterator[Shape]:
+    """Yield smaller and smaller shapes, each collapsed from the last and refitted."""
+    shape, sums = start, equations.distance
+    near = _nearness(equations)
+    signs = equations.intercept_signs(len(start.owner), len(start.intercept))
+    sizes, position = step_sizes(cost.of(start)), 0
     while position < len(sizes):
-        n_leaves = sizes[position]
+        size = sizes[position]
         position += 1 if pace is None else pace.sizes_on(len(sizes) - position)
-        intervals = _intervals(goal, pulls, sums, near)
-        leaf_weight = pulls.leaf_weight(intervals.weight, len(shape.owner))
-        smaller = collapse(goal.forest, ranges, shape, leaf_weight, n_leaves, whole_trees)
+        intervals = _intervals(goal, equations, sums, near)
+        leaf_weight = equations.leaf_weight(intervals.weight, len(shape.owner))
+        smaller = collapse(goal.forest, cost, shape, leaf_weight, size)
         if smaller.n_leaves == shape.n_leaves:
             continue
         if smaller.n_leaves == 0:
             return
-        shape, sums = _fitted(pulls, smaller, intervals)
+        shape, sums = fit_shape(equations, smaller, intervals)
         if goal.keeps_class and goal.tolerance is None:
-            intercept, sums = shift_intercepts(pulls, signs, shape.intercept, sums)
+            intercept, sums = shift_intercepts(equations, signs, shape.intercept, sums)
             shape = replace(shape, intercept=intercept)
         yield shape
 
 
-def slices(goal: Goal, ranges: Ranges, n_slices: int) -> Iterator[Shape]:
+def slices(forest: Forest, ranges: Ranges, n_slices: int) -> Iterator[Shape]:
     """The first rounds of the original, largest first."""
-    n_rounds = int(goal.forest.tree_round.max()) + 1
+    n_rounds = int(forest.tree_round.max()) + 1
     counts = np.unique(np.rint(np.linspace(1, n_rounds - 1, n_slices)).astype(int))
     for count in counts[::-1] if n_rounds > 1 else ():
-        yield slice_shape(goal.forest, ranges, int(count))
+        yield slice_shape(forest, ranges, int(count))
 
 
-def _nearness(pulls: Pulls) -> FloatArray:
+def _nearness(equations: Equations) -> FloatArray:
     """Weights that fall with the distance, before errors are known."""
-    scale = max(float(np.quantile(np.abs(pulls.distance), 0.2)), 1e-300)
-    return np.asarray(pulls.weight / (1.0 + (pulls.distance / scale) ** 2))
+    scale = max(float(np.quantile(np.abs(equations.distance), 0.2)), 1e-300)
+    return np.asarray(equations.weight / (1.0 + (equations.distance / scale) ** 2))
 
 
-def _intervals(goal: Goal, pulls: Pulls, sums: FloatArray, near: FloatArray) -> Intervals:
-    """Where every pull should be, at the size of the errors that are usual by now."""
-    low, high = goal.interval(pulls.distance)
+def _intervals(goal: Goal, equations: Equations, sums: FloatArray, near: FloatArray) -> Intervals:
+    """Where every sum should be, given the typical error so far."""
+    low, high = goal.interval(equations.distance)
     if not goal.keeps_class:
-        return Intervals(low, high, pulls.weight)
-    error = float(np.sqrt(np.average((sums - pulls.distance) ** 2, weights=near)))
-    reach = max(_REACH * error, _LEAST_REACH * float(np.median(pulls.distance)), 1e-300)
-    low = np.maximum(low, np.minimum(pulls.distance, reach))
+        return Intervals(low, high, equations.weight)
+    error = float(np.sqrt(np.average((sums - equations.distance) ** 2, weights=near)))
+    reach = max(_REACH * error, _LEAST_REACH * float(np.median(equations.distance)), 1e-300)
+    low = np.maximum(low, np.minimum(equations.distance, reach))
     if goal.tolerance is not None:
-        return Intervals(low, high, pulls.weight)
-    return Intervals(low, high, pulls.weight / (1.0 + (pulls.distance / reach) ** 2))
+        return Intervals(low, high, equations.weight)
+    return Intervals(low, high, equations.weight / (1.0 + (equations.distance / reach) ** 2))
 
 
-def _fitted(pulls: Pulls, shape: Shape, intervals: Intervals) -> tuple[Shape, FloatArray]:
-    """Refit all leaf values and intercepts; returns the sums of the pulls too."""
-    signed, number = pulls.matrix(shape)
-    n_present, width = shape.n_leaves, pulls.width
-    present = np.zeros((n_present + 1, width))
-    present[:n_present] = shape.value[shape.begins]
-    values = np.concatenate([present.ravel(), shape.intercept])
-    fixed = np.zeros(len(values), dtype=bool)
-    fixed[n_present * width : (n_present + 1) * width] = True
-    values = refit(signed, pulls.offset, values, fixed, intervals)
-    present = values[: (n_present + 1) * width].reshape(n_present + 1, width)
-    intercept = values[(n_present + 1) * width :]
-    sums = signed @ values + pulls.offset
-    return Shape(shape.owner, present[number], intercept), sums
+def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, size: float) -> Shape:
+    """Collapse the weakest subtrees until the cost is at most ``size``.
+
+    A subtree becomes the mean of its leaves; a tree that is collapsed to its root goes, and its mean joins the
+    intercept. ``leaf_weight`` holds the weight of the rows that end in each original leaf.
+    """
+    ranges, begins = cost.ranges, shape.begins
+    weight = np.where(begins, leaf_weight + _LEAST_WEIGHT, leaf_weight)
+    total, first_moment = _cumulated(weight), _cumulated(weight[:, None] * shape.value)
+    second_moment = _cumulated(weight * (shape.value**2).sum(axis=1))
+    leaf_cost, node_cost = cost.of_leaves(shape), cost.of_nodes()
+    cumulated_cost = _cumulated(leaf_cost)
+    is_root = ranges.parent < 0
+
+    # candidates and their squared error per cost saved; a tree of one leaf is a constant: it goes first
+    saved_alone = cumulated_cost[ranges.last] - cumulated_cost[ranges.first] - node_cost
+    count = np.concatenate([[0], np.cumsum(begins)])
+    may_go = count[ranges.last] - count[ranges.first] + is_root > 1
+    nodes = np.flatnonzero(may_go & (saved_alone > 0) & (is_root if cost.whole_trees else True))
+    first, last = ranges.first[nodes], ranges.last[nodes]
+    weights = total[last] - total[first]
+    mean = (first_moment[last] - first_moment[first]) / weights[:, None]
+    error = second_moment[last] - second_moment[first] - weights * (mean**2).sum(axis=1)
+    order = np.argsort(np.maximum(error, 0.0) / saved_alone[nodes], kind="stable")
+
+    owner, value, intercept = shape.owner.copy(), shape.value.copy(), shape.intercept.copy()
+    collapsed = np.zeros(forest.n_nodes, dtype=bool)
+    surplus = cost.of(shape) - size
+    for index in order:
+        if surplus <= 0:
+            break
+        node, below = int(nodes[index]), slice(first[index], last[index])
+        saved = float(leaf_cost[below].sum()) - node_cost[node]
+        # much more than is needed would be a step of another size
+        too_many = saved > 2 * surplus + 2 + is_root[node]
+        if saved <= 0 or too_many or _is_below(collapsed, ranges.parent, node):
+            continue
+        if is_root[node] and not _may_drop(forest, owner, ranges, node):
+            continue
+        collapsed[node] = True
+        leaf_cost[below] = 0.0
+        if is_root[node]:
+            _add_to_intercept(forest, intercept, int(ranges.leaf_tree[below.start]), mean[index])
+            owner[below], value[below] = GONE, 0.0
+        else:
+            owner[below], value[below] = node, mean[index]
+            leaf_cost[below.start] = node_cost[node]
+        surplus -= saved
+    return Shape(owner, value, intercept)
+
+
+def _cumulated(numbers: FloatArray) -> FloatArray:
+    return np.concatenate([np.zeros((1, *numbers.shape[1:])), np.cumsum(numbers, axis=0)])
+
+
+def _is_below(collapsed: BoolArray, parent: IntArray, node: int) -> bool:
+    while node >= 0:
+        if collapsed[node]:
+            return True
+        node = int(parent[node])
+    return False
+
+
+def _may_drop(forest: Forest, owner: IntArray, ranges: Ranges, root: int) -> bool:
+    """Something must stay that can carry the constant: a native intercept, or another tree."""
+    if forest.free_intercept:
+        return True
+    others = ranges.leaf_tree != ranges.leaf_tree[ranges.first[root]]
+    return bool(np.any(owner[others] != GONE))
+
+
+def _add_to_intercept(forest: Forest, intercept: FloatArray, tree: int, mean: FloatArray) -> None:
+    if len(mean) == forest.n_outputs:
+        intercept += mean
+    else:
+        intercept[forest.tree_output[tree]] += mean[0]

@@ -1,7 +1,6 @@
-"""Reading what a user gave: a model for compression, and tables that can carry a promise.
+"""Read a model and two tables for compression.
 
-In come a native model and two tables; out go the parsed model, its Goal and matrices. Refuses
-kinds whose leaves cannot be changed, tolerances that are missing, and rows seen before.
+Raises for kinds whose leaves cannot be changed, for a missing tolerance, and for validation rows that were seen before.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.compression.goal import Goal
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.model.forest import Forest, Model
+from pine_boost.model.forest import Model
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
@@ -52,11 +50,10 @@ def read_for_compression(model: Any, options: CompressOptions) -> Model:
             "one. prune_booster drops whole trees of it."
         )
     require_tolerance(parsed, options.tolerance)
-    keeps_class, tolerance = forest.decides, options.tolerance
-    if keeps_class and tolerance is not None and tolerance >= 1:
+    if forest.decides and options.tolerance is not None and options.tolerance >= 1:
         raise InvalidInputError(
-            f"tolerance={tolerance!r}: a probability cannot move by 1 or more; pass a number "
-            "below 1, or none to keep only the class."
+            f"tolerance must be below 1 for a classifier, got {options.tolerance!r}: a probability cannot move by "
+            "more. Pass a smaller number, or none to keep only the class."
         )
     return parsed
 
@@ -68,11 +65,6 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
             f"This model ({parsed.kind}, {parsed.forest.objective}) predicts a value and no class: "
             "pass tolerance=, the most that its raw value may move, or threshold= for a decision."
         )
-
-
-def goal_of(forest: Forest, options: CompressOptions) -> Goal:
-    """What must not change: classes where there are any, else the raw value."""
-    return Goal(forest, forest.decides, options.tolerance)
 
 
 def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:

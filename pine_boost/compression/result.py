@@ -1,7 +1,6 @@
-"""What a user gets back from `compress_booster`: the smaller model and what the test said.
+"""The result of `compress_booster`: the smaller model and the record of its test.
 
-In come the parts that the conductor made; out go a summary, a table of the path, a plot and files.
-Nothing here changes the model; only the sentence of the status is ever printed.
+Only the sentence that belongs to the status is ever printed.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from pine_boost.certificate.compression_claim import (
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
-from pine_boost.compression.answers import Question, ask, count_beyond, differ, probabilities_or_none
 from pine_boost.compression.attack import Attack
-from pine_boost.compression.goal import Goal
+from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
 from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
@@ -144,9 +142,9 @@ class CompressResult:
                 "This result was loaded from its folder, without the original; use "
                 "pine_boost.verify_compression(folder, original, X)."
             )
-        question = Question(self.record.keeps_class, self.record.tolerance)
-        before, after = ask(self.original, X, question), ask(self.compressed, X, question)
-        return 1.0 - float(differ(before, after, question).mean())
+        goal = Goal(self.original.forest, self.record.keeps_class, self.record.tolerance)
+        before, after = goal.native_answers(self.original, X), goal.native_answers(self.compressed, X)
+        return 1.0 - float(goal.differ(before, after).mean())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the tested sizes, their bounds and the target; needs matplotlib."""
@@ -205,7 +203,7 @@ def build_compress_result(
     parsed: Model,
     goal: Goal,
     validated: Validated,
-    found: Attack | None,
+    attacked: Attack | None,
     tables: Tables,
     options: CompressOptions,
     stopped: StopReason,
@@ -247,10 +245,10 @@ def build_compress_result(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
         ),
         probability_shift=_shift(parsed, compressed, tables.X_val),
-        attack_starts=0 if found is None else found.n_starts,
-        attack_distance=None if found is None else found.distance,
-        attack_row=_row(found),
-        **_proved(parsed, goal, validated, tables.X_val),
+        attack_starts=0 if attacked is None else attacked.n_starts,
+        attack_distance=None if attacked is None else attacked.distance,
+        attack_row=_row(attacked),
+        **_proved(parsed, validated, tables.X_val),
         seed=int(options.random_state),
         seconds=budget.elapsed,
         stopped=str(stopped),
@@ -289,17 +287,17 @@ def saved_model(folder: Path, record: CompressionRecord) -> Path:
 
 
 def _shift(parsed: Model, compressed: Model, X_val: Any) -> Mapping[str, float]:
-    before, after = (probabilities_or_none(model, X_val) for model in (parsed, compressed))
+    before, after = (native_probabilities(model, X_val) for model in (parsed, compressed))
     if before is None or after is None:
         return {}
     moved = np.abs(after - before).max(axis=1)
     return {"mean": float(moved.mean()), "maximum": float(moved.max())}
 
 
-def _proved(parsed: Model, goal: Goal, validated: Validated, X_val: Any) -> dict[str, Any]:
-    """Fields of the proved distance; only where the lossless part left all trees in their place."""
+def _proved(parsed: Model, validated: Validated, X_val: Any) -> dict[str, Any]:
+    """Fields of the proved distance."""
     written, proved = validated.written, None
-    if written is not None and goal.keeps_class and goal.forest.n_trees == parsed.forest.n_trees:
+    if written is not None and parsed.forest.decides:
         proved = prove_distance(parsed.forest, written.model.forest, written.source_trees)
     return {
         "proved_distance": None if proved is None else proved.distance,
@@ -309,7 +307,7 @@ def _proved(parsed: Model, goal: Goal, validated: Validated, X_val: Any) -> dict
     }
 
 
-def _row(found: Attack | None) -> tuple[float | None, ...]:
-    if found is None or found.row is None:
+def _row(attacked: Attack | None) -> tuple[float | None, ...]:
+    if attacked is None or attacked.row is None:
         return ()
-    return tuple(None if np.isnan(value) else float(value) for value in found.row)
+    return tuple(None if np.isnan(value) else float(value) for value in attacked.row)

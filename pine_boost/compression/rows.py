@@ -1,23 +1,22 @@
-"""The rows that shape the path: X_fit and synthetic rows, mostly those near the decision.
+"""The rows that shape the path: X_fit and synthetic rows, mostly those near the decision. X_val is never used here.
 
-In come a forest over states and X_fit; out go points to fit and points to look at,
-weighted so that both stand for all rows. X_val is never here.
+A synthetic row lies between two rows of X_fit that share leaves. Numbers lie anywhere between those of the two rows;
+categories and missing values are taken from one of them, so only those that were seen occur. The original's own output
+is its label.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from pine_boost.budget import Budget
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.least_squares_rows import Points
 from pine_boost.compression.shape import Shape, margins
-from pine_boost.compression.synthetic_rows import Sources, intervals_of, stream
-from pine_boost.model.forest import FloatArray
+from pine_boost.model.forest import FloatArray, Int32Array, IntArray
 from pine_boost.model.routing import StateTrees
 from pine_boost.model.states import StateSpace
 from pine_boost.tables.rows import AnyRows
@@ -26,22 +25,46 @@ _MOST_CELLS = 12_000_000  # points x trees of the least squares: 200 MB, seconds
 _MOST_POINTS, _FEWEST_POINTS = 60_000, 4_000
 _LOOKED_AT = 20_000  # points of the estimates
 _WEIGHT = 30_000.0  # of all synthetic rows together; the ridge counts in it
-_REAL = 0.2  # weight of a row of X_fit: the original may know it by heart, which no fresh row is
+_REAL = 0.2  # weight of a row of X_fit: a model may have memorised its training rows, but not fresh ones
 _CHUNK_CELLS = 4_000_000
 _PROPOSALS = 6  # synthetic rows drawn for each one that is kept, at most
 _NEAR = 0.2  # this quantile of the distances is near
 _DRAWING = 0.25  # of a limited time; fewer points are drawn where more would take longer
 _DRAWN = 4.0  # rows walked through all trees for each point, about
-_PROBED = 500  # rows that tell how long that takes
+_PROBED = 500  # rows by which the time per row is measured
 _FEWEST_IN_TIME = 1_000
+# Of so many rows that share a leaf of some tree, the one that shares most leaves is the partner. Rows that take each
+# value whole from one of two rows lie too near to training rows: a model that has memorised these changes there as it
+# never does on fresh rows, and slices look worse than they are. Between two similar rows, estimates are close to the
+# truth.
+_N_PARTNERS = 3
+_COMPARED_TREES = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Points the path is fitted to, and others by which its sizes are compared."""
+class Points:
+    """Inputs as the trees see them.
+
+    Attributes
+    ----------
+    leaves : int32 (n_points, n_trees)
+    margins : float64 (n_points, n_outputs)
+        Of the original.
+    weight : float64 (n_points,)
+    """
+
+    leaves: Int32Array
+    margins: FloatArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Points the path is fitted to, others by which its sizes are compared, and the leaves of plain rows of X_fit."""
 
     fitted: Points
     holdout_points: Points
+    fit_leaves: Int32Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +74,7 @@ class FitRows:
     rows: AnyRows
     space: StateSpace
 
-    def sample(self, n_most: int, random: np.random.Generator) -> npt.NDArray[np.int32]:
+    def sample(self, n_most: int, random: np.random.Generator) -> Int32Array:
         """States of at most so many rows, drawn alike wherever the rows lie."""
         chosen = np.arange(self.rows.n_rows)
         if len(chosen) > n_most:
@@ -62,7 +85,7 @@ class FitRows:
 
 def draw_rows(
     goal: Goal, trees: StateTrees, original: Shape, fit: FitRows, seed: int, budget: Budget, n_points: int | None = None
-) -> Rows:
+) -> Sample:
     """Fit rows and synthetic rows; the latter are drawn until enough near ones are found.
 
     ``n_points`` rows are fitted; as many as are worth their time without it.
@@ -85,13 +108,29 @@ def draw_rows(
     weight *= _REAL * min(fit.rows.n_rows, _WEIGHT) / weight.sum()
     real = Points(leaves[kept], values[kept], weight)
     few = np.sort(random.permutation(len(base))[:n_points])
-    sources = Sources(base[few], leaves[few], intervals_of(fit.space))
-    fitted = _synthetic(goal, trees, original, sources, near, n_points // 2, seed, budget)
-    holdout_points = _synthetic(
-        goal, trees, original, sources, near, min(_n_holdout_points(trees), n_points), seed + 1, budget
-    )
-    fitted = Points(fitted.leaves, fitted.margins, fitted.weight * (_WEIGHT / fitted.weight.sum()))
-    return Rows(_joined(real, fitted), holdout_points)
+    sources = Sources(base[few], leaves[few], np.array([axis.n_intervals for axis in fit.space.axes], dtype=np.int64))
+
+    def synthetic(n_wanted: int, seed: int) -> Points:
+        """Synthetic rows, near ones kept more often, weighted by the inverse of their chance."""
+        chunk = max(500, min(_CHUNK_CELLS // trees.n_trees, 2 * n_wanted))
+        drawing, keeping = np.random.default_rng(seed), np.random.default_rng([seed, 2])
+        found: list[Points] = []
+        drawn = count = 0
+        while not found or not (count >= n_wanted or drawn >= _PROPOSALS * n_wanted or budget.is_over):
+            states = draw_between(sources, drawing, chunk)
+            leaves = trees.leaves(states)
+            values = margins(original, goal.forest, leaves)
+            chance = _chance(goal.distances(values), near)
+            kept = np.flatnonzero(keeping.random(len(states)) < chance)
+            found.append(Points(leaves[kept], values[kept], 1.0 / chance[kept]))
+            drawn, count = drawn + len(states), count + len(kept)
+        return _joined(found, n_wanted)
+
+    fitted = synthetic(n_points // 2, seed)
+    n_holdout = int(np.clip(_MOST_CELLS // 2 // trees.n_trees, _FEWEST_POINTS, _LOOKED_AT))
+    holdout_points = synthetic(min(n_holdout, n_points), seed + 1)
+    fitted = replace(fitted, weight=fitted.weight * (_WEIGHT / fitted.weight.sum()))
+    return Sample(_joined([real, fitted]), holdout_points, leaves[few])
 
 
 def _affordable(trees: StateTrees, fit: FitRows, seed: int, budget: Budget) -> int:
@@ -106,48 +145,85 @@ def _affordable(trees: StateTrees, fit: FitRows, seed: int, budget: Budget) -> i
     return int(max(affordable, _FEWEST_IN_TIME))
 
 
-def _synthetic(
-    goal: Goal,
-    trees: StateTrees,
-    original: Shape,
-    sources: Sources,
-    near: float,
-    n_wanted: int,
-    seed: int,
-    budget: Budget,
-) -> Points:
-    """Synthetic rows, near ones kept more often, weighted by the inverse of their chance."""
-    chunk = max(500, min(_CHUNK_CELLS // trees.n_trees, 2 * n_wanted))
-    random = np.random.default_rng([seed, 2])
-    found: list[Points] = []
-    drawn = count = 0
-    for states in stream(sources, seed, chunk):
-        leaves = trees.leaves(states)
-        values = margins(original, goal.forest, leaves)
-        chance = _chance(goal.distances(values), near)
-        kept = np.flatnonzero(random.random(len(states)) < chance)
-        found.append(Points(leaves[kept], values[kept], 1.0 / chance[kept]))
-        drawn, count = drawn + len(states), count + len(kept)
-        if count >= n_wanted or drawn >= _PROPOSALS * n_wanted or budget.is_over:
-            break
-    everything = found[0]
-    for more in found[1:]:
-        everything = _joined(everything, more)
-    first = slice(0, n_wanted)
-    return Points(everything.leaves[first], everything.margins[first], everything.weight[first])
-
-
 def _chance(distance: FloatArray, near: float) -> FloatArray:
     return np.asarray(1.0 / (1.0 + (distance / near) ** 2))
 
 
-def _n_holdout_points(trees: StateTrees) -> int:
-    return int(np.clip(_MOST_CELLS // 2 // trees.n_trees, _FEWEST_POINTS, _LOOKED_AT))
-
-
-def _joined(first: Points, second: Points) -> Points:
+def _joined(parts: list[Points], n_most: int | None = None) -> Points:
+    """The points of all parts, the first ``n_most`` of them."""
     return Points(
-        np.concatenate([first.leaves, second.leaves]),
-        np.concatenate([first.margins, second.margins]),
-        np.concatenate([first.weight, second.weight]),
+        np.concatenate([part.leaves for part in parts])[:n_most],
+        np.concatenate([part.margins for part in parts])[:n_most],
+        np.concatenate([part.weight for part in parts])[:n_most],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Rows of X_fit to draw from.
+
+    Attributes
+    ----------
+    states : int32 (n_rows, n_features)
+    leaves : int32 (n_rows, n_trees)
+    n_intervals : int64 (n_features,)
+        States below this one are intervals in their order; 0 for categories.
+    """
+
+    states: Int32Array
+    leaves: Int32Array
+    n_intervals: IntArray
+
+    @cached_property
+    def order(self) -> Int32Array:
+        """The rows of each tree sorted by their leaf, (n_trees, n_rows)."""
+        columns = np.ascontiguousarray(self.leaves.T)
+        return np.argsort(columns, axis=1, kind="stable").astype(np.int32)
+
+    @cached_property
+    def ordered(self) -> Int32Array:
+        """The leaves of each tree in that order."""
+        return np.take_along_axis(self.leaves.T, self.order, axis=1)
+
+
+def draw_between(sources: Sources, random: np.random.Generator, n_rows: int) -> Int32Array:
+    """Rows between a random one and one that is similar to it."""
+    base = random.integers(0, len(sources.states), n_rows)
+    first, second = sources.states[base], sources.states[_similar(sources, base, random)]
+    share = random.random(first.shape)
+    between = np.rint(first + share * (second - first)).astype(np.int32)
+    is_ordered = np.maximum(first, second) < sources.n_intervals
+    return np.where(is_ordered, between, np.where(share < 0.5, first, second))
+
+
+def _similar(sources: Sources, base: IntArray, random: np.random.Generator) -> IntArray:
+    """For every row the one of a few that shares most leaves with it, itself if it is alone."""
+    leaves = sources.leaves
+    n_trees = leaves.shape[1]
+    compared = leaves[:, random.permutation(n_trees)[:_COMPARED_TREES]]
+    own = compared[base]
+    best, most = base, np.full(len(base), -1)
+    for _ in range(_N_PARTNERS):
+        partner = _partners(sources, base, random.integers(0, n_trees, len(base)), random)
+        shared = np.where(partner == base, -1, (compared[partner] == own).sum(axis=1))
+        best, most = np.where(shared > most, partner, best), np.maximum(shared, most)
+    return best
+
+
+def _partners(sources: Sources, base: IntArray, tree: IntArray, random: np.random.Generator) -> IntArray:
+    """For every row one that shares its leaf of the given tree, perhaps itself."""
+    leaves = sources.leaves
+    partner = np.empty(len(base), dtype=np.int64)
+    draw = random.random(len(base))
+    order_of_trees = np.argsort(tree, kind="stable")
+    bounds = np.searchsorted(tree[order_of_trees], np.arange(leaves.shape[1] + 1))
+    for t in range(leaves.shape[1]):
+        chosen = order_of_trees[bounds[t] : bounds[t + 1]]
+        if len(chosen) == 0:
+            continue
+        order, column = sources.order[t], sources.ordered[t]
+        own = leaves[base[chosen], t]
+        low = np.searchsorted(column, own, side="left")
+        high = np.searchsorted(column, own, side="right")
+        partner[chosen] = order[low + (draw[chosen] * (high - low)).astype(np.int64)]
+    return partner

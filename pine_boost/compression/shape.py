@@ -1,21 +1,26 @@
-"""Smaller shapes of a forest: which node every original leaf ends at, and with which value.
+"""Smaller shapes of a forest: the node at which the path to each original leaf ends now, and its value.
 
-In come the stacked trees; out go ranges of leaves per node and frozen Shapes. Collapsing a node is
-one assignment to a range of leaves, as leaves are numbered left to right. Nothing is evaluated.
+Leaves are numbered from left to right, so collapsing a node is one assignment to a range of leaves. A shape becomes
+a native model by way of `to_pruned`, which rounds it to a dyadic grid.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from pine_boost.model.forest import FloatArray, Forest, IntArray
+from pine_boost.model import exact
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.routing import StateTrees
+from pine_boost.model.rules import SplitKind
+from pine_boost.model.trimming import Trimming, pass_down, trim_pruned
 
 SLICE = "slice"  # the name of the first rounds of the original
 GONE = -1  # the owner of the leaves of a tree that was dropped
+# Leaves of averages: far finer than any vote, and coarse enough that the exporter's check of a
+# mean against a threshold (exporters/sklearn.py) holds for thousands of trees.
+_FINEST_MEAN = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +71,12 @@ class Shape:
     Attributes
     ----------
     owner : int64 (n_leaves,)
-        The node at which the way to each original leaf ends now, `GONE` in dropped trees.
+        The node at which the path to each original leaf ends now, `GONE` in dropped trees.
     value : float64 (n_leaves, width)
         What each original leaf adds now; equal within an owner, 0 in dropped trees.
     intercept : float64 (n_outputs,)
     name : str
-        How it came about: ``"path"``, or ``"slice"`` for the first rounds of the original.
+        Its origin: ``"path"``, or ``"slice"`` for the first rounds of the original.
     """
 
     owner: IntArray
@@ -80,7 +85,7 @@ class Shape:
     name: str = "path"
 
     @property
-    def begins(self) -> npt.NDArray[np.bool_]:
+    def begins(self) -> BoolArray:
         """Whether an original leaf is the first one of its present leaf."""
         changes = np.concatenate([[True], self.owner[1:] != self.owner[:-1]])
         return np.asarray(changes & (self.owner != GONE))
@@ -108,7 +113,7 @@ def slice_shape(forest: Forest, ranges: Ranges, n_rounds: int) -> Shape:
     return Shape(owner, value, forest.intercept.astype(np.float64), SLICE)
 
 
-def margins(shape: Shape, forest: Forest, leaves: npt.NDArray[np.int32]) -> FloatArray:
+def margins(shape: Shape, forest: Forest, leaves: Int32Array) -> FloatArray:
     """Margins of rows from their original leaves, (n_rows, n_outputs), in float64."""
     result = np.tile(shape.intercept, (len(leaves), 1))
     if shape.value.shape[1] > 1 or forest.n_outputs == 1:
@@ -119,3 +124,107 @@ def margins(shape: Shape, forest: Forest, leaves: npt.NDArray[np.int32]) -> Floa
         own = np.flatnonzero(forest.tree_output == output)
         result[:, output] += shape.value[:, 0][leaves[:, own]].sum(axis=1)
     return result
+
+
+def to_pruned(forest: Forest, ranges: Ranges, shape: Shape) -> PrunedForest:
+    """Round a shape to the finest grid on which every native sum is exact."""
+    is_kept = np.zeros(forest.n_trees, dtype=bool)
+    is_kept[ranges.leaf_tree[shape.owner != GONE]] = True
+    kept = np.flatnonzero(is_kept)
+    leaf_value = shape.value.copy()
+    left_over = _fold_intercept(forest, ranges, shape, kept, leaf_value)
+    if not forest.free_intercept:  # the native library divides by the trees that are left
+        leaf_value *= len(kept) / forest.n_trees
+    value = np.zeros(forest.value.shape)
+    value[ranges.leaf_node] = leaf_value
+    present = shape.begins
+    value[shape.owner[present]] = leaf_value[present]
+    is_leaf = np.zeros(forest.n_nodes, dtype=bool)
+    is_leaf[shape.owner[present]] = True
+    grid = _grid(forest, value, left_over)
+    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    return PrunedForest(forest, kept, value_int, grid, intercept_int, is_kept.astype(np.float64), is_leaf)
+
+
+def _fold_intercept(forest: Forest, ranges: Ranges, shape: Shape, kept: IntArray, leaf_value: FloatArray) -> FloatArray:
+    """Add the intercept to all leaves of the first tree that can carry it; returns the rest."""
+    left_over = np.zeros(forest.n_outputs)
+    if leaf_value.shape[1] == forest.n_outputs:
+        if len(kept) == 0:
+            return shape.intercept.copy()
+        leaf_value[ranges.leaf_tree == kept[0]] += shape.intercept
+        return left_over
+    for output in range(forest.n_outputs):
+        own = kept[forest.tree_output[kept] == output]
+        if len(own) == 0:
+            left_over[output] = shape.intercept[output]
+        else:
+            leaf_value[ranges.leaf_tree == own[0], 0] += shape.intercept[output]
+    return left_over
+
+
+def _grid(forest: Forest, value: FloatArray, left_over: FloatArray) -> int:
+    """The finest grid on which every sum is exact; some of the range is left for rounding."""
+    largest = exact.largest_leaf(forest, value).sum(axis=0)
+    total = float((largest + np.abs(left_over)).max())
+    native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 3))
+    finest = exact.MAX_GRID[forest.arithmetic] if forest.free_intercept else _FINEST_MEAN
+    return min(native, finest)
+
+
+def shares_adding_up(forest: Forest, ranges: Ranges, shape: Shape) -> Shape:
+    """Class shares of an average add up to one per tree again; a constant for all classes decides nothing."""
+    if forest.free_intercept or forest.n_outputs == 1:
+        return shape
+    stays = shape.owner != GONE
+    level = (1.0 - shape.value.sum(axis=1, keepdims=True)) / forest.n_outputs
+    n_kept = len(np.unique(ranges.leaf_tree[stays]))
+    missing = forest.n_trees - n_kept - shape.intercept.sum()
+    intercept = shape.intercept + missing / forest.n_outputs
+    value = np.where(stays[:, None], shape.value + level, 0.0)
+    return replace(shape, value=value, intercept=intercept)
+
+
+@dataclass(frozen=True, eq=False)
+class LosslessPart:
+    """The part of a forest that inputs can tell apart, with the same margin for every input.
+
+    Attributes
+    ----------
+    original, forest : Forest
+        ``forest`` is what remains of ``original``; the same object if nothing could go.
+    trimming : Trimming
+        The remaining nodes, over those of ``original``.
+    instead : int64 (n_nodes,)
+        The node in the place of each node of ``original`` whose other side no input reaches.
+    """
+
+    original: Forest
+    forest: Forest
+    trimming: Trimming | None = None
+    instead: IntArray | None = None
+
+    def restore(self, pruned: PrunedForest) -> PrunedForest:
+        """A smaller model of ``forest`` as one of ``original``, which an exporter can write."""
+        if self.trimming is None:
+            return pruned
+        remaining = trim_pruned(pruned)
+        ours = remaining.node[remaining.is_leaf]
+        leaves = self.trimming.node[ours]
+        value = np.zeros((self.original.n_nodes, pruned.value_int.shape[1]), dtype=np.int64)
+        value[leaves] = pruned.value_int[ours]
+        pass_down(self.original, leaves, value, self.instead)
+        is_leaf = self.original.kind == SplitKind.LEAF
+        is_leaf[leaves] = True
+        weights = np.zeros(self.original.n_trees)
+        weights[self.trimming.kept] = pruned.weights
+        kept = self.trimming.kept[pruned.kept]
+        return replace(
+            pruned,
+            forest=self.original,
+            kept=kept,
+            value_int=value,
+            weights=weights,
+            is_leaf=is_leaf,
+            instead=self.instead,
+        )

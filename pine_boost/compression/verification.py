@@ -14,8 +14,8 @@ from typing import Any
 
 from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
 from pine_boost.certificate.same_interface import require_interchangeable
-from pine_boost.compression.answers import Question, ask, count_beyond, differ
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
+from pine_boost.compression.goal import Goal, count_beyond
 from pine_boost.compression.proved_distance import distance_anew
 from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
@@ -114,8 +114,8 @@ def verify_compression(
             f"X_val ({rows.n_rows} rows) is not the table of the record ({record.n_val} rows), or "
             "its rows are in another order. Pass the very rows that compress_booster was given."
         )
-    question = Question(record.keeps_class, record.tolerance)
-    changed = differ(ask(before, X_val, question), ask(after, X_val, question), question)
+    goal = Goal(before.forest, record.keeps_class, record.tolerance)
+    changed = goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val))
     n_changed = int(changed.sum())
     bound = lower_bound(n_changed, rows.n_rows, record.confidence)
     found = _objections(record, before, after, n_changed, bound)

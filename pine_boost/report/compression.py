@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from pine_boost.certificate.compression_claim import NOT_VALIDATED, VALIDATED, attack_claim, bound_in_words
-from pine_boost.compression.answers import Answers, Question, ask, differ, probabilities_or_none
 from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.goal import Answers, Goal, native_probabilities
 from pine_boost.compression.record import CompressionRecord
 from pine_boost.compression.result import CompressResult
 from pine_boost.errors import InvalidInputError
@@ -61,9 +61,13 @@ def render_compression(result: CompressResult, X_val: Any) -> str:
 def _ask(model: Model, X_val: Any, record: CompressionRecord) -> Answers:
     """Classes with their probabilities where the model gives any, or raw values."""
     if not record.keeps_class:
-        return ask(model, X_val, Question(False, record.tolerance))
-    classes = ask(model, X_val, Question(True, None)).classes
-    return Answers(classes, probabilities_or_none(model, X_val))
+        return Goal(model.forest, False, record.tolerance).native_answers(model, X_val)
+    classes = Goal(model.forest, True, None).native_answers(model, X_val).classes
+    return Answers(classes, native_probabilities(model, X_val))
+
+
+def _goal(result: CompressResult) -> Goal:
+    return Goal(result.compressed.forest, result.record.keeps_class, result.record.tolerance)
 
 
 def _promise(record: CompressionRecord) -> str:
@@ -130,7 +134,7 @@ def _path(record: CompressionRecord) -> str:
 def _changed(result: CompressResult, before: Answers, after: Answers) -> str:
     """Some rows that changed, with what both models say."""
     record = result.record
-    rows = np.flatnonzero(differ(before, after, Question(record.keeps_class, record.tolerance)))
+    rows = np.flatnonzero(_goal(result).differ(before, after))
     if len(rows) == 0:
         return section("Rows that change", "<p>None of the validation rows changed.</p>")
     shown = [(str(row), _said(result, before, int(row)), _said(result, after, int(row))) for row in rows[:_SHOWN_ROWS]]
@@ -173,7 +177,7 @@ def _classes(result: CompressResult, before: Answers, after: Answers) -> str:
     if before.classes is None or after.classes is None:
         return ""
     record = result.record
-    changed = differ(before, after, Question(record.keeps_class, record.tolerance))
+    changed = _goal(result).differ(before, after)
     rows = []
     for index in np.unique(before.classes):
         own = before.classes == index

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from pine_boost.compression.candidates import Candidate, Chains, choose, choose_chains, undominated
 from pine_boost.compression.fixed_sequence import (
     allowed,
     allowed_by_the_rest,
@@ -20,7 +19,9 @@ from pine_boost.compression.fixed_sequence import (
     lower_bound,
     require_rows,
 )
+from pine_boost.compression.path import Candidate
 from pine_boost.compression.shape import Shape
+from pine_boost.compression.validation import Chains, choose, choose_chains, undominated
 from pine_boost.errors import InvalidInputError
 
 
@@ -67,7 +68,7 @@ def _shape(n_leaves: int) -> Shape:
 
 
 def _candidate(n_leaves: int, estimate: float) -> Candidate:
-    return Candidate(_shape(n_leaves), estimate)
+    return Candidate(_shape(n_leaves), n_leaves, estimate)
 
 
 # Cells of equal probability. A candidate of k leaves changes the first changed[k] cells, a slice
@@ -91,7 +92,10 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
 
     @cache  # few rows to fit have few different estimates: what is drawn again is chosen once
     def chosen(estimates: tuple[float, ...]) -> Chains:
-        found = [Candidate(*pair) for pair in zip(shapes + sliced, estimates * 2, strict=True)]
+        found = [
+            Candidate(shape, shape.n_leaves, estimate)
+            for shape, estimate in zip(shapes + sliced, estimates * 2, strict=True)
+        ]
         return choose_chains(found, share)
 
     broken = accepted = 0
@@ -102,7 +106,7 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
         chains = chosen(tuple(estimates))
         wrong = False
         for chain, most in zip((chains.first, chains.slices), allowances, strict=True):
-            cells = [int(changed[candidate.n_leaves - 2]) for candidate in chain]
+            cells = [int(changed[candidate.shape.n_leaves - 2]) for candidate in chain]
             is_slice = [candidate.shape.name == "slice" for candidate in chain]
             counts = (
                 int(np.count_nonzero(val >= CELLS - n if last else val < n))
@@ -134,7 +138,7 @@ def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
     assert allowed(110, 0.9731, 0.95) == 0
     share = expected_share(110, 0.9731, 0.95)
     found = [_candidate(100, 0.001), _candidate(50, 0.003), _candidate(10, 0.004)]
-    chain = [candidate.n_leaves for candidate in choose(found, share)]
+    chain = [candidate.cost for candidate in choose(found, share)]
     assert chain[0] == 100
     assert chain[-1] == 10
 
@@ -142,7 +146,7 @@ def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
 def test_candidates_are_ordered_by_size_and_no_smaller_one_is_as_good() -> None:
     sizes = {100: 0.0005, 90: 0.001, 80: 0.02, 70: 0.001, 50: 0.004, 40: 0.5}
     found = [_candidate(size, estimate) for size, estimate in sizes.items()]
-    chain = [candidate.n_leaves for candidate in choose(found, 0.01)]
+    chain = [candidate.cost for candidate in choose(found, 0.01)]
     assert chain == sorted(chain, reverse=True)
     assert 80 not in chain
     assert 90 not in chain
@@ -154,8 +158,8 @@ def test_estimates_far_below_the_allowed_share_still_make_steps() -> None:
     """A forest that knows its rows by heart: all estimates are tiny, none says that 40 is safe."""
     estimates = {97: 0.0, 90: 0.0, 80: 0.00001, 60: 0.000004, 40: 0.00002}
     found = [_candidate(size, estimate) for size, estimate in estimates.items()]
-    assert [candidate.n_leaves for candidate in choose(found, 0.005)] == [97, 90, 60, 40]
-    assert [candidate.n_leaves for candidate in undominated(found)] == [90, 60, 40]
+    assert [candidate.cost for candidate in choose(found, 0.005)] == [97, 90, 60, 40]
+    assert [candidate.cost for candidate in undominated(found)] == [90, 60, 40]
 
 
 @pytest.mark.parametrize("n_most", [4, 9, 50])
@@ -166,7 +170,7 @@ def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
     assert len(thinned.first) == min(n_most, len(chain))
     assert thinned.first[0] is chain[0]
     assert thinned.first[-1] is chain[-1]
-    sizes = [candidate.n_leaves for candidate in thinned.first]
+    sizes = [candidate.cost for candidate in thinned.first]
     assert sizes == sorted(sizes, reverse=True)
     assert thinned.slices == given.slices
 
@@ -177,7 +181,7 @@ def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: l
     estimates = {100: 0.0001, 90: 0.001, 80: 0.002, 70: 0.005, 60: 0.009, 50: 0.02, 40: 0.05}
     chain = [_candidate(size, estimate) for size, estimate in estimates.items()]
     thinned = Chains(chain, []).thinned(n_most, 0.01)
-    assert [candidate.n_leaves for candidate in thinned.first] == expected
+    assert [candidate.cost for candidate in thinned.first] == expected
 
 
 @pytest.mark.parametrize("allowed_share", [0.0, 0.00005])

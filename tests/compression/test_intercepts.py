@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pine_boost.budget import Budget
+from pine_boost.compression.cost import build_cost
+from pine_boost.compression.fit import best_shift, build_equations
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.intercepts import best_shift
-from pine_boost.compression.least_squares_rows import build_pulls
 from pine_boost.compression.path import walk
 from pine_boost.compression.rows import FitRows, draw_rows
 from pine_boost.compression.shape import leaf_ranges, margins, original_shape
@@ -77,6 +77,7 @@ def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size
     original, fit = original_shape(forest, ranges), FitRows(MemoryRows(X), space)
     points = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000).fitted
     sign = np.where(_difference(points.margins, goal) > 0, 1.0, -1.0)
-    for shape in walk(goal, ranges, original, build_pulls(goal, points), False):
+    cost = build_cost("leaves", forest, ranges, points.leaves)
+    for shape in walk(goal, cost, original, build_equations(goal, points)):
         sums = sign * _difference(margins(shape, forest, points.leaves), goal)
         assert best_shift(sums, sign, points.weight) == 0.0

@@ -1,4 +1,4 @@
-"""Shapes, pulls, least squares, rounding: each part against a slow, obvious one or natively."""
+"""Shapes, equations, least squares, rounding: each part against a slow, obvious one or natively."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from pine_boost.budget import Budget
-from pine_boost.compression.collapse import collapse
+from pine_boost.compression.cost import build_cost
+from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.least_squares_rows import Points, build_pulls
-from pine_boost.compression.path import Pace, slices, step_sizes, walk
-from pine_boost.compression.refit import RIDGE, Intervals, refit
-from pine_boost.compression.rounding import to_pruned
-from pine_boost.compression.rows import FitRows, draw_rows
-from pine_boost.compression.shape import GONE, leaf_ranges, margins, original_shape, slice_shape
-from pine_boost.compression.synthetic_rows import Sources, draw_between
+from pine_boost.compression.path import Pace, collapse, slices, step_sizes, walk
+from pine_boost.compression.rows import FitRows, Points, Sources, draw_between, draw_rows
+from pine_boost.compression.shape import GONE, leaf_ranges, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
@@ -63,9 +60,10 @@ def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> Non
     goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
     states, fit = space.states(X), FitRows(MemoryRows(X.astype(np.float64)), space)
     rows = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000)
-    pulls = build_pulls(goal, rows.fitted)
+    equations = build_equations(goal, rows.fitted)
     leaves, sizes = trees.leaves(states), []
-    for number, shape in enumerate(walk(goal, ranges, original, pulls, False)):
+    cost = build_cost("leaves", model.forest, ranges, leaves)
+    for number, shape in enumerate(walk(goal, cost, original, equations)):
         sizes.append(shape.n_leaves)
         assert np.all(shape.value[shape.owner == GONE] == 0)
         if number % 12:
@@ -113,27 +111,27 @@ def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
     assert np.array_equal(many.fitted.leaves, unlimited.fitted.leaves)
 
 
-def _intercepts(pulls: Any, shape: Any) -> int:
+def _intercepts(equations: Any, shape: Any) -> int:
     """Entries of the matrix that stand for an intercept."""
-    return int(np.count_nonzero(pulls.indices >= len(shape.owner) * pulls.width))
+    return int(np.count_nonzero(equations.indices >= len(shape.owner) * equations.width))
 
 
-def test_pulls_are_distances_to_the_decision(case: Any) -> None:
+def test_equations_are_distances_to_the_decision(case: Any) -> None:
     model, X, space, trees, ranges = case
     goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
     leaves = trees.leaves(space.states(X))
     values = margins(original, model.forest, leaves)
-    pulls = build_pulls(goal, Points(leaves, values, np.ones(len(X))))
-    signed, _ = pulls.matrix(original)
+    equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))
+    signed, _ = equations.matrix(original)
     present = np.vstack([original.value, np.zeros((1, original.value.shape[1]))])
-    sums = signed @ np.concatenate([present.ravel(), original.intercept]) + pulls.offset
-    np.testing.assert_allclose(sums, pulls.distance, atol=1e-9)
-    assert np.all(pulls.distance >= 0)
-    nearest = np.sort(pulls.distance)[: len(X) // 4]
+    sums = signed @ np.concatenate([present.ravel(), original.intercept]) + equations.offset
+    np.testing.assert_allclose(sums, equations.distance, atol=1e-9)
+    assert np.all(equations.distance >= 0)
+    nearest = np.sort(equations.distance)[: len(X) // 4]
     assert np.all(nearest <= np.sort(goal.distances(values))[: len(X) // 4] + 1e-9)
-    # of two outputs compared, a leaf of either counts; every tree once for every pull through it
-    weights = pulls.leaf_weight(np.ones(len(pulls.offset)), len(original.owner))
-    assert weights.sum() == len(pulls.indices) - _intercepts(pulls, original)
+    # of two outputs compared, a leaf of either counts; every tree once for every equation through it
+    weights = equations.leaf_weight(np.ones(len(equations.offset)), len(original.owner))
+    assert weights.sum() == len(equations.indices) - _intercepts(equations, original)
     reached = np.bincount(leaves.ravel(), minlength=len(weights))
     assert np.all((weights > 0) <= (reached > 0))
 
@@ -149,7 +147,7 @@ def test_slices_are_the_native_first_rounds() -> None:
         found = margins(slice_shape(model.forest, ranges, n_rounds), model.forest, leaves)
         expected = native.predict(X, output_margin=True, iteration_range=(0, n_rounds))
         np.testing.assert_allclose(found, expected, atol=1e-5)
-    listed = list(slices(Goal(model.forest, True, None), ranges, 40))
+    listed = list(slices(model.forest, ranges, 40))
     assert [shape.name for shape in listed] == ["slice"] * 8
 
 
@@ -166,8 +164,11 @@ def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
     assert n_constant > 5
     leaves = trees.leaves(space.states(X))
     weight = np.bincount(leaves.ravel(), minlength=trees.n_leaves).astype(float)
-    for whole_trees in (False, True):
-        smaller = collapse(forest, ranges, start, weight, start.n_leaves - n_constant, whole_trees)
+    for minimize in ("leaves", "trees", "work"):
+        cost = build_cost(minimize, forest, ranges, leaves)
+        n_constant_cost = n_constant * max(1.0, cost.per_tree)
+        smaller = collapse(forest, cost, start, weight, cost.of(start) - n_constant_cost)
+        assert cost.of(smaller) == pytest.approx(cost.of(start) - n_constant_cost)
         assert smaller.n_leaves == start.n_leaves - n_constant
         np.testing.assert_allclose(margins(smaller, forest, leaves), margins(start, forest, leaves), atol=1e-9)
 
@@ -180,19 +181,20 @@ def test_collapse_takes_the_cheapest_subtree() -> None:
     ranges = leaf_ranges(forest, trees)
     start = original_shape(forest, ranges)
     weight = np.random.default_rng(0).random(trees.n_leaves) + 0.1
-    smaller = collapse(forest, ranges, start, weight, start.n_leaves - 1, False)
+    no_rows = np.zeros((0, forest.n_trees), dtype=np.int32)
+    smaller = collapse(forest, build_cost("leaves", forest, ranges, no_rows), start, weight, start.n_leaves - 1)
 
-    def cost(node: int) -> float:
+    def loss(node: int) -> float:
         leaves = slice(ranges.first[node], ranges.last[node])
         weights, values = weight[leaves] + 1e-3, start.value[leaves, 0]
         error = np.sum(weights * (values - np.average(values, weights=weights)) ** 2)
         return float(error / (len(values) - 1 + (ranges.parent[node] < 0)))
 
-    cheapest = min(np.flatnonzero(forest.left >= 0), key=cost)
+    cheapest = min(np.flatnonzero(forest.left >= 0), key=loss)
     n_below = ranges.last[cheapest] - ranges.first[cheapest]
     assert smaller.n_leaves == start.n_leaves - n_below + 1
     assert np.count_nonzero(smaller.owner == cheapest) == n_below
-    whole = collapse(forest, ranges, start, weight, start.n_leaves - 4, True)
+    whole = collapse(forest, build_cost("trees", forest, ranges, no_rows), start, weight, forest.n_trees - 1)
     gone = whole.owner == GONE
     assert len(set(ranges.leaf_tree[gone])) == 1  # one whole tree, nothing else
     assert np.array_equal(whole.owner[~gone], start.owner[~gone])

@@ -91,7 +91,7 @@ def test_a_compression_that_was_interrupted_is_not_done(
     def interrupted(*_: Any) -> Any:  # by a program with a handler of its own
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pine_boost.compression.search.build_pulls", interrupted)
+    monkeypatch.setattr("pine_boost.compression.path.build_equations", interrupted)
     assert run_job(job, str(tmp_path), policy).status == NOT_RUN
     assert not (tmp_path / "de").exists()
 

@@ -285,7 +285,7 @@ def test_nothing_to_do_gives_the_object_back() -> None:
 
 
 def test_public_name_is_the_function_even_after_its_module_was_imported() -> None:
-    import pine_boost.simplification.simplify
+    import pine_boost.simplification
 
     assert callable(pine_boost.simplify)
     assert pine_boost.SimplifyResult.__name__ == "SimplifyResult"

@@ -1,0 +1,306 @@
+"""Least squares on leaf values: a row pulls only while its sum is outside its interval.
+
+Each point gives one equation for every comparison that its class depends on. Newton steps with conjugate gradients and
+a ridge towards the present values give new values; the intercepts are then moved to where fewest rows change class.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.rows import Points
+from pine_boost.compression.shape import Ranges, Shape, margins, shares_adding_up
+from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
+from pine_boost.model.margin_probabilities import probabilities_of
+
+_RIVALS = 2
+# More steps take longer and keep fresh rows no better: stopping early is a ridge too.
+_NEWTON_STEPS = 2
+_GRADIENT_STEPS = 8
+_ENOUGH = 1e-4  # of the first residual: the next collapse changes more than that
+RIDGE = 30.0  # in rows of weight 1; 3 is too little on noisy data
+# Standard deviations: a shift that wins less than that among the rows it changes may be chance. If any gain is taken,
+# noisy data (JM1) change up to a fourth more of fresh rows at some sizes.
+_SURE = 3.0
+_FACTORS = np.geomspace(0.02, 4.0, 81)  # scales of the margins that are tried
+_SCALE_POINTS = 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """Linear functions of the leaf values, one for each thing a point must keep.
+
+    Attributes
+    ----------
+    indptr, indices, data : of a CSR matrix over ``leaf * width + output``, then the intercepts
+    offset : float64 (n_equations,)
+        Added to the product (the cut).
+    distance : float64 (n_equations,)
+        The original's sum; at least 0 where a class is kept.
+    weight : float64 (n_equations,)
+    width : int
+    """
+
+    indptr: Int32Array
+    indices: Int32Array
+    data: FloatArray
+    offset: FloatArray
+    distance: FloatArray
+    weight: FloatArray
+    width: int
+
+    @cached_property
+    def unsigned(self) -> FloatArray:
+        """The entries without their sign: all of them are 1 or -1."""
+        return np.ones(len(self.indices))
+
+    def leaf_weight(self, weight: FloatArray, n_leaves: int) -> FloatArray:
+        """Weight of the equations that each original leaf occurs in."""
+        size = (len(self.offset), int(self.indices.max()) + 1)
+        matrix = sparse.csr_matrix((self.unsigned, self.indices, self.indptr), size, copy=False)
+        columns = (matrix.T @ weight)[: n_leaves * self.width]
+        return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
+
+    def intercept_signs(self, n_leaves: int, n_outputs: int) -> npt.NDArray[np.int8]:
+        """How each equation counts each intercept, (n_outputs, n_equations): 1, -1, or 0 for not at all."""
+        entry = np.flatnonzero(self.indices >= n_leaves * self.width)
+        equation = np.searchsorted(self.indptr, entry, side="right") - 1
+        signs = np.zeros((n_outputs, len(self.offset)), dtype=np.int8)
+        signs[self.indices[entry] - n_leaves * self.width, equation] = self.data[entry]
+        return signs
+
+    def matrix(self, shape: Shape) -> tuple[Any, IntArray]:
+        """The matrix over the present leaves, and each original leaf's number among them.
+
+        The last leaf number is a column for everything that was dropped.
+        """
+        begins = shape.begins
+        n_present = int(np.count_nonzero(begins))
+        number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, n_present)
+        width, n_outputs = self.width, len(shape.intercept)
+        own = (number[:, None] * width + np.arange(width)).ravel()
+        last = (n_present + 1) * width + np.arange(n_outputs)
+        column = np.concatenate([own, last]).astype(np.int32)
+        size = (len(self.offset), (n_present + 1) * width + n_outputs)
+        indices = column.take(self.indices)
+        return sparse.csr_matrix((self.data, indices, self.indptr), size, copy=False), number
+
+
+def build_equations(goal: Goal, points: Points) -> Equations:
+    """The equations of all points, grouped by the outputs they compare."""
+    point, plus, minus, offset, distance = _comparisons(goal, points.margins)
+    group = (plus * (goal.forest.n_outputs + 1) + minus + 1) * 2 + (distance < 0)
+    order = np.argsort(group, kind="stable")
+    bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+    parts, lengths = [], []
+    for start, stop in itertools.pairwise(bounds):
+        rows = order[start:stop]
+        indices, signs = _block(goal.forest, points.leaves[point[rows]], plus[rows[0]], minus[rows[0]])
+        if goal.keeps_class and distance[rows[0]] < 0:
+            signs = -signs
+        parts.append((indices.ravel(), np.tile(signs, len(rows))))
+        lengths.append(np.full(len(rows), indices.shape[1], dtype=np.int64))
+    sign = np.where((distance < 0) & goal.keeps_class, -1.0, 1.0)[order]
+    return Equations(
+        indptr=np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int32),
+        indices=np.concatenate([indices for indices, _ in parts]),
+        data=np.concatenate([signs for _, signs in parts]),
+        offset=sign * offset[order],
+        distance=sign * distance[order],
+        weight=points.weight[point[order]],
+        width=goal.forest.value.shape[1],
+    )
+
+
+def _comparisons(goal: Goal, sums: FloatArray) -> tuple[IntArray, IntArray, IntArray, FloatArray, FloatArray]:
+    """Per equation: its point, the output counted up, the one counted down (-1: none), cut, sum."""
+    n_points, n_outputs = sums.shape
+    every = np.arange(n_points)
+    if n_outputs > 1:
+        n_rivals = min(_RIVALS, n_outputs - 1)
+        ranked = np.argsort(-sums, axis=1, kind="stable")[:, : n_rivals + 1]
+        point = np.repeat(every, n_rivals)
+        plus, minus = np.repeat(ranked[:, 0], n_rivals), ranked[:, 1:].ravel()
+        distance = sums[point, plus] - sums[point, minus]
+        return point, plus, minus, np.zeros(len(point)), distance
+    if not goal.keeps_class:
+        nothing = np.zeros(n_points)
+        return every, np.zeros_like(every), np.full(n_points, -1), nothing, sums[:, 0]
+    cuts = np.array(goal.forest.decision.cuts)
+    nearest = np.argsort(np.abs(sums - cuts), axis=1, kind="stable")[:, :2]
+    point = np.repeat(every, nearest.shape[1])
+    offset = -cuts[nearest.ravel()]
+    distance = sums[point, 0] + offset
+    return point, np.zeros_like(point), np.full(len(point), -1), offset, distance
+
+
+def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[Int32Array, FloatArray]:
+    """Columns and signs of points that compare the same two outputs."""
+    n_leaves = int(np.count_nonzero(forest.left < 0))
+    width = forest.value.shape[1]
+    columns, signs = [], []
+    for output, sign in ((plus, 1.0), (minus, -1.0)):
+        if output < 0:
+            continue
+        if width == forest.n_outputs:
+            columns.append(leaves * width + (output if width > 1 else 0))
+        else:
+            columns.append(leaves[:, forest.tree_output == output])
+        columns.append(np.full((len(leaves), 1), n_leaves * width + output, dtype=np.int32))
+        signs.append(np.full(columns[-2].shape[1] + 1, sign))
+    return np.concatenate(columns, axis=1).astype(np.int32), np.concatenate(signs)
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Where each equation's sum should lie, and how much it matters."""
+
+    low: FloatArray
+    high: FloatArray
+    weight: FloatArray
+
+    def residuals(self, sums: FloatArray) -> FloatArray:
+        """What would have to be added to each sum to bring it into its interval."""
+        return np.asarray(np.maximum(self.low - sums, 0.0) - np.maximum(sums - self.high, 0.0))
+
+
+def fit_shape(equations: Equations, shape: Shape, intervals: Intervals) -> tuple[Shape, FloatArray]:
+    """Refit all leaf values and intercepts; returns the sums of the equations too."""
+    signed, number = equations.matrix(shape)
+    n_present, width = shape.n_leaves, equations.width
+    present = np.zeros((n_present + 1, width))
+    present[:n_present] = shape.value[shape.begins]
+    values = np.concatenate([present.ravel(), shape.intercept])
+    fixed = np.zeros(len(values), dtype=bool)
+    fixed[n_present * width : (n_present + 1) * width] = True
+    values = refit(signed, equations.offset, values, fixed, intervals)
+    present = values[: (n_present + 1) * width].reshape(n_present + 1, width)
+    intercept = values[(n_present + 1) * width :]
+    return Shape(shape.owner, present[number], intercept), signed @ values + equations.offset
+
+
+def refit(matrix: Any, offset: FloatArray, values: FloatArray, fixed: Any, intervals: Intervals) -> FloatArray:
+    """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals.
+
+    Entries of the matrix are 1 or -1; ``fixed`` are columns that must keep their value.
+    """
+    start, current = values, values
+    for _ in range(_NEWTON_STEPS):
+        residual = intervals.residuals(matrix @ current + offset)
+        pulling = np.flatnonzero(residual)
+        if len(pulling) == 0:
+            break
+        part = matrix[pulling]
+        weight = intervals.weight[pulling]
+        gradient = part.T @ (weight * residual[pulling]) - RIDGE * (current - start)
+        squares = sparse.csr_matrix((np.ones(part.nnz), part.indices, part.indptr), part.shape)
+        diagonal = squares.T @ weight + RIDGE
+        current = current + _solve(part, weight, gradient, np.where(fixed, 0.0, 1.0 / diagonal))
+    return current
+
+
+def _solve(part: Any, weight: FloatArray, gradient: FloatArray, scale: FloatArray) -> FloatArray:
+    """Conjugate gradients for (A'WA + ridge) x = gradient, preconditioned by ``scale``."""
+    solution = np.zeros_like(gradient)
+    rest = gradient.copy()
+    scaled = scale * rest
+    direction = scaled.copy()
+    size = first = float(rest @ scaled)
+    for _ in range(_GRADIENT_STEPS):
+        if size <= _ENOUGH * first:
+            break
+        image = part.T @ (weight * (part @ direction)) + RIDGE * direction
+        step = size / float(direction @ image)
+        solution += step * direction
+        rest -= step * image
+        scaled = scale * rest
+        size, previous = float(rest @ scaled), size
+        direction = scaled + (size / previous) * direction
+    return solution
+
+
+def shift_intercepts(
+    equations: Equations, signs: npt.NDArray[np.int8], intercept: FloatArray, sums: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Intercepts and sums, each output in turn at its best place; ``signs`` of the equations in it.
+
+    Least squares cannot do this: a group of equal rows at a tiny distance from the decision ends as near on the other
+    side at almost no loss, and changes its class as a whole. Of two outputs only the difference decides, so that one
+    of them stays.
+    """
+    intercept, sums = intercept.copy(), sums.copy()
+    for output in range(len(signs) if len(signs) > 2 else 1):
+        own = np.flatnonzero(signs[output])
+        sign = signs[output][own].astype(np.float64)
+        shift = best_shift(sums[own], sign, equations.weight[own])
+        intercept[output] += shift
+        sums[own] += sign * shift
+    return intercept, sums
+
+
+def best_shift(sums: FloatArray, sign: FloatArray, weight: FloatArray) -> float:
+    """The ``shift`` with least weight on ``sums + sign * shift < 0``, 0.0 if its gain may be chance.
+
+    It lies in the middle of a gap between rows; of several as good, the one nearest to 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pine_boost.compression.fit import best_shift
+    >>> sums, sign = np.repeat([2.0, -0.5, 1.5], 20), np.repeat([1.0, 1.0, -1.0], 20)
+    >>> best_shift(sums, sign, np.ones(60))
+    1.0
+    """
+    turns_at = -sums * sign
+    order = np.argsort(turns_at, kind="stable")
+    at = turns_at[order]
+    upward = np.where(sign > 0, weight, 0.0)[order]
+    downward = np.where(sign < 0, weight, 0.0)[order]
+    # a shift between those of rows k and k + 1 is too small for later rows that need one upward, and too large for
+    # earlier rows that need one downward
+    lost = (upward.sum() - np.cumsum(upward) + np.cumsum(downward))[:-1]
+    wide = np.flatnonzero(np.diff(at) > NARROW_GAP * np.abs(at).max(initial=0.0))
+    if len(wide) == 0:
+        return 0.0
+    least = float(lost[wide].min())
+    middles = (at[:-1] + at[1:])[wide[lost[wide] <= least + SUM_OF_WEIGHTS_NOISE]] / 2
+    shift = float(middles[np.argmin(np.abs(middles))])
+    won = float(weight[sums < 0].sum()) - least
+    crossed = (sums < 0) != (sums + sign * shift < 0)
+    chance = _SURE * float(np.sqrt((weight[crossed] ** 2).sum()))
+    return shift if won > chance + SUM_OF_WEIGHTS_NOISE else 0.0
+
+
+def rescale(goal: Goal, ranges: Ranges, points: Points, shape: Shape) -> Shape:
+    """Stretch a shape about the decision so that probabilities move least (Brier); no class changes by it.
+
+    Only where classes alone are kept, and one cut or the largest output decides.
+    """
+    forest = goal.forest
+    shape = shares_adding_up(forest, ranges, shape)
+    if not goal.keeps_class or goal.tolerance is not None or (forest.n_outputs == 1 and len(forest.decision.cuts) > 1):
+        return shape
+    level = 0.0 if forest.free_intercept else forest.n_trees / forest.n_outputs
+    centre = np.array(forest.decision.cuts) if forest.n_outputs == 1 else np.full(forest.n_outputs, level)
+    first = slice(0, _SCALE_POINTS)
+    before = probabilities_of(forest, points.margins[first])
+    sums = margins(shape, forest, points.leaves[first])
+
+    def moved(factor: float) -> float:
+        shift = probabilities_of(forest, centre + factor * (sums - centre)) - before
+        return float(np.average((shift**2).sum(axis=1), weights=points.weight[first]))
+
+    factor = float(min(_FACTORS, key=moved))
+    if moved(factor) >= moved(1.0):
+        return shape
+    intercept = centre + factor * (shape.intercept - centre)
+    return replace(shape, value=factor * shape.value, intercept=np.asarray(intercept))
