@@ -156,16 +156,17 @@ class Baselines:
 
     def __init__(self, parsed: Any, parts: data.Split, seed: int, depth: int = 6) -> None:
         from pine_boost.compression.goal import Goal
-        from pine_boost.compression.shape import leaf_ranges, original_shape
+        from pine_boost.compression.shape import original_shape
         from pine_boost.model.routing import route
         from pine_boost.model.states import build_space
+        from pine_boost.model.subtrees import forest_subtrees
 
         self.goal = Goal(parsed.forest, True, None)
         self.parts, self.seed, self.depth = parts, seed, depth
         self.space = build_space(parsed.forest)
         self.trees = route(parsed.forest, self.space)
-        self.ranges = leaf_ranges(parsed.forest, self.trees)
-        self.original = original_shape(parsed.forest, self.ranges)
+        self.subtrees = forest_subtrees(parsed.forest)
+        self.original = original_shape(parsed.forest, self.subtrees)
         self.leaves_of_tree = np.diff(self.trees.leaf_offset)
 
     def path(self, shares: Sequence[float] = SHARES) -> dict[float, Any]:
@@ -203,7 +204,7 @@ class Baselines:
         from pine_boost.compression.fixed_sequence import allowed, in_order
         from pine_boost.compression.path import slices
 
-        shapes = list(slices(self.goal.forest, self.ranges, 1000))
+        shapes = list(slices(self.goal.forest, self.subtrees, 1000))
         before = self._classes(self.original, X_val)
         counts = (int(np.sum(self._classes(shape, X_val) != before)) for shape in shapes)
         most = allowed(len(X_val), target, CONFIDENCE)
@@ -227,15 +228,15 @@ class Baselines:
         rounds = self.goal.forest.tree_round
         of_round = np.cumsum(np.bincount(rounds, weights=self.leaves_of_tree))
         n_rounds = max(1, int(np.searchsorted(of_round, n_leaves, side="right")))
-        return slice_shape(self.goal.forest, self.ranges, n_rounds)
+        return slice_shape(self.goal.forest, self.subtrees, n_rounds)
 
     def _random_to(self, n_leaves: int) -> Any:
         from pine_boost.compression.shape import GONE, Shape
 
-        original, ranges = self.original, self.ranges
+        original, subtrees = self.original, self.subtrees
         order = np.random.default_rng(self.seed).permutation(len(self.leaves_of_tree))
         n_kept = max(1, int(np.searchsorted(np.cumsum(self.leaves_of_tree[order]), n_leaves, "right")))
-        kept = np.isin(ranges.leaf_tree, order[:n_kept])
+        kept = np.isin(subtrees.leaf_tree, order[:n_kept])
         scale = len(order) / n_kept  # dropped trees would only shift the sum
         value = np.where(kept[:, None], scale * original.value, 0.0)
         return Shape(np.where(kept, original.owner, GONE), value, original.intercept)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_boost.compression.shape import GONE, Ranges, Shape
+from pine_boost.compression.shape import GONE, Shape
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
+from pine_boost.model.subtrees import Subtrees
 
 WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
@@ -26,7 +27,7 @@ class Cost:
     Attributes
     ----------
     minimize : str
-    ranges : Ranges
+    subtrees : Subtrees
     reach : float64 (n_leaves,)
         Share of the rows that end in each original leaf.
     depth : float64 (n_nodes,)
@@ -34,7 +35,7 @@ class Cost:
     """
 
     minimize: str
-    ranges: Ranges
+    subtrees: Subtrees
     reach: FloatArray
     depth: FloatArray
 
@@ -60,23 +61,21 @@ class Cost:
         """What each node costs once it is a leaf; a root is dropped with its tree, so that it saves more than all."""
         if self.minimize == WORK:
             below = np.concatenate([[0.0], np.cumsum(self.reach)])
-            as_leaf = (below[self.ranges.last] - below[self.ranges.first]) * self.depth
+            as_leaf = (below[self.subtrees.last] - below[self.subtrees.first]) * self.depth
         else:
             as_leaf = np.full(len(self.depth), 1.0 if self.minimize == LEAVES else 0.0)
-        return np.where(self.ranges.parent < 0, -self.per_tree, as_leaf)
+        return np.where(self.subtrees.parent < 0, -self.per_tree, as_leaf)
 
     def of(self, shape: Shape) -> float:
         """The cost of a shape."""
-        n_trees = len(np.unique(self.ranges.leaf_tree[shape.owner != GONE]))
+        n_trees = len(np.unique(self.subtrees.leaf_tree[shape.owner != GONE]))
         return float(self.of_leaves(shape).sum()) + self.per_tree * n_trees
 
 
-def build_cost(minimize: str, forest: Forest, ranges: Ranges, leaves: Int32Array) -> Cost:
+def build_cost(minimize: str, forest: Forest, subtrees: Subtrees, leaves: Int32Array) -> Cost:
     """The cost as rows meet it; ``leaves`` holds the leaf of each row in each tree."""
     depth = np.zeros(forest.n_nodes)
-    level = forest.tree_offset[:-1]
-    while len(inner := level[forest.left[level] >= 0]):
-        level = np.concatenate([forest.left[inner], forest.right[inner]])
-        depth[level] = depth[ranges.parent[level]] + 1.0
-    reach = np.bincount(leaves.ravel(), minlength=len(ranges.leaf_node)) / max(1, len(leaves))
-    return Cost(minimize, ranges, reach, depth)
+    for number, level in enumerate(subtrees.levels):
+        depth[level] = number
+    reach = np.bincount(leaves.ravel(), minlength=len(subtrees.leaf_node)) / max(1, len(leaves))
+    return Cost(minimize, subtrees, reach, depth)

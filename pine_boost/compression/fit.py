@@ -17,10 +17,11 @@ from scipy import sparse
 
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.rows import Points
-from pine_boost.compression.shape import Ranges, Shape, margins, shares_adding_up
+from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.margin_probabilities import probabilities_of
+from pine_boost.model.subtrees import Subtrees
 
 _RIVALS = 2
 # More steps take longer and keep fresh rows no better: stopping early is a ridge too.
@@ -280,13 +281,13 @@ def best_shift(sums: FloatArray, sign: FloatArray, weight: FloatArray) -> float:
     return shift if won > chance + SUM_OF_WEIGHTS_NOISE else 0.0
 
 
-def rescale(goal: Goal, ranges: Ranges, points: Points, shape: Shape) -> Shape:
+def rescale(goal: Goal, subtrees: Subtrees, points: Points, shape: Shape) -> Shape:
     """Stretch a shape about the decision so that probabilities move least (Brier); no class changes by it.
 
     Only where classes alone are kept, and one cut or the largest output decides.
     """
     forest = goal.forest
-    shape = shares_adding_up(forest, ranges, shape)
+    shape = shares_adding_up(forest, subtrees, shape)
     if not goal.keeps_class or goal.tolerance is not None or (forest.n_outputs == 1 and len(forest.decision.cuts) > 1):
         return shape
     level = 0.0 if forest.free_intercept else forest.n_trees / forest.n_outputs

@@ -17,10 +17,11 @@ from pine_boost.compression.cost import Cost, build_cost
 from pine_boost.compression.fit import Equations, Intervals, build_equations, fit_shape, shift_intercepts
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.rows import FitRows, Sample, draw_rows
-from pine_boost.compression.shape import GONE, Ranges, Shape, leaf_ranges, margins, original_shape, slice_shape
+from pine_boost.compression.shape import GONE, Shape, margins, original_shape, slice_shape
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.states import StateSpace, build_space
+from pine_boost.model.subtrees import Subtrees, forest_subtrees
 from pine_boost.tables.rows import AnyRows
 
 _N_SLICES = 40
@@ -39,7 +40,7 @@ class Task:
     goal: Goal
     space: StateSpace
     trees: StateTrees
-    ranges: Ranges
+    subtrees: Subtrees
     original: Shape
     sample: Sample
     cost: Cost
@@ -58,11 +59,11 @@ def set_up(goal: Goal, minimize: str, fit: AnyRows, seed: int, budget: Budget) -
     """Draw the rows; X_fit may be larger than memory, only a sample of it is used."""
     space = build_space(goal.forest)
     trees = route(goal.forest, space)
-    ranges = leaf_ranges(goal.forest, trees)
-    original = original_shape(goal.forest, ranges)
+    subtrees = forest_subtrees(goal.forest)
+    original = original_shape(goal.forest, subtrees)
     sample = draw_rows(goal, trees, original, FitRows(fit, space), seed, budget)
-    cost = build_cost(minimize, goal.forest, ranges, sample.fit_leaves)
-    return Task(goal, space, trees, ranges, original, sample, cost)
+    cost = build_cost(minimize, goal.forest, subtrees, sample.fit_leaves)
+    return Task(goal, space, trees, subtrees, original, sample, cost)
 
 
 def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest) -> tuple[list[Candidate], StopReason]:
@@ -95,7 +96,7 @@ def find_path(task: Task, allowed_share: float, budget: Budget, original: Forest
         return found[-1].estimate
 
     try:
-        for shape in slices(goal.forest, task.ranges, _N_SLICES):
+        for shape in slices(goal.forest, task.subtrees, _N_SLICES):
             add(shape, "slices")
             budget.check()
         equations = build_equations(goal, task.sample.fitted)
@@ -159,12 +160,12 @@ def walk(goal: Goal, cost: Cost, start: Shape, equations: Equations, pace: Pace 
         yield shape
 
 
-def slices(forest: Forest, ranges: Ranges, n_slices: int) -> Iterator[Shape]:
+def slices(forest: Forest, subtrees: Subtrees, n_slices: int) -> Iterator[Shape]:
     """The first rounds of the original, largest first."""
     n_rounds = int(forest.tree_round.max()) + 1
     counts = np.unique(np.rint(np.linspace(1, n_rounds - 1, n_slices)).astype(int))
     for count in counts[::-1] if n_rounds > 1 else ():
-        yield slice_shape(forest, ranges, int(count))
+        yield slice_shape(forest, subtrees, int(count))
 
 
 def _nearness(equations: Equations) -> FloatArray:
@@ -192,20 +193,20 @@ def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, 
     A subtree becomes the mean of its leaves; a tree that is collapsed to its root goes, and its mean joins the
     intercept. ``leaf_weight`` holds the weight of the rows that end in each original leaf.
     """
-    ranges, begins = cost.ranges, shape.begins
+    subtrees, begins = cost.subtrees, shape.begins
     weight = np.where(begins, leaf_weight + _LEAST_WEIGHT, leaf_weight)
     total, first_moment = _cumulated(weight), _cumulated(weight[:, None] * shape.value)
     second_moment = _cumulated(weight * (shape.value**2).sum(axis=1))
     leaf_cost, node_cost = cost.of_leaves(shape), cost.of_nodes()
     cumulated_cost = _cumulated(leaf_cost)
-    is_root = ranges.parent < 0
+    is_root, leaf_tree = subtrees.parent < 0, subtrees.leaf_tree
 
     # candidates and their squared error per cost saved; a tree of one leaf is a constant: it goes first
-    saved_alone = cumulated_cost[ranges.last] - cumulated_cost[ranges.first] - node_cost
+    saved_alone = cumulated_cost[subtrees.last] - cumulated_cost[subtrees.first] - node_cost
     count = np.concatenate([[0], np.cumsum(begins)])
-    may_go = count[ranges.last] - count[ranges.first] + is_root > 1
+    may_go = count[subtrees.last] - count[subtrees.first] + is_root > 1
     nodes = np.flatnonzero(may_go & (saved_alone > 0) & (is_root if cost.whole_trees else True))
-    first, last = ranges.first[nodes], ranges.last[nodes]
+    first, last = subtrees.first[nodes], subtrees.last[nodes]
     weights = total[last] - total[first]
     mean = (first_moment[last] - first_moment[first]) / weights[:, None]
     error = second_moment[last] - second_moment[first] - weights * (mean**2).sum(axis=1)
@@ -221,14 +222,14 @@ def collapse(forest: Forest, cost: Cost, shape: Shape, leaf_weight: FloatArray, 
         saved = float(leaf_cost[below].sum()) - node_cost[node]
         # much more than is needed would be a step of another size
         too_many = saved > 2 * surplus + 2 + is_root[node]
-        if saved <= 0 or too_many or _is_below(collapsed, ranges.parent, node):
+        if saved <= 0 or too_many or _is_below(collapsed, subtrees.parent, node):
             continue
-        if is_root[node] and not _may_drop(forest, owner, ranges, node):
+        if is_root[node] and not _may_drop(forest, owner, leaf_tree, below.start):
             continue
         collapsed[node] = True
         leaf_cost[below] = 0.0
         if is_root[node]:
-            _add_to_intercept(forest, intercept, int(ranges.leaf_tree[below.start]), mean[index])
+            _add_to_intercept(forest, intercept, int(leaf_tree[below.start]), mean[index])
             owner[below], value[below] = GONE, 0.0
         else:
             owner[below], value[below] = node, mean[index]
@@ -249,12 +250,9 @@ def _is_below(collapsed: BoolArray, parent: IntArray, node: int) -> bool:
     return False
 
 
-def _may_drop(forest: Forest, owner: IntArray, ranges: Ranges, root: int) -> bool:
-    """Something must stay that can carry the constant: a native intercept, or another tree."""
-    if forest.free_intercept:
-        return True
-    others = ranges.leaf_tree != ranges.leaf_tree[ranges.first[root]]
-    return bool(np.any(owner[others] != GONE))
+def _may_drop(forest: Forest, owner: IntArray, leaf_tree: IntArray, leaf: int) -> bool:
+    """Whether something stays that can carry the constant: a native intercept, or another tree."""
+    return forest.free_intercept or bool(np.any(owner[leaf_tree != leaf_tree[leaf]] != GONE))
 
 
 def _add_to_intercept(forest: Forest, intercept: FloatArray, tree: int, mean: FloatArray) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pine_boost.model import exact
+from pine_boost.model.exact import to_units
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
-from pine_boost.model.routing import StateTrees
+from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.subtrees import Subtrees
 from pine_boost.model.trimming import Trimming, pass_down, trim_pruned
 
 SLICE = "slice"  # the name of the first rounds of the original
@@ -21,47 +22,6 @@ GONE = -1  # the owner of the leaves of a tree that was dropped
 # Leaves of averages: far finer than any vote, and coarse enough that the exporter's check of a
 # mean against a threshold (exporters/sklearn.py) holds for thousands of trees.
 _FINEST_MEAN = 24
-
-
-@dataclass(frozen=True, eq=False)
-class Ranges:
-    """Where a node's leaves are, over the leaves of all trees from left to right.
-
-    Attributes
-    ----------
-    first, last : int64 (n_nodes,)
-        The leaves below node ``i`` are ``first[i]:last[i]``.
-    parent : int64 (n_nodes,)
-        -1 at roots.
-    leaf_node : int64 (n_leaves,)
-        The node of each original leaf.
-    leaf_tree : int64 (n_leaves,)
-    """
-
-    first: IntArray
-    last: IntArray
-    parent: IntArray
-    leaf_node: IntArray
-    leaf_tree: IntArray
-
-
-def leaf_ranges(forest: Forest, trees: StateTrees) -> Ranges:
-    """Number the leaves below every node, deepest nodes first."""
-    first = trees.leaf_of_node.astype(np.int64)
-    last = first + 1
-    parent = np.full(forest.n_nodes, -1, dtype=np.int64)
-    inner = np.flatnonzero(forest.left >= 0)
-    parent[forest.left[inner]] = parent[forest.right[inner]] = inner
-    levels = [forest.tree_offset[:-1]]
-    while len(inside := levels[-1][forest.left[levels[-1]] >= 0]):
-        levels.append(np.concatenate([forest.left[inside], forest.right[inside]]))
-    for level in reversed(levels):
-        inside = level[forest.left[level] >= 0]
-        first[inside], last[inside] = first[forest.left[inside]], last[forest.right[inside]]
-    leaf_node = np.empty(trees.n_leaves, dtype=np.int64)
-    is_leaf = trees.leaf_of_node >= 0
-    leaf_node[trees.leaf_of_node[is_leaf]] = np.flatnonzero(is_leaf)
-    return Ranges(first, last, parent, leaf_node, trees.leaf_tree)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +56,20 @@ class Shape:
         return int(np.count_nonzero(self.begins))
 
 
-def original_shape(forest: Forest, ranges: Ranges) -> Shape:
+def original_shape(forest: Forest, subtrees: Subtrees) -> Shape:
     """The original itself."""
-    value = forest.value[ranges.leaf_node].astype(np.float64)
-    return Shape(ranges.leaf_node.copy(), value, forest.intercept.astype(np.float64), "original")
+    value = forest.value[subtrees.leaf_node].astype(np.float64)
+    return Shape(subtrees.leaf_node.copy(), value, forest.intercept.astype(np.float64), "original")
 
 
-def slice_shape(forest: Forest, ranges: Ranges, n_rounds: int) -> Shape:
+def slice_shape(forest: Forest, subtrees: Subtrees, n_rounds: int) -> Shape:
     """The first rounds of the original; averages of trees are scaled to the same sum."""
-    kept = forest.tree_round[ranges.leaf_tree] < n_rounds
-    value = np.where(kept[:, None], forest.value[ranges.leaf_node], 0.0)
+    kept = forest.tree_round[subtrees.leaf_tree] < n_rounds
+    value = np.where(kept[:, None], forest.value[subtrees.leaf_node], 0.0)
     if not forest.free_intercept:
         n_kept = max(1, int(np.count_nonzero(forest.tree_round < n_rounds)))
         value = value * (forest.n_trees / n_kept)
-    owner = np.where(kept, ranges.leaf_node, GONE)
+    owner = np.where(kept, subtrees.leaf_node, GONE)
     return Shape(owner, value, forest.intercept.astype(np.float64), SLICE)
 
 
@@ -126,59 +86,35 @@ def margins(shape: Shape, forest: Forest, leaves: Int32Array) -> FloatArray:
     return result
 
 
-def to_pruned(forest: Forest, ranges: Ranges, shape: Shape) -> PrunedForest:
+def to_pruned(forest: Forest, subtrees: Subtrees, shape: Shape) -> PrunedForest:
     """Round a shape to the finest grid on which every native sum is exact."""
     is_kept = np.zeros(forest.n_trees, dtype=bool)
-    is_kept[ranges.leaf_tree[shape.owner != GONE]] = True
+    is_kept[subtrees.leaf_tree[shape.owner != GONE]] = True
     kept = np.flatnonzero(is_kept)
     leaf_value = shape.value.copy()
-    left_over = _fold_intercept(forest, ranges, shape, kept, leaf_value)
+    left_over = fold_intercept(forest, subtrees.leaf_tree, leaf_value, shape.intercept, kept)
     if not forest.free_intercept:  # the native library divides by the trees that are left
         leaf_value *= len(kept) / forest.n_trees
     value = np.zeros(forest.value.shape)
-    value[ranges.leaf_node] = leaf_value
+    value[subtrees.leaf_node] = leaf_value
     present = shape.begins
     value[shape.owner[present]] = leaf_value[present]
     is_leaf = np.zeros(forest.n_nodes, dtype=bool)
     is_leaf[shape.owner[present]] = True
-    grid = _grid(forest, value, left_over)
-    value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
+    # three bits of the range are left for rounding
+    finest = None if forest.free_intercept else _FINEST_MEAN
+    grid = native_grid(forest, value, left_over, spare_bits=3, finest=finest)
+    value_int, intercept_int = to_units(value, grid), to_units(left_over, grid)
     return PrunedForest(forest, kept, value_int, grid, intercept_int, is_kept.astype(np.float64), is_leaf)
 
 
-def _fold_intercept(forest: Forest, ranges: Ranges, shape: Shape, kept: IntArray, leaf_value: FloatArray) -> FloatArray:
-    """Add the intercept to all leaves of the first tree that can carry it; returns the rest."""
-    left_over = np.zeros(forest.n_outputs)
-    if leaf_value.shape[1] == forest.n_outputs:
-        if len(kept) == 0:
-            return shape.intercept.copy()
-        leaf_value[ranges.leaf_tree == kept[0]] += shape.intercept
-        return left_over
-    for output in range(forest.n_outputs):
-        own = kept[forest.tree_output[kept] == output]
-        if len(own) == 0:
-            left_over[output] = shape.intercept[output]
-        else:
-            leaf_value[ranges.leaf_tree == own[0], 0] += shape.intercept[output]
-    return left_over
-
-
-def _grid(forest: Forest, value: FloatArray, left_over: FloatArray) -> int:
-    """The finest grid on which every sum is exact; some of the range is left for rounding."""
-    largest = exact.largest_leaf(forest, value).sum(axis=0)
-    total = float((largest + np.abs(left_over)).max())
-    native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 3))
-    finest = exact.MAX_GRID[forest.arithmetic] if forest.free_intercept else _FINEST_MEAN
-    return min(native, finest)
-
-
-def shares_adding_up(forest: Forest, ranges: Ranges, shape: Shape) -> Shape:
+def shares_adding_up(forest: Forest, subtrees: Subtrees, shape: Shape) -> Shape:
     """Class shares of an average add up to one per tree again; a constant for all classes decides nothing."""
     if forest.free_intercept or forest.n_outputs == 1:
         return shape
     stays = shape.owner != GONE
     level = (1.0 - shape.value.sum(axis=1, keepdims=True)) / forest.n_outputs
-    n_kept = len(np.unique(ranges.leaf_tree[stays]))
+    n_kept = len(np.unique(subtrees.leaf_tree[stays]))
     missing = forest.n_trees - n_kept - shape.intercept.sum()
     intercept = shape.intercept + missing / forest.n_outputs
     value = np.where(stays[:, None], shape.value + level, 0.0)

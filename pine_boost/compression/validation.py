@@ -218,7 +218,7 @@ def validate(
             for candidate in candidates:
                 if tested and budget.is_over:
                     return
-                shape = rescale(goal, task.ranges, task.sample.holdout_points, candidate.shape)
+                shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
                 try:
                     now = _write(parsed, lossless, task, replace(candidate, shape=shape))
                     rows = goal.differ(before, goal.native_answers(now.asked, tables.X_val))
@@ -279,5 +279,5 @@ def _reaches(task: Task, candidates: Sequence[Candidate], tables: Tables, most: 
 
 def _write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:
     """Export a candidate as a native model."""
-    pruned = lossless.restore(to_pruned(task.goal.forest, task.ranges, candidate.shape))
+    pruned = lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
     return Written(parsed, export(parsed, pruned), candidate.shape, pruned, candidate.cost)

@@ -13,9 +13,10 @@ from pine_boost.compression.fit import best_shift, build_equations
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import walk
 from pine_boost.compression.rows import FitRows, draw_rows
-from pine_boost.compression.shape import leaf_ranges, margins, original_shape
+from pine_boost.compression.shape import margins, original_shape
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
+from pine_boost.model.subtrees import forest_subtrees
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
 
@@ -73,11 +74,11 @@ def test_a_group_of_equal_rows_near_the_decision_keeps_its_class(name: str, size
     goal = Goal(forest, True, None)
     space = build_space(forest)
     trees = route(forest, space)
-    ranges = leaf_ranges(forest, trees)
-    original, fit = original_shape(forest, ranges), FitRows(MemoryRows(X), space)
+    subtrees = forest_subtrees(forest)
+    original, fit = original_shape(forest, subtrees), FitRows(MemoryRows(X), space)
     points = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000).fitted
     sign = np.where(_difference(points.margins, goal) > 0, 1.0, -1.0)
-    cost = build_cost("leaves", forest, ranges, points.leaves)
+    cost = build_cost("leaves", forest, subtrees, points.leaves)
     for shape in walk(goal, cost, original, build_equations(goal, points)):
         sums = sign * _difference(margins(shape, forest, points.leaves), goal)
         assert best_shift(sums, sign, points.weight) == 0.0

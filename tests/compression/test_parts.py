@@ -13,10 +13,11 @@ from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Pace, collapse, slices, step_sizes, walk
 from pine_boost.compression.rows import FitRows, Points, Sources, draw_between, draw_rows
-from pine_boost.compression.shape import GONE, leaf_ranges, margins, original_shape, slice_shape, to_pruned
+from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
+from pine_boost.model.subtrees import forest_subtrees
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
 from pine_boost.tables.rows import MemoryRows
@@ -45,30 +46,30 @@ def case(request: Any) -> Any:
     model = read_model(native)
     space = build_space(model.forest)
     trees = route(model.forest, space)
-    return model, X, space, trees, leaf_ranges(model.forest, trees)
+    return model, X, space, trees, forest_subtrees(model.forest)
 
 
 def test_margins_of_the_original_shape_are_the_native_ones(case: Any) -> None:
-    model, X, space, trees, ranges = case
+    model, X, space, trees, subtrees = case
     leaves = trees.leaves(space.states(X))
-    found = margins(original_shape(model.forest, ranges), model.forest, leaves)
+    found = margins(original_shape(model.forest, subtrees), model.forest, leaves)
     np.testing.assert_allclose(found, predict_margins(model, X)[0], atol=1e-5)
 
 
 def test_exported_path_has_the_leaves_and_margins_of_its_shape(case: Any) -> None:
-    model, X, space, trees, ranges = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    model, X, space, trees, subtrees = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
     states, fit = space.states(X), FitRows(MemoryRows(X.astype(np.float64)), space)
     rows = draw_rows(goal, trees, original, fit, 0, Budget.of(), n_points=1000)
     equations = build_equations(goal, rows.fitted)
     leaves, sizes = trees.leaves(states), []
-    cost = build_cost("leaves", model.forest, ranges, leaves)
+    cost = build_cost("leaves", model.forest, subtrees, leaves)
     for number, shape in enumerate(walk(goal, cost, original, equations)):
         sizes.append(shape.n_leaves)
         assert np.all(shape.value[shape.owner == GONE] == 0)
         if number % 12:
             continue
-        pruned = to_pruned(model.forest, ranges, shape)
+        pruned = to_pruned(model.forest, subtrees, shape)
         smaller = read_model(export(model, pruned))
         kept = predict_margins(smaller, X)[0]
         scale = 1.0 if model.forest.free_intercept else len(pruned.kept) / model.forest.n_trees
@@ -101,8 +102,8 @@ def test_a_path_takes_larger_steps_where_time_is_short(monkeypatch: pytest.Monke
 
 
 def test_fewer_rows_are_drawn_where_time_is_short(case: Any) -> None:
-    model, X, space, trees, ranges = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    model, X, space, trees, subtrees = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
     fit = FitRows(MemoryRows(X.astype(np.float64)), space)
     few = draw_rows(goal, trees, original, fit, 0, Budget.of(1e-4))
     many = draw_rows(goal, trees, original, fit, 0, Budget.of(3600.0))
@@ -117,8 +118,8 @@ def _intercepts(equations: Any, shape: Any) -> int:
 
 
 def test_equations_are_distances_to_the_decision(case: Any) -> None:
-    model, X, space, trees, ranges = case
-    goal, original = Goal(model.forest, True, None), original_shape(model.forest, ranges)
+    model, X, space, trees, subtrees = case
+    goal, original = Goal(model.forest, True, None), original_shape(model.forest, subtrees)
     leaves = trees.leaves(space.states(X))
     values = margins(original, model.forest, leaves)
     equations = build_equations(goal, Points(leaves, values, np.ones(len(X))))
@@ -141,13 +142,13 @@ def test_slices_are_the_native_first_rounds() -> None:
     native = xgboost.XGBClassifier(n_estimators=9, max_depth=3, n_jobs=1).fit(X, y)
     model = read_model(native)
     trees = route(model.forest, space := build_space(model.forest))
-    ranges = leaf_ranges(model.forest, trees)
+    subtrees = forest_subtrees(model.forest)
     leaves = trees.leaves(space.states(X))
     for n_rounds in (1, 4, 8):
-        found = margins(slice_shape(model.forest, ranges, n_rounds), model.forest, leaves)
+        found = margins(slice_shape(model.forest, subtrees, n_rounds), model.forest, leaves)
         expected = native.predict(X, output_margin=True, iteration_range=(0, n_rounds))
         np.testing.assert_allclose(found, expected, atol=1e-5)
-    listed = list(slices(model.forest, ranges, 40))
+    listed = list(slices(model.forest, subtrees, 40))
     assert [shape.name for shape in listed] == ["slice"] * 8
 
 
@@ -158,14 +159,14 @@ def test_trees_of_one_leaf_go_first_and_change_no_margin() -> None:
     forest = read_model(native).forest
     space = build_space(forest)
     trees = route(forest, space)
-    ranges = leaf_ranges(forest, trees)
-    start = original_shape(forest, ranges)
+    subtrees = forest_subtrees(forest)
+    start = original_shape(forest, subtrees)
     n_constant = int(np.sum(np.diff(trees.leaf_offset) == 1))
     assert n_constant > 5
     leaves = trees.leaves(space.states(X))
     weight = np.bincount(leaves.ravel(), minlength=trees.n_leaves).astype(float)
     for minimize in ("leaves", "trees", "work"):
-        cost = build_cost(minimize, forest, ranges, leaves)
+        cost = build_cost(minimize, forest, subtrees, leaves)
         n_constant_cost = n_constant * max(1.0, cost.per_tree)
         smaller = collapse(forest, cost, start, weight, cost.of(start) - n_constant_cost)
         assert cost.of(smaller) == pytest.approx(cost.of(start) - n_constant_cost)
@@ -178,25 +179,25 @@ def test_collapse_takes_the_cheapest_subtree() -> None:
     model = read_model(xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1).fit(X, y))
     forest = model.forest
     trees = route(forest, build_space(forest))
-    ranges = leaf_ranges(forest, trees)
-    start = original_shape(forest, ranges)
+    subtrees = forest_subtrees(forest)
+    start = original_shape(forest, subtrees)
     weight = np.random.default_rng(0).random(trees.n_leaves) + 0.1
     no_rows = np.zeros((0, forest.n_trees), dtype=np.int32)
-    smaller = collapse(forest, build_cost("leaves", forest, ranges, no_rows), start, weight, start.n_leaves - 1)
+    smaller = collapse(forest, build_cost("leaves", forest, subtrees, no_rows), start, weight, start.n_leaves - 1)
 
     def loss(node: int) -> float:
-        leaves = slice(ranges.first[node], ranges.last[node])
+        leaves = slice(subtrees.first[node], subtrees.last[node])
         weights, values = weight[leaves] + 1e-3, start.value[leaves, 0]
         error = np.sum(weights * (values - np.average(values, weights=weights)) ** 2)
-        return float(error / (len(values) - 1 + (ranges.parent[node] < 0)))
+        return float(error / (len(values) - 1 + (subtrees.parent[node] < 0)))
 
     cheapest = min(np.flatnonzero(forest.left >= 0), key=loss)
-    n_below = ranges.last[cheapest] - ranges.first[cheapest]
+    n_below = subtrees.last[cheapest] - subtrees.first[cheapest]
     assert smaller.n_leaves == start.n_leaves - n_below + 1
     assert np.count_nonzero(smaller.owner == cheapest) == n_below
-    whole = collapse(forest, build_cost("trees", forest, ranges, no_rows), start, weight, forest.n_trees - 1)
+    whole = collapse(forest, build_cost("trees", forest, subtrees, no_rows), start, weight, forest.n_trees - 1)
     gone = whole.owner == GONE
-    assert len(set(ranges.leaf_tree[gone])) == 1  # one whole tree, nothing else
+    assert len(set(subtrees.leaf_tree[gone])) == 1  # one whole tree, nothing else
     assert np.array_equal(whole.owner[~gone], start.owner[~gone])
 
 
