@@ -23,8 +23,8 @@ from pine_boost.proof.bound import fewest_units
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.search.drop_light_trees import near_models
-from pine_boost.search.linear_program import UnsolvedProgramError
 from pine_boost.search.lower_bound import prove_bound
+from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.oracle import Verdict
 from pine_boost.search.search_result import SearchResult, WarmStart
 from pine_boost.search.search_state import ExcludedError, SearchOptions, SearchState, build_state

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from inspect import GEN_CLOSED, getgeneratorstate
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, hstack
 
 from pine_boost.budget import Budget, StopReason
@@ -20,12 +19,13 @@ from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.algorithm import Explored, play
 from pine_boost.search.columns import build_columns
-from pine_boost.search.linear_program import Weights
+from pine_boost.search.lp import LinearProgram, RowPool, Solver
 from pine_boost.search.rounding import leaves_to_grid
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.shapes import Collapser, Shape, build_shape
 from pine_boost.search.splits import Kept, Splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
+from pine_boost.search.weight_program import Weights
 
 _FIRST = 0.05  # of the splits go in the first batch
 _GROWTH = 4
@@ -36,7 +36,6 @@ _NARROW = 0.05  # of the median margin: no row needs more room
 _MOST_FAILED = 40  # batches that may fail
 _ROWS_PER_PASS = 100
 _MAX_PASSES = 60
-_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,22 +125,49 @@ class NearWriter:
         target, counts = _merged(state, shape, base)
         entries = csr_matrix(program.rows) @ shape.merge
         lacking = _needed(state, written.grid) - (entries @ target + program.free_rows @ free)
-        bounds: list[tuple[float | None, float | None]] = [(0, None)] * (2 * len(target))
-        fixed = 0 if state.problem.forest.n_outputs > 1 else max(0, program.n_free - 1)
-        bounds += [(None, None)] * (program.n_free - fixed) + [(0, 0)] * fixed
-        found = _least_change(
-            csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])),
-            lacking,
+        n_merged = len(target)  # changes upwards, as many downwards, then the constants
+        lower = np.concatenate([np.zeros(2 * n_merged), np.full(program.n_free, -np.inf)])
+        upper = np.full(len(lower), np.inf)
+        if state.problem.forest.n_outputs == 1:
+            lower[2 * n_merged + 1 :] = upper[2 * n_merged + 1 :] = 0.0
+        change = self._least_change(
             np.concatenate([counts, counts, np.zeros(program.n_free)]),
-            bounds,
-            self._active,
+            lower,
+            upper,
+            RowPool(csr_matrix(hstack([entries, -entries, csr_matrix(program.free_rows)])), lacking),
             state.budget,
         )
-        if found is None:
+        if change is None:
             return None
-        self._active = found[1]
-        up, down, constant = np.split(found[0], [len(target), 2 * len(target)])
+        up, down, constant = np.split(change, [n_merged, 2 * n_merged])
         return Weights(target + up - down, free + constant, 1.0)
+
+    def _least_change(
+        self, cost: FloatArray, lower: FloatArray, upper: FloatArray, pool: RowPool, budget: Budget
+    ) -> FloatArray | None:
+        """``min cost @ x`` over the rows of a pool, beginning with those that were tight the last time."""
+        program = LinearProgram(
+            cost,
+            lower,
+            upper,
+            pool,
+            solver=Solver.HIGHS,
+            rows_per_pass=_ROWS_PER_PASS,
+            most_passes=_MAX_PASSES,
+            noise=BROKEN_ROW,
+        )
+        short = pool.at_least
+        broken = np.setdiff1d(np.flatnonzero(short > BROKEN_ROW), self._active)
+        program.join(np.union1d(self._active, broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]))
+        if not program.active:  # nothing has to change
+            self._active = self._active[:0]
+            return np.zeros(len(cost))
+        solution = program.solve(budget)
+        if solution is None:
+            return None
+        active = np.array(program.active, dtype=np.int64)
+        self._active = active[pool.slack(solution.x)[active] < TIGHT_ROW]
+        return solution.x
 
 
 def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
@@ -152,42 +178,6 @@ def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, F
     of_leaves = np.asarray(shape.merge.T @ count)
     mean = np.asarray(shape.merge.T @ (count * base.value)) / of_leaves
     return mean, of_leaves / of_leaves.sum()
-
-
-def _least_change(
-    rows: csr_matrix,
-    lacking: FloatArray,
-    cost: FloatArray,
-    bounds: list[tuple[float | None, float | None]],
-    active: IntArray,
-    budget: Budget,
-) -> tuple[FloatArray, IntArray] | None:
-    """``min cost @ x : rows @ x >= lacking``, and the rows that are tight.
-
-    Only ``active`` rows take part, and those that a solution breaks.
-    """
-    is_active = np.zeros(len(lacking), dtype=bool)
-    change, short = np.zeros(len(cost)), lacking
-    is_active[active] = True
-    for _ in range(_MAX_PASSES):
-        budget.check()
-        broken = np.flatnonzero((short > BROKEN_ROW) & ~is_active)
-        if len(broken) == 0 and (change.any() or not is_active.any()):
-            return change, np.flatnonzero(is_active & (short > -TIGHT_ROW))
-        is_active[broken[np.argsort(-short[broken], kind="stable")[:_ROWS_PER_PASS]]] = True
-        result = linprog(
-            cost,
-            A_ub=-rows[is_active],
-            b_ub=-lacking[is_active],
-            bounds=bounds,
-            method="highs",
-            options={"time_limit": max(0.1, min(_SECONDS, budget.remaining))},
-        )
-        if not result.success:
-            return None
-        change = result.x
-        short = lacking - rows @ change
-    return None
 
 
 def _needed(state: SearchState, grid: int) -> FloatArray:

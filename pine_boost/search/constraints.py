@@ -20,8 +20,8 @@ from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 from pine_boost.search.columns import Columns
-from pine_boost.search.linear_program import build_program
 from pine_boost.search.probabilities import Reference, build_reference
+from pine_boost.search.weight_program import build_program
 
 _MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once

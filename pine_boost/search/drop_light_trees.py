@@ -15,10 +15,10 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.search.linear_program import Weights
 from pine_boost.search.rounding import to_grid
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal, ProposalStatus
+from pine_boost.search.weight_program import Weights
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
 _SHARE = 0.25  # of the time that is left; the rest belongs to the game of all trees

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ortools.linear_solver import linear_solver_pb2, pywraplp
 from scipy.linalg import qr
 
 from pine_boost.budget import Budget
@@ -24,10 +23,11 @@ from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import ExactRows, Units, exact_rows
 from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Constraints
+from pine_boost.search.lp import LinearProgram, RowPool, Solver
 
 _ROWS_PER_PASS = 10
 _MOST_PASSES = 5
-_GLOP = "use_preprocessing: false max_number_of_iterations: 2000"
+_ITERATIONS = 2000  # of GLOP
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,65 +86,38 @@ def _solve(constraints: Constraints, support: Support, active: IntArray, budget:
     kept = np.flatnonzero(support[columns.column_unit])
     # the distance of several cuts is positive: it is excluded like a column
     n_distances = 1 if len(constraints.problem.forest.decision.cuts) > 1 and columns.n_free else 0
-    n_signed = columns.n_free - n_distances
-    constants = program.free_rows[active]
+    n_constants = columns.n_free - n_distances
+    free = program.free_rows[active]
     of_kept = program.rows.take(active, axis=0).take(kept, axis=1)
-    entries = np.hstack([of_kept, constants[:, n_signed:], constants[:, :n_signed]])
-    entries /= program.magnified[active, None]
-    model = _program(entries, program.strict[active], n_distances, n_signed, signed=program.signed)
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    solver.SetSolverSpecificParametersAsString(_GLOP)
-    solver.SetTimeLimit(int(min(max(1000 * budget.remaining, 100), 1e9)))
-    solver.LoadModelFromProto(model)
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        return None
-    solution = linear_solver_pb2.MPSolutionResponse()
-    solver.FillSolutionResponseProto(solution)
-    found = np.array(solution.variable_value)
-    value = float(found[entries.shape[1]])
-    if value > exact.PROGRAM_NOISE:
+    entries = np.hstack([of_kept, free[:, n_constants:], free[:, :n_constants]]) / program.magnified[active, None]
+    n_entries, n_weights = entries.shape[1], len(kept) + n_distances
+    # leaves (``signed``) cancel exactly, without slack
+    slack_columns = np.arange(len(kept) if program.signed else 0, n_weights)
+    cost = np.concatenate([np.zeros(n_entries), [1.0], np.full(len(slack_columns), -exact.CUT_SLACK)])
+    lower, upper = np.full(len(cost), -np.inf), np.full(len(cost), np.inf)
+    lower[slack_columns], lower[n_entries + 1 :] = 0.0, 0.0
+    upper[n_entries:] = 1.0
+    pool = RowPool(np.hstack([entries, -program.strict[active, None].astype(np.float64)]), np.zeros(len(active)))
+    farkas = LinearProgram(
+        cost, lower, upper, pool, maximize=True, solver=Solver.GLOP, most_iterations=_ITERATIONS, most_passes=1
+    )
+    for number, column in enumerate(slack_columns.tolist()):
+        farkas.add_row([column, n_entries + 1 + number], [1.0, 1.0], 1.0)
+    farkas.join(np.arange(len(active)))
+    solution = farkas.solve(budget)
+    if solution is None or solution.x[n_entries] > exact.PROGRAM_NOISE:
         return None
     of_columns = np.zeros(program.n_columns)
-    of_columns[kept] = found[: len(kept)]
-    distances, free = np.split(found[len(kept) : entries.shape[1]], [n_distances])
-    dual = np.abs(np.array(solution.dual_value)[-len(entries) :])
-    return _Solution(dual, of_columns, np.concatenate([free, distances]), value)
-
-
-def _program(
-    entries: FloatArray, strict: npt.NDArray[np.bool_], n_distances: int, n_signed: int, *, signed: bool
-) -> linear_solver_pb2.MPModelProto:
-    """The program as a message: one call loads it, where one per entry would take longer.
-
-    Variables are columns, distances, constants of free sign, ``t`` and ``u``; rows of ``u`` come
-    first. Leaves (``signed``) cancel exactly, with no slack.
-    """
-    infinity = math.inf
-    model = linear_solver_pb2.MPModelProto(maximize=True)
-    add, place = model.variable.add, entries.shape[1]
-    n_weights = place - n_signed
-    n_columns = n_weights - n_distances
-    for index in range(place):
-        is_positive = index < n_weights and not (signed and index < n_columns)
-        add(lower_bound=0.0 if is_positive else -infinity, upper_bound=infinity)
-    add(lower_bound=-infinity, upper_bound=1.0, objective_coefficient=1.0)
-    for weight in range(n_columns if signed else 0, n_weights):
-        lacking = len(model.variable)
-        add(lower_bound=0.0, upper_bound=1.0, objective_coefficient=-exact.CUT_SLACK)
-        model.constraint.add(lower_bound=1.0, upper_bound=infinity, var_index=[weight, lacking], coefficient=[1.0, 1.0])
-    lines = np.hstack([entries, -strict[:, None].astype(np.float64)])
-    for line in lines.tolist():
-        own = [index for index, entry in enumerate(line) if entry]
-        model.constraint.add(
-            lower_bound=0.0, upper_bound=infinity, var_index=own, coefficient=[line[index] for index in own]
-        )
-    return model
+    of_columns[kept] = solution.x[: len(kept)]
+    distances, constants = np.split(solution.x[len(kept) : n_entries], [n_distances])
+    free_weights = np.concatenate([constants, distances])
+    return _Solution(np.abs(solution.dual), of_columns, free_weights, float(solution.x[n_entries]))
 
 
 def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -> IntArray:
     """The rows that the weights of a solution lose most clearly: with them it may become better."""
     program = constraints.program
-    sides = program.rows @ solution.weights + program.free_rows @ solution.free
+    sides = program.sides(solution.weights, solution.free)
     slack = sides / program.magnified - solution.value * program.strict
     slack[active] = 0.0
     largest = max(1.0, *np.abs(solution.weights), *np.abs(solution.free))

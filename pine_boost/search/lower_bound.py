@@ -18,7 +18,7 @@ from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.exact_farkas import ExactCut, exclude
 from pine_boost.search.greedy_cover import small_cover
-from pine_boost.search.linear_program import UnsolvedProgramError
+from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.pruner import Pruner
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set

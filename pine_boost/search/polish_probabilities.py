@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from scipy.optimize import linprog
 
 from pine_boost.budget import Budget
 from pine_boost.model.exact import RIDGE
@@ -18,21 +17,21 @@ from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask
 from pine_boost.search.columns import Columns, Support
-from pine_boost.search.linear_program import LinearProgram, Weights
+from pine_boost.search.lp import LinearProgram, RowPool, Solver
 from pine_boost.search.probabilities import Reference, probability_shift
 from pine_boost.search.rounding import leaves_to_grid, native_scale
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal
+from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows
 
 _ROOM = 0.25  # of the widest margin that these trees can keep on all rows
 _MOST_ROWS = 5000  # fit rows that the original's margins are fitted on
-_SECONDS = 10.0
 
 
 def nearest_leaves(
     problem: Problem,
     columns: Columns,
-    program: LinearProgram,
+    program: WeightProgram,
     support: Support,
     weights: Weights,
     reference: Reference,
@@ -56,7 +55,7 @@ def nearest_leaves(
 
 def _project(
     problem: Problem,
-    program: LinearProgram,
+    program: WeightProgram,
     kept: IntArray,
     room: float,
     wanted: tuple[FloatArray, FloatArray],
@@ -65,23 +64,22 @@ def _project(
     """Least distance to the values ``wanted``, each counted by its rows, with every row kept."""
     target, counts = wanted
     n_kept, n_free = len(kept), program.n_free
-    same = np.eye(n_kept)
-    nothing = np.zeros((n_kept, n_free))
-    rows = -np.hstack([program.rows[:, kept], program.free_rows, np.zeros((len(program.rows), n_kept))])
-    above, below = np.hstack([same, nothing, -same]), np.hstack([-same, nothing, -same])
+    n_values = n_kept + n_free  # and as many distances as kept values after them
+    pool = RowPool(np.hstack([program.rows[:, kept], program.free_rows]), room * program.strict)
+    lower = np.concatenate([np.full(n_values, -np.inf), np.zeros(n_kept)])
+    upper = np.full(n_values + n_kept, np.inf)
     cuts = problem.forest.decision.cuts
-    free_bounds: list[tuple[float | None, float | None]] = [(None, None)] * n_free
     if len(cuts) > 1:
-        free_bounds[1] = (cuts[-1] - cuts[0], cuts[-1] - cuts[0])
-    result = linprog(
-        np.concatenate([np.zeros(n_kept + n_free), counts]),
-        A_ub=np.vstack([rows, above, below, program.order_rows(kept, n_free + n_kept)]),
-        b_ub=np.concatenate([-room * program.strict, target, -target, np.zeros(len(program.order))]),
-        bounds=[(None, None)] * n_kept + free_bounds + [(0, None)] * n_kept,
-        method="highs",
-        options={"time_limit": min(_SECONDS, max(0.1, budget.remaining))},
-    )
-    if not result.success:
+        lower[n_kept + 1] = upper[n_kept + 1] = cuts[-1] - cuts[0]
+    cost = np.concatenate([np.zeros(n_values), counts])
+    projection = LinearProgram(cost, lower, upper, pool, solver=Solver.HIGHS)
+    for sign in (-1.0, 1.0):
+        for column in range(n_kept):
+            projection.add_row([column, n_values + column], [sign, 1.0], sign * target[column])
+    add_order_rows(projection, program.order, kept)
+    projection.join(np.arange(len(pool)))
+    result = projection.solve(budget)
+    if result is None:
         return None
     values = np.zeros(program.n_columns)
     values[kept] = result.x[:n_kept]

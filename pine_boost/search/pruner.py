@@ -17,7 +17,7 @@ from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import Units
 from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.linear_program import Exclusion, LinearProgram, Weights
+from pine_boost.search.weight_program import Exclusion, WeightProgram, Weights
 
 Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds
@@ -259,7 +259,7 @@ class _Winner:
 class LpCache:
     """Winning and losing sets of one program."""
 
-    def __init__(self, program: LinearProgram) -> None:
+    def __init__(self, program: WeightProgram) -> None:
         self._program = program
         self._winners: list[_Winner] = []
         self._cuts: list[int] = []

@@ -16,8 +16,8 @@ from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.search.columns import Columns, in_order
-from pine_boost.search.linear_program import Weights
 from pine_boost.search.probabilities import Reference
+from pine_boost.search.weight_program import Weights
 
 _MOST_PARTS = 4096  # denominators tried for weights in whole ratios
 _TINY = np.finfo(np.float64).tiny

@@ -23,12 +23,12 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns, Support, build_columns
 from pine_boost.search.constraints import Constraints, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
-from pine_boost.search.linear_program import Weights
 from pine_boost.search.local_search import boundary_walks, wander
 from pine_boost.search.oracle import Oracle, Verdict
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.rounding import leaves_to_grid, to_grid
 from pine_boost.search.search_result import WarmStart
+from pine_boost.search.weight_program import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
 _FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
@@ -114,7 +114,7 @@ class SearchState:
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
         """Add counterexamples and, where a proof found them, what lies around them."""
         n_new = self.constraints.add(verdict.counterexamples)
-        self.constraints.program.work += _WORK_PER_ROUND * self.columns.n_columns**2
+        self.constraints.program.lp.work += _WORK_PER_ROUND * self.columns.n_columns**2
         if verdict.by_proof:
             self.constraints.add(self.oracle.climb(pruned, self.constraints, self.budget))
         self.walk()

@@ -7,20 +7,22 @@ never go later.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from pine_boost.budget import Budget
 from pine_boost.model.exact import SAME_LEAVES
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.search.columns import Columns, Support, renamed
-from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError, Weights, build_program
+from pine_boost.search.lp import LinearProgram, UnsolvedProgramError
 from pine_boost.search.polish_probabilities import nearest_leaves
-from pine_boost.search.range_program import RangeProgram
 from pine_boost.search.rounding import leaves_to_grid
 from pine_boost.search.search_state import ExcludedError, SearchState
 from pine_boost.search.splits import Kept, Splits
+from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows, build_program
 
 # how often small ranges are made dearer, so that more vanish, and whether what can go besides goes;
 # the first levels keep more: they are found and proved sooner
@@ -40,14 +42,14 @@ class Shape:
         One for every leaf that is left; leaves of the original share them.
     support : Support
         The trees that are left.
-    program : LinearProgram
+    program : WeightProgram
         Rows of the game join when `solve` is called.
     """
 
     kept: Kept
     columns: Columns
     support: Support
-    program: LinearProgram
+    program: WeightProgram
     merge: csr_matrix
 
     def solve(self, state: SearchState, active: IntArray) -> Weights | None:
@@ -60,7 +62,7 @@ class Shape:
         merged = np.asarray(rows.rows[fresh] @ self.merge)
         self.program.add_rows(merged, rows.free_rows[fresh], rows.strict[fresh], rows.magnified[fresh])
         if fresh.start == 0:
-            self.program.begin_with(active)
+            self.program.lp.join(active)
         found = self.program.solve(self.support, state.budget)
         if not isinstance(found, Weights):
             return None
@@ -164,8 +166,8 @@ class Collapser:
             base = base * np.random.default_rng(seed).uniform(0.3, 1.7, len(base))
         cost, differ = base, kept
         for _ in range(n_solved):
-            program.ask(cost)
-            if not program.solve(state.budget, is_certain=bool(kept.all())):
+            program.set_cost(cost)
+            if not program.solve(state.budget, is_feasible=bool(kept.all())):
                 return None
             ranges, differ = self._ranges()
             small = _SMALL * float(np.median(ranges[differ])) if differ.any() else 1.0
@@ -206,3 +208,78 @@ class Collapser:
                 needed[tried] = True
             else:
                 n_tried = max(1, len(tried) // 4)
+
+
+class RangeProgram:
+    """``min sum c (high - low) : A v + B f >= 1``, with high and low of the leaf values below a split.
+
+    A split whose leaves all agree can go. The first leaf of every tree is 0: constants are free, and
+    a tree whose leaves agree is gone.
+
+    Attributes
+    ----------
+    values : float64 (n_leaves,)
+        Of the last solution.
+    """
+
+    def __init__(self, rows: WeightProgram, splits: Splits) -> None:
+        self._rows = rows
+        self.values: FloatArray = np.zeros(len(splits.leaf_node))
+        n_leaves, n_splits = len(splits.leaf_node), len(splits.node)
+        n_values = n_leaves + rows.n_free
+        lower = np.full(n_values + 2 * n_splits, -math.inf)
+        upper = -lower
+        first = np.unique(splits.leaf_tree, return_index=True)[1]
+        lower[first] = upper[first] = 0.0
+        self.lp = LinearProgram(
+            np.zeros(len(lower)), lower, upper, self, size=n_leaves, rows_per_pass=60, most_passes=100
+        )
+        forest = splits.forest
+        # the variables that hold the highest and the lowest value at or below a node
+        high, low = np.zeros(forest.n_nodes, dtype=np.int64), np.zeros(forest.n_nodes, dtype=np.int64)
+        high[splits.leaf_node] = low[splits.leaf_node] = np.arange(n_leaves)
+        high[splits.node] = n_values + np.arange(n_splits)
+        low[splits.node] = high[splits.node] + n_splits
+        self._range_rows = []
+        for node in splits.node:
+            for child in (forest.left[node], forest.right[node]):
+                self.lp.add_row([high[node], high[child]], [1.0, -1.0], 0.0)
+                self.lp.add_row([low[child], low[node]], [1.0, -1.0], 0.0)
+            self._range_rows.append(self.lp.add_row([high[node], low[node]], [1.0, -1.0], -math.inf))
+        add_order_rows(self.lp, rows.order, np.arange(n_leaves))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def lines(self, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Rows of the linear program."""
+        rows = self._rows
+        return np.column_stack([rows.rows[indices], rows.free_rows[indices]]), rows.strict[indices].astype(np.float64)
+
+    def slack(self, x: FloatArray) -> FloatArray:
+        """How far a solution exceeds the margin of 1 at every row."""
+        n_leaves = len(self.values)
+        values, free = x[:n_leaves], x[n_leaves : n_leaves + self._rows.n_free]
+        return np.asarray(self._rows.sides(values, free) - self._rows.strict)
+
+    @property
+    def active(self) -> IntArray:
+        """The rows that took part."""
+        return np.sort(np.array(self.lp.active, dtype=np.int64))
+
+    def permit(self, kept: Kept) -> None:
+        """Leaves below a split that is not kept must agree."""
+        for row, may_differ in zip(self._range_rows, kept.tolist(), strict=True):
+            self.lp.set_upper(row, math.inf if may_differ else 0.0)
+
+    def set_cost(self, cost: FloatArray) -> None:
+        """What the range below each split costs."""
+        self.lp.set_cost(np.concatenate([np.zeros(len(self.values) + self._rows.n_free), cost, -cost]))
+
+    def solve(self, budget: Budget, *, is_feasible: bool = False) -> bool:
+        """Whether there are such leaf values, as far as floats can tell."""
+        solution = self.lp.solve(budget, is_feasible=is_feasible)
+        if solution is None:
+            return False
+        self.values = solution.x[: len(self.values)]
+        return True

@@ -19,8 +19,8 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
-from pine_boost.search.linear_program import Weights
 from pine_boost.search.search_state import SearchState
+from pine_boost.search.weight_program import Weights
 
 # Most searches end within fewer rounds of cuts (times as before), and what perturbations find they
 # mostly find in as many: FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.

@@ -18,7 +18,8 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.parsers import read_model
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
+from pine_boost.search.lp import UnsolvedProgramError
+from pine_boost.search.weight_program import WeightProgram
 from tests.support.forests import MANNERS, Manner, random_forest
 
 xgboost = pytest.importorskip("xgboost")
@@ -114,10 +115,10 @@ def test_thresholds_are_in_the_claim() -> None:
 def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was tried then: the original is returned, and not as CERTIFIED."""
 
-    def unsolved(self: LinearProgram, *question: Any) -> Any:
+    def unsolved(self: WeightProgram, *question: Any) -> Any:
         raise UnsolvedProgramError
 
-    monkeypatch.setattr(LinearProgram, "solve", unsolved)
+    monkeypatch.setattr(WeightProgram, "solve", unsolved)
     certificate = _prune().certificate
     assert certificate.status == Status.NOT_CERTIFIED.value
     assert certificate.claim == ""

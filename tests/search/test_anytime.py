@@ -9,9 +9,10 @@ import pytest
 
 from pine_boost.budget import Budget, Effort, OutOfEffort, Step
 from pine_boost.search.leaf_values import search_reweighted
-from pine_boost.search.linear_program import LinearProgram, UnsolvedProgramError
+from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.strategies import first_answers
+from pine_boost.search.weight_program import WeightProgram
 from tests.support.bruteforce import all_rows, check_result, minimum_columns, small_problem
 from tests.support.forests import MANNERS, XGBOOST
 
@@ -63,12 +64,12 @@ def test_second_proofs_that_never_end_leave_the_original(
 
 
 def test_a_program_unsolved_at_the_deadline_is_a_matter_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_long(self: LinearProgram, support: Any, budget: Budget) -> Any:
+    def too_long(self: WeightProgram, support: Any, budget: Budget) -> Any:
         if budget.is_limited:
             time.sleep(budget.remaining)
         raise UnsolvedProgramError
 
-    monkeypatch.setattr(LinearProgram, "solve", too_long)
+    monkeypatch.setattr(WeightProgram, "solve", too_long)
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     assert small.search(time_limit=0.3).stopped == "time"
     assert small.search().stopped == "unsolved"  # nothing was asked: no answer, not CERTIFIED

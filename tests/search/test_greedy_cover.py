@@ -9,8 +9,8 @@ from pine_boost.budget import Budget
 from pine_boost.proof.bound import hitting_set
 from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
-from pine_boost.search.linear_program import LinearProgram, Weights
 from pine_boost.search.pruner import LpCache
+from pine_boost.search.weight_program import WeightProgram, Weights
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -44,7 +44,7 @@ def _set(*units: int) -> Support:
 
 
 def test_winners_are_checked_against_rows_that_joined_later() -> None:
-    program = LinearProgram(np.arange(4), 0)
+    program = WeightProgram(np.arange(4), 0)
     program.add_rows(np.array([[1.0, 0.0, 0.0, 0.0]]), np.zeros((1, 0)), True)
     known = LpCache(program)
     weights = Weights(np.array([0.5, 0.5, 0.0, 0.0]), np.zeros(0), 0.5)
@@ -58,7 +58,7 @@ def test_winners_are_checked_against_rows_that_joined_later() -> None:
 
 
 def test_a_set_that_misses_a_cut_loses() -> None:
-    known = LpCache(LinearProgram(np.arange(4), 0))
+    known = LpCache(WeightProgram(np.arange(4), 0))
     assert not known.loses(_set(0))
     known.add_cut([1, 2])
     assert known.loses(_set(0, 3))

@@ -12,7 +12,7 @@ from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search.columns import leaf_columns
 from pine_boost.search.constraints import Constraints
-from pine_boost.search.range_program import RangeProgram
+from pine_boost.search.shapes import RangeProgram
 from pine_boost.search.splits import Splits, find_splits
 from tests.support.bruteforce import Small, all_rows, small_problem
 from tests.support.forests import MANNERS
@@ -113,7 +113,7 @@ def test_ranges_below_splits_that_go_are_nothing() -> None:
     program = RangeProgram(rows.program, splits)
     everything = np.ones(len(splits.node), dtype=bool)
     program.permit(everything)
-    program.ask(np.ones(len(splits.node)))
+    program.set_cost(np.ones(len(splits.node)))
     assert program.solve(Budget.of())
     ranges = splits.ranges(program.values)
     slack = rows.program.rows @ program.values

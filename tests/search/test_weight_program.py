@@ -10,7 +10,7 @@ import pytest
 
 from pine_boost.budget import Budget, OutOfTime
 from pine_boost.model.exact import SMALLEST_VALUE
-from pine_boost.search.linear_program import Exclusion, LinearProgram, Weights
+from pine_boost.search.weight_program import Exclusion, WeightProgram, Weights
 from tests.support.bruteforce import CLEAR, NOTHING, game_value
 
 FOREVER = Budget()
@@ -30,8 +30,8 @@ def _random_game(
     return rows[keep], free[keep], strict[keep]
 
 
-def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> LinearProgram:
-    program = LinearProgram(np.arange(rows.shape[1]), free.shape[1])
+def _program(rows: np.ndarray, free: np.ndarray, strict: np.ndarray) -> WeightProgram:
+    program = WeightProgram(np.arange(rows.shape[1]), free.shape[1])
     half = len(rows) // 2  # rows come in portions, as the Oracle finds them
     for part in (slice(None, half), slice(half, None)):
         for kind in (True, False):
@@ -50,7 +50,7 @@ def _supports(n_columns: int) -> list[np.ndarray]:
     return chosen
 
 
-@pytest.mark.parametrize("method", ["solve", "_solve_once_more"])
+@pytest.mark.parametrize("method", ["solve", "solve_whole"])
 @pytest.mark.parametrize("n_free", [0, 1, 2])
 def test_weights_and_cuts_on_every_support(n_free: int, method: str) -> None:
     seen = {Weights: 0, Exclusion: 0}
@@ -87,7 +87,7 @@ def test_value_is_the_largest() -> None:
     for seed in range(5):
         program = _program(*_random_game(seed, n_rows=60))
         support = np.ones(6, dtype=bool)
-        first, second = program.solve(support, FOREVER), program._solve_once_more(support, FOREVER)
+        first, second = program.solve(support, FOREVER), program.solve_whole(support, FOREVER)
         assert isinstance(first, Weights)
         assert isinstance(second, Weights)
         assert first.value == pytest.approx(second.value, abs=1e-7)
@@ -95,7 +95,7 @@ def test_value_is_the_largest() -> None:
 
 
 def test_rows_added_later_count() -> None:
-    program = LinearProgram(np.arange(2), 0)
+    program = WeightProgram(np.arange(2), 0)
     program.add_rows(np.array([[1.0, 0.0]]), np.zeros((1, 0)), True)
     both = np.ones(2, dtype=bool)
     result = program.solve(both, FOREVER)
@@ -132,7 +132,7 @@ def test_a_program_that_highs_does_not_end_with_is_given_up(monkeypatch: pytest.
     program = _program(rows, free, strict)
     support = np.ones(12, dtype=bool)
     assert program.widest(support, FOREVER) is not None
-    monkeypatch.setattr("pine_boost.search.linear_program._HIGHS_ITERATIONS", 1)
+    monkeypatch.setattr("pine_boost.search.lp._HIGHS_ITERATIONS", 1)
     assert program.widest(support, FOREVER) is None
 
 
@@ -157,15 +157,15 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch: pyt
     rows, free, strict = _random_game(3, n_rows=400, n_columns=12)
     supports = [np.arange(12) < size for size in (3, 6, 12)]
     expected = [_program(rows, free, strict).solve(support, FOREVER) for support in supports]
-    monkeypatch.setattr("pine_boost.search.linear_program._GLOP_ITERATIONS", 1 - 10 * 12)
+    monkeypatch.setattr("pine_boost.search.lp._GLOP_ITERATIONS", 1 - 10 * 12)
     asked: list[int] = []
-    whole_program = LinearProgram._whole_program
+    whole_program = WeightProgram._whole_program
 
-    def count(self: LinearProgram, *arguments: Any) -> Any:
+    def count(self: WeightProgram, *arguments: Any) -> Any:
         asked.append(1)
         return whole_program(self, *arguments)
 
-    monkeypatch.setattr(LinearProgram, "_whole_program", count)
+    monkeypatch.setattr(WeightProgram, "_whole_program", count)
     for support, known in zip(supports, expected, strict=True):
         result = _program(rows, free, strict).solve(support, FOREVER)
         assert type(result) is type(known)
@@ -175,7 +175,7 @@ def test_a_program_that_glop_does_not_end_with_is_left_to_highs(monkeypatch: pyt
 
 
 def test_rows_join_all_or_none_where_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = LinearProgram(np.arange(2), 0)
+    program = WeightProgram(np.arange(2), 0)
     program.add_rows(np.eye(2), np.zeros((2, 0)), True)
 
     def no_memory(*arrays: object) -> None:
