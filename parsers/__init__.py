@@ -151,8 +151,9 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
     if not trust_pickle:
         raise UnsupportedModelError(
             f"{where} is a pickle, and loading it would run code from the file. Load it yourself "
-            "and pass the model, or pass trust_pickle=True (--trust-pickle on the command line) "
-            "for a file you made."
+            "and pass the model, or pass trust_pickle=True "
+            "for a file you made.",
+            option="trust_pickle",
         )
     try:
         if path is not None:

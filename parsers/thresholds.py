@@ -29,14 +29,19 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
         return ()
     given = np.atleast_1d(np.asarray(threshold, dtype=object))
     if given.ndim != 1 or given.size == 0 or not all(_is_number(item) for item in given):
-        raise InvalidInputError(f"threshold={threshold!r} must be one finite number or a list of them.")
+        raise InvalidInputError(
+            f"threshold={threshold!r} must be one finite number or a list of them.", option="threshold"
+        )
     numbers = tuple(float(item) for item in given)
     if any(b <= a for a, b in pairwise(numbers)):
-        raise InvalidInputError(f"threshold={threshold!r} must ascend, without repeats; sort the thresholds.")
+        raise InvalidInputError(
+            f"threshold={threshold!r} must ascend, without repeats; sort the thresholds.", option="threshold"
+        )
     if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
         raise InvalidInputError(
             f"threshold={threshold!r} must lie strictly between 0 and 1: the thresholds of a "
-            "classifier are probabilities."
+            "classifier are probabilities.",
+            option="threshold",
         )
     return numbers
 
@@ -51,9 +56,9 @@ def _is_number(value: object) -> bool:
 
 
 def no_class_decision(what: str, scale: str = "raw margin") -> UnsupportedModelError:
-    """The refusal of a model that predicts a value where a class is needed."""
+    """The error for a model that predicts a value where a class is needed."""
     return UnsupportedModelError(
-        f"{what} decides no class. To prune it as 'above a threshold or not' pass "
-        f"threshold=<{scale}>; to make it smaller and keep its values use "
-        "compress_booster(model, X_fit, X_val, tolerance=...)."
+        f"{what} predicts no class. To prune it as 'above a threshold or not', pass threshold=<{scale}>; to make "
+        "it smaller and keep its values, compress it (compress_booster) with a tolerance.",
+        option="threshold",
     )

@@ -45,17 +45,46 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     estimator : unfitted classifier, optional
         XGBClassifier, LGBMClassifier or a scikit-learn tree ensemble; by default gradient boosting
         with 30 trees of depth 2.
+    alpha : float
+        Share of future inputs that may fall outside the region; 0 covers every input (faithful
+        pruning).
     calibration_size : float
-        Share of the rows that is held out to calibrate, between 0 and 1.
-    region_score
-        ``score`` of `prune_booster` (scikit-learn has a method of that name).
-    alpha, n_bins, domain, indifference, objective, unit, reweight, time_limit, n_jobs, \
-callback, verbose
-        As in `prune_booster`.
+        Share of the rows, between 0 and 1, that is held out to calibrate the region.
+    region_score : {"chow-liu", "leaf-support", "isolation-forest"} or object
+        ``score`` of `prune_booster` (scikit-learn estimators have a method of that name).
+    n_bins : int
+        Number of bins per numeric feature of the Chow-Liu score.
+    domain : Domain, optional
+        What is known about every input that can occur.
+    indifference : float or "auto"
+        Share of inputs nearest to the decision boundary that the region may leave out, or auto to
+        choose it. ``"auto"`` splits alpha between rare inputs and inputs near the decision boundary
+        so that the model becomes small, using X_fit alone; it is 0 if splitting does not give a
+        smaller model.
+    objective : {"l0", "l1"}
+        Minimise the number of trees (l0) or the sum of their weights (l1, faster).
+    unit : {"round", "tree", "leaf"}
+        What is counted and dropped: boosting rounds (one tree per class), single trees, or leaves.
+        With leaves, subtrees may be collapsed into leaves and all leaf values are refitted.
+    reweight : {"tree", "leaf"}, optional
+        What is refitted in the trees that are kept: one weight per tree, or every leaf value, which
+        needs fewer trees. The default is "leaf", and "tree" where leaves are votes or class shares
+        (forests) or with ``objective="l1"``.
     threshold : float, optional
         Your own decision threshold on the probability of the second class (two classes only).
+    time_limit : float, optional
+        Seconds after which the best model certified so far is returned, at worst the original;
+        without a limit the search ends when everything has been tried, which may take many minutes.
+        If the time is over before the region is fitted, the status is NOT_CERTIFIED.
+    n_jobs : int
+        Number of threads for the proofs, -1 for all cores; the result does not depend on it.
     random_state : int, RandomState or None
-        Of the split and the search. The estimator has its own.
+        Seed of the split and of the search. The estimator has its own.
+    callback : callable, optional
+        Called with a `Step` after each step of the search.
+    verbose : bool, optional
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
 
     Attributes
     ----------

@@ -11,11 +11,11 @@ from pine_boost.compression.attack import attack
 from pine_boost.compression.cost import LEAVES, TREES
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
 from pine_boost.compression.result import CompressResult, build_compress_result
 from pine_boost.compression.validation import choose_chains, validate
+from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
@@ -55,46 +55,48 @@ def compress_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or
-        a Pipeline, threshold wrapper or calibrated classifier around one; never modified.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
+        Pipeline, threshold wrapper or calibrated classifier around one. It is never modified.
     X_fit : table
-        Rows that shape the smaller model (the training rows are fine); no labels needed. Of very
-        many a seeded sample of up to 240 000 is looked at. Both tables may be larger than memory:
+        Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very
+        many rows a seeded sample of up to 240 000 is used. Both tables may be larger than memory:
         Parquet files or folders, pyarrow Datasets, Dask DataFrames.
     X_val : table
-        Rows that nothing else has seen, neither the model nor you. They decide which size is
-        returned and are spent by it: another call needs other rows for its promise.
+        Rows that neither the model nor you have seen, for the test. They decide which size is
+        returned and are used up by it: another call needs other rows for its promise.
     fidelity : float
         Share of future inputs that must keep their answer.
     confidence : float
-        Of the statement, over the draw of X_val.
+        Confidence of the statement over the draw of X_val.
     tolerance : float, optional
-        Classifiers: no probability may move by more either; refused with a calibrator around the
-        ensemble. Regressors and rankers, where it is required: the raw value may not move by more.
+        How far a value may move: for classifiers no probability, for regressors and rankers (where
+        it is required) no raw value moves by more. It is refused with a calibrator around the
+        ensemble.
     unit : {"leaf", "tree"}
-        Collapse subtrees, or drop whole trees only.
+        Collapse subtrees (leaf), or drop whole trees only (tree).
     threshold : float or sequence of float, optional
-        Your own decision threshold on the probability of class 1; on the raw margin, before any
-        link, for regressors and rankers. Several, ascending, make score bands.
+        Your own decision threshold on the probability of class 1 (for regressors and rankers, on
+        the raw margin before any link function); several ascending values define score bands.
     time_limit : float, optional
-        Seconds for the whole call: rows, path, test and attack each have their part. Where they are
-        short fewer synthetic rows are drawn, the path takes larger steps, and fewer sizes are
-        tested, one at least; the promise is the same.
+        Seconds for the whole call, shared by reading, path, test and attack; without a limit the
+        path goes to its end. If time is short, fewer synthetic rows are drawn, the path takes
+        larger steps and fewer sizes are tested, at least one; the promise is the same.
     random_state : int
-        Seed of everything random. The same call gives the same result (without a time limit).
+        Seed of everything random; without a time limit the same call gives the same result.
     callback : callable, optional
         Called with a `Step` after each step of the path.
     verbose : bool, optional
-        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
-        callback.
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
     allow_overlap : bool
-        Go on although X_val evidently repeats rows of X_fit; the result is only MEASURED then.
+        Continue although rows of X_val also occur in X_fit; then the result is only MEASURED.
     segments : column, labels or mapping of them, optional
-        Changed rows are counted per segment of X_val too.
+        Also count the changed rows per segment, for example per value of a column of X_val.
     spent : Survey or path, optional
-        A survey, or the file that it was saved to: rows that it looked at are refused as X_val.
+        Survey, or the file it was saved to, whose rows are refused here.
     trust_pickle : bool
-        As for `prune_booster`.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------
@@ -123,21 +125,11 @@ def compress_booster(
     >>> result.leaves_after < result.leaves_before
     True
     """
+    options = given(CompressOptions, locals())
     source = open_pickle(model, trust_pickle)
     outer = unwrap(source, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     outer.require_own_probabilities(tolerance)
-    options = CompressOptions(
-        fidelity,
-        confidence,
-        tolerance,
-        unit,
-        outer.threshold,
-        time_limit,
-        random_state,
-        callback,
-        allow_overlap,
-        outer.raw_column(segments, X_val),
-    )
+    options = replace(options, threshold=outer.threshold, segments=outer.raw_column(segments, X_val))
     budget = Budget.of(time_limit)
     # rows
     parsed = read_for_compression(outer.inner, options)

@@ -3,25 +3,37 @@
 Every message says what was found, what is accepted and what to do.
 """
 
+from __future__ import annotations
+
 
 class PineBoostError(Exception):
-    """Base class of every error that pine_boost raises on purpose."""
+    """Base class of every error that pine_boost raises on purpose.
+
+    Attributes
+    ----------
+    option : tuple of str
+        Parameters that the message is about; the command line shows them as flags.
+    """
+
+    def __init__(self, message: str = "", *, option: str | tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.option = (option,) if isinstance(option, str) else option
 
 
 class UnsupportedModelError(PineBoostError, ValueError):
-    """The model is valid, but of a kind that cannot be proved exactly here."""
+    """The model is valid, but of a kind that is not supported."""
 
 
 class MalformedModelError(PineBoostError, ValueError):
-    """The model file is damaged or inconsistent; no native loader has seen it."""
+    """The model file is damaged or inconsistent; it was not passed to a native loader."""
 
 
 class InvalidInputError(PineBoostError, ValueError):
-    """Data or an option do not fit the model or one another."""
+    """Data or options do not fit the model or one another."""
 
 
 class RegionError(PineBoostError, ValueError):
-    """The in-distribution region cannot be calibrated as asked."""
+    """The in-distribution region cannot be calibrated as requested."""
 
 
 class CertificateMismatch(PineBoostError, ValueError):
@@ -33,8 +45,12 @@ class MissingDependencyError(PineBoostError, ImportError):
 
 
 class OutputError(PineBoostError, OSError):
-    """A file could not be written: no space, no permission, no such place."""
+    """A file could not be written: no space, no permission, no such folder."""
 
 
 class HoldoutWarning(UserWarning):
-    """Rows that must be unseen were evidently, or may have been, used before."""
+    """Rows that must be unseen were, or may have been, used before."""
+
+    def __init__(self, message: str = "", *, option: str | tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.option = (option,) if isinstance(option, str) else option

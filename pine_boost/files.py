@@ -175,7 +175,8 @@ def require_free(
         raise InvalidInputError(
             f"{folder} already holds {', '.join(theirs)}, which no certificate in it names by "
             "digest: replacing might destroy what is not a result of pine_boost. Name another "
-            "folder, or say overwrite=True (--force on the command line)."
+            "folder, or say overwrite=True.",
+            option="overwrite",
         )
 
 

@@ -1,16 +1,20 @@
-"""The options of a search, checked once, and the checks of numbers that everything shares.
+"""Every option, declared once: name, type, default, check and text.
 
-In come what a user wrote; out go a frozen Options, or numbers of the asked-for kind. Refuses values
-that mean nothing, with the name of the option and what is accepted.
+The option dataclasses, the checks, the flags of the command line and the "Parameters" sections of
+the docstrings come from `TABLE` and `_TEXTS`. Texts name tables in braces, so that the command line
+can show them as flags; their first sentence is the help text of the flag.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pine_boost.errors import InvalidInputError
 
@@ -21,62 +25,516 @@ OBJECTIVES = ("l0", "l1")
 SCORE_NAMES = ("chow-liu", "leaf-support", "isolation-forest")
 UNITS = ("round", "tree", "leaf")
 REWEIGHTS = ("tree", "leaf")
-AUTO = "auto"  # toss-ups get the share of alpha that is best by X_fit
-MAX_BINS = 1000  # pair tables grow with the square; no X_fit fills more
+METHODS = ("prune", "compress", "accelerate")
+AUTO = "auto"  # `indifference` is chosen from X_fit
+MAX_BINS = 1000  # pair tables grow with the square of the number of bins
+REQUIRED = object()
+Kind = TypeVar("Kind")
+
+
+def plural(unit: str) -> str:
+    """The plural of a unit."""
+    return "leaves" if unit == "leaf" else f"{unit}s"
+
+
+def counted(number: int, unit: str) -> str:
+    """A number with its unit: 1 leaf, 2 leaves."""
+    return f"{number} {unit if number == 1 else plural(unit)}"
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number of Python or numpy; bools are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer of Python or numpy; bools are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _refused(name: str, accepted: str, value: Any) -> InvalidInputError:
+    return InvalidInputError(f"{name} must be {accepted}, got {value!r}.", option=name)
+
+
+def require_level(value: Any, name: str) -> None:
+    """Raise unless value is a number in [0, 1)."""
+    if not is_real(value) or not 0 <= value < 1:
+        raise _refused(name, "a number in [0, 1)", value)
+
+
+def require_share(value: Any, name: str) -> None:
+    """Raise unless value is a number strictly between 0 and 1."""
+    if not is_real(value) or not 0 < value < 1:
+        raise _refused(name, "a number strictly between 0 and 1", value)
+
+
+def require_seconds(value: Any, name: str = "time_limit") -> None:
+    """Raise unless value is None or a positive number that a float can hold."""
+    if value is None:
+        return
+    try:
+        is_positive = is_real(value) and float(value) > 0
+    except OverflowError:
+        is_positive = False
+    if not is_positive:
+        raise _refused(name, "a positive number of seconds or None", value)
+
+
+def require_whole(value: Any, name: str, low: int, high: int | None = None) -> None:
+    """Raise unless value is an integer within bounds."""
+    if not is_whole(value) or value < low or (high is not None and value > high):
+        bounds = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+        raise _refused(name, bounds, value)
+
+
+def require_one_of(value: Any, name: str, accepted: Sequence[str]) -> None:
+    """Raise unless value is one of the accepted strings."""
+    if not isinstance(value, str) or value not in accepted:
+        *most, last = map(repr, accepted)
+        raise _refused(name, f"{', '.join(most)} or {last}", value)
+
+
+def worker_count(n_jobs: Any, name: str = "n_jobs") -> int:
+    """The number of threads that ``n_jobs`` stands for; -1 means every core this process may use."""
+    if is_whole(n_jobs) and n_jobs == -1:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not is_whole(n_jobs) or n_jobs < 1:
+        raise _refused(name, "a positive integer or -1", n_jobs)
+    return int(n_jobs)
+
+
+def _require_indifference(value: Any, name: str) -> None:
+    if not (isinstance(value, str) and value == AUTO) and (not is_real(value) or not 0 <= value < 1):
+        raise _refused(name, f"a number in [0, 1) or {AUTO!r}", value)
+
+
+def _require_fidelity(value: Any, name: str) -> None:
+    if not is_real(value) or not 0 < value <= 1:
+        raise _refused(name, "a number above 0 and at most 1", value)
+
+
+def _require_tolerance(value: Any, name: str) -> None:
+    if value is not None and not (is_real(value) and 0 < value < float("inf")):
+        raise _refused(name, "a finite positive number or None", value)
+
+
+def _require_seed(value: Any, name: str) -> None:
+    if not is_whole(value) or not 0 <= value < 2**32:
+        raise _refused(name, "an integer from 0 to 2**32 - 1", value)
+
+
+def _require_callback(value: Any, name: str) -> None:
+    if value is not None and not callable(value):
+        raise _refused(name, "callable or None", value)
+
+
+def _require_bool(value: Any, name: str) -> None:
+    if value is not True and value is not False:
+        raise _refused(name, "True or False", value)
+
+
+def _require_bool_or_none(value: Any, name: str) -> None:
+    if value is not None and value is not True and value is not False:
+        raise _refused(name, "True, False or None", value)
+
+
+def _anything(value: Any, name: str) -> None:
+    """Accept every value; it is checked where it is used."""
+
+
+def _parse_indifference(text: str) -> float | str:
+    return text if text == AUTO else float(text)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One parameter of the public calls; its type and text are in `_TEXTS`.
+
+    Attributes
+    ----------
+    key : str
+        The name of the parameter, or ``call.name`` where one call differs from the others.
+    default : object
+        `REQUIRED` without one.
+    parse : callable
+        Makes a value from the text that follows the flag.
+    check : callable, optional
+        Called with a value and the name; raises `InvalidInputError`. By default one of ``choices``.
+    flag : str, optional
+        The name with dashes by default; empty where the command line has none.
+    metavar : str
+    choices : tuple of str
+    """
+
+    key: str
+    default: Any = REQUIRED
+    parse: Callable[[str], Any] = str
+    check: Callable[[Any, str], Any] | None = None
+    flag: str | None = None
+    metavar: str = "FILE"
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter."""
+        return self.key.rpartition(".")[2]
+
+    @property
+    def has_default(self) -> bool:
+        """Whether the parameter may be left out."""
+        return self.default is not REQUIRED
+
+    @property
+    def flag_name(self) -> str:
+        """The flag on the command line."""
+        return f"--{self.name.replace('_', '-')}" if self.flag is None else self.flag
+
+    def require(self, value: Any) -> None:
+        """Raise unless the value is accepted."""
+        if self.check is not None:
+            self.check(value, self.name)
+        elif self.choices and not (value is None and self.default is None):
+            require_one_of(value, self.name, self.choices)
+
+    def documentation(self, call: str = "", indent: str = "    ", width: int = 100) -> str:
+        """The entry of the "Parameters" section of a docstring."""
+        kind, text = _text_of(call, self.name)
+        inner = f"{indent}    "
+        lines = textwrap.wrap(
+            text.format_map(_Names()), width, initial_indent=inner, subsequent_indent=inner, break_on_hyphens=False
+        )
+        return "\n".join([f"{indent}{self.name} : {kind}", *lines])
+
+    def help(self, call: str = "") -> str:
+        """The help text of the flag: one sentence and the default."""
+        text = _text_of(call, self.name)[1].format_map(_Flags()).split(". ")[0].rstrip(".")
+        is_shown = not any(self.default is hidden for hidden in (None, REQUIRED, False))
+        default = f"{self.default:g}" if isinstance(self.default, float) else self.default
+        return f"{text} (default: {default}).".replace("%", "%%") if is_shown else f"{text}.".replace("%", "%%")
+
+
+class _Names(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name
+
+
+class _Flags(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return flag_of(name) or name
+
+
+def _read_texts(texts: str) -> dict[str, tuple[str, str]]:
+    entries = {}
+    for entry in re.split(r"\n(?=\S)", texts.strip()):
+        head, *lines = entry.splitlines()
+        key, _, kind = head.partition(" : ")
+        entries[key] = kind, " ".join(line.strip() for line in lines)
+    return entries
+
+
+_TEXTS = _read_texts("""
+model : object, path or bytes
+    A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper or calibrated
+    classifier around one. It is never modified.
+X_fit : table, optional
+    Rows on which the plausibility score is fitted; the training rows are fine. No labels are needed. With
+    ``alpha=0`` the table may be left out.
+X_cal : table, optional
+    Unseen rows on which the region is calibrated; without them, 20 % of {X_fit} are split off (seeded). Then
+    {X_fit} must not contain training rows.
+X_val : table
+    Rows that neither the model nor you have seen, for the test. They decide which size is returned and are used up
+    by it: another call needs other rows for its promise.
+X_look : table
+    Held-out rows that you can do without later; no promise can be made on them afterwards.
+alpha : float
+    Share of future inputs that may fall outside the region; 0 covers every input (faithful pruning).
+alphas : iterable of float, optional
+    The values of alpha to prune for, by default 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8. The default leaves out values for
+    which ``indifference`` or a domain leave no room.
+score : {"chow-liu", "leaf-support", "isolation-forest"} or object
+    What makes an input plausible: pairs of values that occur together (chow-liu), leaves that rows reach
+    (leaf-support), or few cuts needed to isolate it (isolation-forest). A score of your own is accepted too.
+n_bins : int
+    Number of bins per numeric feature of the Chow-Liu score.
+indifference : float or "auto"
+    Share of inputs nearest to the decision boundary that the region may leave out, or auto to choose it. ``"auto"``
+    splits alpha between rare inputs and inputs near the decision boundary so that the model becomes small, using
+    {X_fit} alone; it is 0 if splitting does not give a smaller model.
+objective : {"l0", "l1"}
+    Minimise the number of trees (l0) or the sum of their weights (l1, faster).
+unit : {"round", "tree", "leaf"}
+    What is counted and dropped: boosting rounds (one tree per class), single trees, or leaves. With leaves,
+    subtrees may be collapsed into leaves and all leaf values are refitted.
+reweight : {"tree", "leaf"}, optional
+    What is refitted in the trees that are kept: one weight per tree, or every leaf value, which needs fewer trees.
+    The default is "leaf", and "tree" where leaves are votes or class shares (forests) or with ``objective="l1"``.
+threshold : float or sequence of float, optional
+    Your own decision threshold on the probability of class 1 (for regressors and rankers, on the raw margin before
+    any link function); several ascending values define score bands.
+domain : Domain, optional
+    What is known about every input that can occur.
+fidelity : float
+    Share of future inputs that must keep their answer.
+confidence : float
+    Confidence of the statement over the draw of {X_val}.
+tolerance : float, optional
+    How far a value may move: for classifiers no probability, for regressors and rankers (where it is required) no
+    raw value moves by more. It is refused with a calibrator around the ensemble.
+time_limit : float, optional
+    Seconds after which the best model certified so far is returned, at worst the original; without a limit the
+    search ends when everything has been tried, which may take many minutes. If the time is over before the region
+    is fitted, the status is NOT_CERTIFIED.
+n_jobs : int
+    Number of threads for the proofs, -1 for all cores; the result does not depend on it.
+random_state : int
+    Seed of everything random; without a time limit the same call gives the same result.
+callback : callable, optional
+    Called with a `Step` after each step of the search.
+verbose : bool, optional
+    Whether to show progress on stderr. By default it is shown on a terminal and in a notebook, unless there is a
+    callback. Log messages go to the logger ``pine_boost``.
+allow_overlap : bool
+    Continue although rows of {X_cal} also occur in {X_fit}; then no probability is promised.
+segments : column, labels or mapping of them, optional
+    Also count the changed rows per segment, for example per value of a column of {X_val}.
+spent : Survey or path, optional
+    Survey, or the file it was saved to, whose rows are refused here.
+trust_pickle : bool
+    Load models from pickle and joblib files, which runs code from the file; use it only for files you made.
+fold_constants : bool
+    Also fold trees that add the same number for every input into the leaves of another tree, which keeps margins
+    only within the rounding band. The result states the band. XGBoost dart models that predict in place (wrappers,
+    files) need this, because their native sum cannot be written with fewer trees bit for bit.
+estimator : unfitted classifier, optional
+    XGBClassifier, LGBMClassifier or a scikit-learn tree ensemble; by default gradient boosting with 30 trees of
+    depth 2.
+calibration_size : float
+    Share of the rows, between 0 and 1, that is held out to calibrate the region.
+region_score : {"chow-liu", "leaf-support", "isolation-forest"} or object
+    ``score`` of `prune_booster` (scikit-learn estimators have a method of that name).
+jobs : path or iterable of Job
+    What `read_jobs` reads, or the jobs themselves.
+folder : path
+    Where the folders of the jobs, summary.csv and summary.html are written.
+method : {"prune", "compress", "accelerate"}
+    What is done to every model.
+options : mapping, optional
+    Options of the method for all jobs, plain values; a job's own options take precedence.
+dask : str, optional
+    Address of a Dask scheduler to run on; its workers must see the same files under the same paths. Without it
+    joblib's current backend is used (``joblib.parallel_config("dask")`` works).
+reports : bool
+    Write a report.html for every job, which takes some seconds each.
+sweep.X_fit : table
+    Rows on which the plausibility score is fitted; the training rows are fine. No labels are needed.
+sweep.indifference : float or "auto"
+    Share of inputs nearest to the decision boundary that the region may leave out, or auto to choose it. ``"auto"``
+    chooses one share of alpha for the whole grid, at its middle, using {X_fit} alone.
+sweep.time_limit : float, optional
+    Seconds for the whole sweep; every alpha gets an equal share of the time that is left.
+sweep.callback : callable, optional
+    Called with alpha and a `Step` after each step of a search.
+compress_booster.model : object, path or bytes
+    A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
+    wrapper or calibrated classifier around one. It is never modified.
+compress_booster.X_fit : table
+    Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very many rows a seeded
+    sample of up to 240 000 is used. Both tables may be larger than memory: Parquet files or folders, pyarrow
+    Datasets, Dask DataFrames.
+compress_booster.unit : {"leaf", "tree"}
+    Collapse subtrees (leaf), or drop whole trees only (tree).
+compress_booster.time_limit : float, optional
+    Seconds for the whole call, shared by reading, path, test and attack; without a limit the path goes to its end.
+    If time is short, fewer synthetic rows are drawn, the path takes larger steps and fewer sizes are tested, at
+    least one; the promise is the same.
+compress_booster.callback : callable, optional
+    Called with a `Step` after each step of the path.
+compress_booster.allow_overlap : bool
+    Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
+accelerate_booster.X_fit : table, optional
+    Rows that fix the stages and their exits where ``fidelity`` is below 1; the training rows are fine. Without them
+    the scorer is proved for every input.
+accelerate_booster.X_val : table, optional
+    Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1. They are used up by
+    it.
+accelerate_booster.fidelity : float
+    Share of future inputs that must keep their answer; 1 proves every input and needs no data. Below 1 the scorer
+    is tested on {X_val}.
+accelerate_booster.time_limit : float, optional
+    Seconds for the whole call. If time is short, fewer bounds are tightened; the promise is the same.
+accelerate_booster.callback : callable, optional
+    Called with a `Step` after each step.
+accelerate_booster.allow_overlap : bool
+    Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
+simplify.model : object, path, bytes or Model
+    What `pine_boost.parsers.read_model` accepts, regressors and rankers included; also a Pipeline, threshold
+    wrapper or calibrated classifier around one, which is returned with the simplified model inside.
+survey.X_fit : table
+    Rows to fit on; the training rows are fine.
+survey.time_limit : float
+    Seconds, half of them for proofs.
+survey.callback : callable, optional
+    Called with a `Step` after each step of a search.
+PineClassifier.threshold : float, optional
+    Your own decision threshold on the probability of the second class (two classes only).
+PineClassifier.random_state : int, RandomState or None
+    Seed of the split and of the search. The estimator has its own.
+run_fleet.n_jobs : int
+    Number of processes on this machine, -1 for one per core. It is not used on a cluster.
+run_fleet.callback : callable, optional
+    Called with a row, the number of jobs done and the number of all jobs.
+""")
+TABLE = {
+    option.key: option
+    for option in (
+        Option("model", flag=""),
+        Option("X_fit", None, flag="--fit"),
+        Option("X_cal", None, flag="--cal"),
+        Option("X_val", flag="--val"),
+        Option("X_look", flag="--look"),
+        Option("alpha", 0.1, float, require_level, metavar="SHARE"),
+        Option("alphas", None, metavar="A,B,..."),
+        Option("score", "chow-liu", check=_anything, choices=SCORE_NAMES),
+        Option("n_bins", 4, int, partial(require_whole, low=1, high=MAX_BINS), "--bins", "N"),
+        Option("indifference", 0.0, _parse_indifference, _require_indifference, metavar="SHARE"),
+        Option("objective", "l0", choices=OBJECTIVES),
+        Option("unit", "round", choices=UNITS),
+        Option("reweight", None, choices=REWEIGHTS),
+        Option("threshold", None, float, metavar="P"),
+        Option("domain", None, metavar="FILE.json"),
+        Option("fidelity", 0.99, float, require_share, metavar="SHARE"),
+        Option("confidence", 0.95, float, require_share, metavar="SHARE"),
+        Option("tolerance", None, float, _require_tolerance, metavar="T"),
+        Option("time_limit", None, float, require_seconds, metavar="SECONDS"),
+        Option("n_jobs", 1, int, worker_count, "--jobs", "N"),
+        Option("random_state", 0, int, _require_seed, "--seed", "N"),
+        Option("callback", None, check=_require_callback, flag=""),
+        Option("verbose", None, check=_require_bool_or_none, flag=""),
+        Option("allow_overlap", False, check=_require_bool),
+        Option("segments", None, metavar="COLUMN"),
+        Option("spent", None),
+        Option("trust_pickle", False, check=_require_bool),
+        Option("fold_constants", False, check=_require_bool),
+        Option("estimator", None, flag=""),
+        Option("calibration_size", 0.25, check=require_share, flag=""),
+        Option("region_score", "chow-liu", flag=""),
+        Option("jobs", flag=""),
+        Option("folder", flag=""),
+        Option("method", "prune", choices=METHODS),
+        Option("options", None, flag=""),
+        Option("dask", None, metavar="ADDRESS"),
+        Option("reports", False, check=_require_bool),
+        Option("sweep.X_fit", flag="--fit"),
+        Option("compress_booster.X_fit", flag="--fit"),
+        Option("compress_booster.unit", "leaf", choices=("leaf", "tree")),
+        Option("accelerate_booster.X_val", None, flag="--val"),
+        Option("accelerate_booster.fidelity", 1.0, float, _require_fidelity, metavar="SHARE"),
+        Option("survey.X_fit", flag="--fit"),
+        Option("survey.time_limit", 60.0, float, require_seconds, metavar="SECONDS"),
+        Option("PineClassifier.random_state", None, check=_anything, flag=""),
+        Option("run_fleet.n_jobs", -1, int, worker_count, "--workers", "N"),
+    )
+}
+
+
+def _text_of(call: str, name: str) -> tuple[str, str]:
+    """Type and text of a parameter of a call."""
+    return _TEXTS.get(f"{call}.{name}") or _TEXTS[name]
+
+
+def option_of(call: str, name: str) -> Option:
+    """A parameter as a public call has it."""
+    return TABLE.get(f"{call}.{name}") or TABLE[name]
+
+
+def flag_of(name: str) -> str:
+    """The flag of a parameter on the command line; empty if it has none."""
+    return TABLE[name].flag_name if name in TABLE else {"overwrite": "--force", "codes": "--codes"}.get(name, "")
+
+
+def as_keyword(name: str, value: Any = None) -> str:
+    """An option as a Python user writes it."""
+    if value is None:
+        return name
+    return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
+
+
+def as_flag(name: str, value: Any = None) -> str:
+    """An option as a user of the command line writes it."""
+    if value is None or value is True:
+        return flag_of(name)
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return " ".join(f"{flag_of(name)} {v:g}" if isinstance(v, float) else f"{flag_of(name)} {v}" for v in values)
+
+
+def as_call(function: str, tables: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> str:
+    """A call as a Python user writes it; ``spent`` is the name of a variable."""
+    keywords = [f"{n}={v}" if n == "spent" else as_keyword(n, v) for n, v in (options or {}).items()]
+    return f"pine_boost.{function}({', '.join(['model', *tables, *keywords])})"
+
+
+def as_command(function: str, tables: Sequence[str] = (), options: Mapping[str, Any] | None = None) -> str:
+    """The same call as a command, with MODEL, FIT, CAL, ... in place of files."""
+    files = [f"{flag_of(table)} {table.removeprefix('X_').upper()}" for table in tables]
+    flags = [as_flag(n, f"{v.upper()}.json" if n == "spent" else v) for n, v in (options or {}).items()]
+    output = ["-o SMALLER"] if function == "simplify" else []
+    return " ".join(["pine-boost", function.removesuffix("_booster"), "MODEL", *files, *flags, *output])
+
+
+def given(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
+    """The options of a call, checked, from its local variables."""
+    return kind(**{entry.name: values[entry.name] for entry in fields(kind)})  # type: ignore[arg-type]  # dataclasses
+
+
+def _field(name: str, call: str = "") -> Any:
+    option = option_of(call, name)
+    return field(default=option.default, metadata={"option": option})
+
+
+def _check(options: Any) -> None:
+    for entry in fields(options):
+        entry.metadata["option"].require(getattr(options, entry.name))
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `prune_booster`, `sweep`, `PineClassifier` and the command line let a user choose.
+    """The options of `prune_booster`, `sweep` and `PineClassifier`, checked."""
 
-    Attributes are the parameters of `prune_booster`; making one refuses what means nothing.
-    """
-
-    alpha: float = 0.1
-    score: Any = "chow-liu"
-    n_bins: int = 4
-    indifference: float | str = 0.0
-    objective: str = "l0"
-    unit: str = "round"
-    reweight: str | None = None
-    threshold: float | Sequence[float] | None = None
-    domain: Domain | None = None
-    time_limit: float | None = None
-    n_jobs: int = 1
-    random_state: int = 0
-    callback: Callable[..., None] | None = None
-    verbose: bool | None = None
-    allow_overlap: bool = False
+    alpha: float = _field("alpha")
+    score: Any = _field("score")
+    n_bins: int = _field("n_bins")
+    indifference: float | str = _field("indifference")
+    objective: str = _field("objective")
+    unit: str = _field("unit")
+    reweight: str | None = _field("reweight")
+    threshold: float | Sequence[float] | None = _field("threshold")
+    domain: Domain | None = _field("domain")
+    time_limit: float | None = _field("time_limit")
+    n_jobs: int = _field("n_jobs")
+    random_state: int = _field("random_state")
+    callback: Callable[..., None] | None = _field("callback")
+    verbose: bool | None = _field("verbose")
+    allow_overlap: bool = _field("allow_overlap")
 
     def __post_init__(self) -> None:
-        require_level(self.alpha, "alpha")
-        require_indifference(self.indifference)
-        require_whole(self.n_bins, "n_bins", 1, MAX_BINS)
-        require_one_of(self.objective, "objective", OBJECTIVES)
-        require_one_of(self.unit, "unit", UNITS)
-        if self.reweight is not None:
-            require_one_of(self.reweight, "reweight", REWEIGHTS)
+        _check(self)
         if self.unit == "leaf" and self.reweight == "tree":
             raise InvalidInputError(
-                "unit='leaf' needs reweight='leaf' (its default): when a subtree becomes a leaf, "
-                "leaf values are chosen anew. Leave reweight out, or use unit='round' or 'tree'."
+                "unit='leaf' needs reweight='leaf' (its default), because collapsing a subtree refits leaf values. "
+                "Leave reweight out, or use unit='round' or unit='tree'.",
+                option=("unit", "reweight"),
             )
-        require_seconds(self.time_limit)
-        worker_count(self.n_jobs)
-        require_seed(self.random_state)
-        require_callback(self.callback)
-        require_flag(self.allow_overlap, "allow_overlap")
-        require_flag(self.verbose, "verbose", or_none=True)
 
     @property
     def asks_for_leaves(self) -> bool:
-        """Whether leaf values are to be chosen anew, by the user's own word."""
+        """Whether the user asked for leaf values to be refitted."""
         return self.unit == "leaf" or self.reweight == "leaf"
 
     def reweight_of(self, has_free_leaves: bool) -> str:
-        """What is chosen anew where the user did not say: leaf values that may take any value.
+        """What is refitted: as the user said, else leaf values where they may take any value.
 
-        The smallest sum of weights (``objective="l1"``) is about weights.
+        With ``objective="l1"`` the default is the weight of each tree.
         """
         if self.asks_for_leaves:
             return "leaf"
@@ -101,106 +559,40 @@ class Options:
         return taken
 
 
-def plural(unit: str) -> str:
-    """Several of a unit, in words."""
-    return "leaves" if unit == "leaf" else f"{unit}s"
+@dataclass(frozen=True)
+class CompressOptions:
+    """The options of `compress_booster`, checked."""
+
+    fidelity: float = _field("fidelity")
+    confidence: float = _field("confidence")
+    tolerance: float | None = _field("tolerance")
+    unit: str = _field("unit", "compress_booster")
+    threshold: float | Sequence[float] | None = _field("threshold")
+    time_limit: float | None = _field("time_limit")
+    random_state: int = _field("random_state")
+    callback: Callable[..., None] | None = _field("callback")
+    verbose: bool | None = _field("verbose")
+    allow_overlap: bool = _field("allow_overlap")
+    segments: Any = _field("segments")
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
-def counted(number: int, unit: str) -> str:
-    """So many of a unit, in words: 1 leaf, 2 leaves."""
-    return f"{number} {unit if number == 1 else plural(unit)}"
+@dataclass(frozen=True)
+class AccelerateOptions:
+    """The options of `accelerate_booster`, checked."""
 
+    fidelity: float = _field("fidelity", "accelerate_booster")
+    confidence: float = _field("confidence")
+    tolerance: float | None = _field("tolerance")
+    threshold: float | Sequence[float] | None = _field("threshold")
+    time_limit: float | None = _field("time_limit")
+    random_state: int = _field("random_state")
+    callback: Callable[..., None] | None = _field("callback")
+    verbose: bool | None = _field("verbose")
+    allow_overlap: bool = _field("allow_overlap")
+    segments: Any = _field("segments")
 
-def is_real(value: Any) -> bool:
-    """A real number of Python or numpy; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_whole(value: Any) -> bool:
-    """An integer of Python or numpy; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_float(value: Any) -> bool:
-    try:
-        float(value)
-    except OverflowError:  # a whole number beyond every float
-        return False
-    return True
-
-
-def require_level(value: Any, name: str) -> None:
-    """Refuse what is no level: a number from 0, below 1."""
-    if not is_real(value) or not 0 <= value < 1:
-        raise InvalidInputError(f"{name}={value!r}: a number in [0, 1) is accepted.")
-
-
-def require_indifference(value: Any) -> None:
-    """Refuse what is neither a level nor the word for choosing one."""
-    is_auto = isinstance(value, str) and value == AUTO
-    if not is_auto and (not is_real(value) or not 0 <= value < 1):
-        raise InvalidInputError(f"indifference={value!r}: a number in [0, 1) is accepted, or {AUTO!r}.")
-
-
-def require_share(value: Any, name: str) -> None:
-    """Refuse what is no share: a number strictly between 0 and 1."""
-    if not is_real(value) or not 0 < value < 1:
-        raise InvalidInputError(f"{name}={value!r}: a number strictly between 0 and 1 is accepted.")
-
-
-def require_seconds(time_limit: Any) -> None:
-    """Refuse a time limit that is neither None nor a positive number that a float holds."""
-    if time_limit is None:
-        return
-    if not is_real(time_limit) or not time_limit > 0 or not _is_float(time_limit):
-        raise InvalidInputError(f"time_limit={time_limit!r}: seconds above 0, or None.")
-
-
-def require_whole(value: Any, name: str, low: int, high: int | None = None) -> None:
-    """Refuse what is no whole number within bounds."""
-    if not is_whole(value) or value < low or (high is not None and value > high):
-        bounds = f"from {low}" if high is None else f"from {low} to {high}"
-        raise InvalidInputError(f"{name}={value!r}: a whole number {bounds} is accepted.")
-
-
-def require_seed(random_state: Any) -> None:
-    """Refuse what numpy takes for no seed."""
-    if not is_whole(random_state) or not 0 <= random_state < 2**32:
-        raise InvalidInputError(
-            f"random_state={random_state!r}: a whole number from 0 to 2**32 - 1 is accepted, so "
-            "that the same call gives the same result."
-        )
-
-
-def require_callback(callback: Any) -> None:
-    """Refuse what is neither None nor can be called."""
-    if callback is not None and not callable(callback):
-        raise InvalidInputError(f"callback={callback!r}: something that can be called, or None.")
-
-
-def require_flag(value: Any, name: str, *, or_none: bool = False) -> None:
-    """Refuse what is neither True nor False, nor None where that is a word, too."""
-    accepted = (True, False, None) if or_none else (True, False)
-    if not any(value is word for word in accepted):
-        words = ", ".join(str(word) for word in accepted)
-        raise InvalidInputError(f"{name}={value!r}: one of {words} is accepted.")
-
-
-def require_one_of(value: Any, name: str, accepted: Sequence[str]) -> None:
-    """Refuse what is none of a few words."""
-    if not isinstance(value, str) or value not in accepted:
-        words = " and ".join(repr(word) for word in accepted)
-        raise InvalidInputError(f"{name}={value!r}: {words} are accepted.")
-
-
-def worker_count(n_jobs: Any) -> int:
-    """Threads that ``n_jobs`` stands for; -1 is every core that this process may use."""
-    if is_whole(n_jobs) and n_jobs == -1:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else _all_cores()
-    if not is_whole(n_jobs) or n_jobs < 1:
-        raise InvalidInputError(f"n_jobs={n_jobs!r}: a whole number from 1 is accepted, or -1 for all cores.")
-    return int(n_jobs)
-
-
-def _all_cores() -> int:
-    return os.cpu_count() or 1
+    def __post_init__(self) -> None:
+        _check(self)

@@ -1,13 +1,17 @@
-"""Progress of a search on stderr: a bar on a terminal, plain lines in a log or notebook.
+"""Progress of a search on stderr: one updating line on a terminal, plain lines in a log or notebook.
 
-In come the steps of a search; out goes text. Draws at most ten times a second and writes a log
-line only when something changed, about untested candidates at most one a second. Says after half a
-minute without a time limit how to stop.
+The terminal line shows the elapsed time from the first second on, also between two steps. A log
+gets a line when the best model changed. Ctrl-C is acknowledged at once, even while a solver runs.
 """
 
 from __future__ import annotations
 
+import os
+import select
+import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,84 +20,152 @@ from typing import Any, TextIO
 from pine_boost.budget import Step
 from pine_boost.options import plural
 
-_WIDTH = 20
+_TICK = 0.5  # seconds between two updates of the elapsed time
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
 _CANDIDATES = 1.0  # seconds between two log lines about candidates, of which there are hundreds
-_PATIENCE = 30.0  # seconds without a limit after which a user is told how to stop
+_PATIENCE = 30.0  # seconds without a time limit after which the user is told how to stop
+_STOPPING = "Ctrl-C: stopping; the best result so far is kept"
 
 
 class Progress:
     """A callback for `prune_booster`, `sweep`, `compress_booster` and `survey`.
 
+    As a context manager it also updates the elapsed time and acknowledges Ctrl-C.
+
     Parameters
     ----------
     stream : text stream, optional
-        stderr without it.
+        stderr by default.
     time_limit : float, optional
         The limit of the search; without one the user is told after 30 s how to stop.
     option : str
-        What a time limit is called here.
+        What the time limit is called here.
+    started : float, optional
+        When the work began, by ``time.monotonic``; now by default.
     """
 
     def __init__(
-        self, stream: TextIO | None = None, time_limit: float | None = None, option: str = "time_limit"
+        self,
+        stream: TextIO | None = None,
+        time_limit: float | None = None,
+        option: str = "time_limit",
+        started: float | None = None,
     ) -> None:
         self.stream = stream if stream is not None else sys.stderr
         self.is_terminal = self.stream.isatty()
         self._option = option
-        self._patient = time_limit is not None
+        self._limit = time_limit
+        self._started = time.monotonic() if started is None else started
+        self._is_told = time_limit is not None
         self._units = 0
         self._unit = ""
         self._label = ""
+        self._text = ""
         self._last: tuple[Any, ...] = ()
-        self._drawn = 0.0
+        self._written = 0.0
         self._width = 0
+        self._lock = threading.RLock()
+        self._wake: int | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Progress:
+        ours, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self._hears = threading.current_thread() is threading.main_thread()
+        if self._hears:
+            # the signal writes a byte at once; a handler would wait until the solver returns
+            before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+            if before != -1:  # an event loop listens already
+                signal.set_wakeup_fd(before)
+                self._hears = False
+        self._thread = threading.Thread(target=self._watch, args=(ours,), daemon=True)
+        self._thread.start()
+        self._draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._hears:
+            signal.set_wakeup_fd(-1)
+        if self._thread is not None and self._wake is not None:
+            os.write(self._wake, b"\0")
+            self._thread.join()
+            os.close(self._wake)
+        self.close()
 
     def __call__(self, step: Step) -> None:
-        """Tell of one step."""
-        if step.unit != self._unit:  # a survey counts rounds, then leaves
-            self._unit, self._units = step.unit, 0
-        self._units = max(self._units, step.units, step.proved_once)
-        if not self._patient and step.seconds > _PATIENCE:
-            self._patient = True
-            self.note(self._how_to_stop(step))
-        now = time.monotonic()
-        state = (self._label, step.units, step.proved_once, step.lower_bound, step.tried)
-        if self.is_terminal:
-            if state != self._last or now - self._drawn > 0.1:
-                self._draw(step)
-                self._drawn = now
-        elif step.tried and any(self._last[-1:]) and now - self._drawn < _CANDIDATES:
-            return
-        elif state != self._last or now - self._drawn > _SILENCE:
-            print(self._line(step), file=self.stream, flush=True)
-            self._drawn = now
-        self._last = state
+        """Show one step."""
+        with self._lock:
+            if step.unit != self._unit:  # a survey counts rounds, then leaves
+                self._unit, self._units = step.unit, 0
+            self._units = max(self._units, step.units, step.proved_once)
+            self._text = self._words(step)
+            if not self._is_told and step.seconds > _PATIENCE:
+                self._is_told = True
+                self.note(self._how_to_stop(step))
+            now = time.monotonic()
+            state = (self._label, step.units, step.proved_once, step.lower_bound, step.tried)
+            if self.is_terminal:
+                self._draw(step.seconds)
+            elif step.tried and any(self._last[-1:]) and now - self._written < _CANDIDATES:
+                return
+            elif state != self._last or now - self._written > _SILENCE:
+                print(f"{self._clock(step.seconds)}{self._text}", file=self.stream, flush=True)
+                self._written = now
+            self._last = state
 
     def of_alpha(self, alpha: float, step: Step) -> None:
-        """Tell of one step of a sweep."""
+        """Show one step of a sweep."""
         self._label = f"alpha {alpha:g}: "
         self(step)
 
+    def say(self, text: str) -> None:
+        """Show on a terminal what is being done."""
+        with self._lock:
+            self._text = text
+            self._draw()
+
     def note(self, text: str) -> None:
-        """One line that stays."""
-        self.close()
-        print(text, file=self.stream, flush=True)
+        """Write a line that stays."""
+        with self._lock:
+            self.close()
+            print(text, file=self.stream, flush=True)
 
     def close(self) -> None:
-        """Clear the bar."""
-        if self.is_terminal and self._width:
-            print("\r" + " " * self._width + "\r", end="", file=self.stream, flush=True)
-            self._width = 0
+        """Clear the line, so that what follows begins at column 1."""
+        with self._lock:
+            if self.is_terminal and self._width:
+                print("\r" + " " * self._width + "\r", end="", file=self.stream, flush=True)
+                self._width = 0
 
-    def _line(self, step: Step) -> str:
+    def _watch(self, pipe: int) -> None:
+        """Update the elapsed time until a zero byte arrives; other bytes are signals."""
+        while True:
+            if select.select([pipe], [], [], _TICK)[0]:
+                received = os.read(pipe, 64)
+                if signal.SIGINT in received:
+                    self.note(_STOPPING)
+                if 0 in received:
+                    os.close(pipe)
+                    return
+            with self._lock:
+                self._draw()
+
+    def _clock(self, seconds: float | None = None) -> str:
+        elapsed = time.monotonic() - self._started if seconds is None else seconds
+        return f"{elapsed:.0f} s: " if self._limit is None else f"{elapsed:.0f} of {self._limit:g} s: "
+
+    def _draw(self, seconds: float | None = None) -> None:
+        if not self.is_terminal or not self._text:
+            return
+        text = f"{self._clock(seconds)}{self._text}"[: shutil.get_terminal_size().columns - 1]
+        print(f"\r{text:<{self._width}}", end="", file=self.stream, flush=True)
+        self._width = len(text)
+
+    def _words(self, step: Step) -> str:
         if step.tried:
-            return (
-                f"{self._units} {plural(step.unit)}, looking at a candidate of {step.tried} "
-                f"({step.phase}; tested later), {step.rows} rows, {step.seconds:.1f} s"
-            )
-        bound = f", at least {step.lower_bound}" if step.lower_bound else ""
-        return f"{self._label}{self._best(step)}{bound}, {step.phase}, {step.rows} rows, {step.seconds:.1f} s"
+            return f"{self._units} {plural(step.unit)}, trying {step.tried} (tested later)"
+        bound = f", at least {step.lower_bound} needed" if step.lower_bound else ""
+        return f"{self._label}{self._best(step)}{bound}"
 
     def _best(self, step: Step) -> str:
         """The best model so far, and how often it is proved."""
@@ -109,40 +181,22 @@ class Progress:
     def _how_to_stop(self, step: Step) -> str:
         if step.tried:
             return (
-                f"after {step.seconds:.0f} s the path has come to {step.tried} of {self._units} "
-                f"{plural(step.unit)}. Ctrl-C ends it and tests what there is; {self._option} sets "
-                "a limit."
+                f"After {step.seconds:.0f} s, candidates are down to {step.tried} of {self._units} "
+                f"{plural(step.unit)}. Ctrl-C stops and tests what there is; {self._option} sets a limit."
             )
-        certified = "nothing smaller than the original"
-        smallest = _smallest(step)
-        if smallest < self._units:
-            certified = f"{smallest} of {self._units} {plural(step.unit)}"
-            certified += " (proved once)" if smallest < step.units else ""
-        bound = f", and at least {step.lower_bound} are needed" if step.lower_bound else ""
         return (
-            f"{self._label}after {step.seconds:.0f} s {certified} is reached{bound}; still looking "
-            f"for fewer ({step.phase}). Ctrl-C stops and keeps what was reached; {self._option} "
-            "sets a limit."
+            f"After {step.seconds:.0f} s: {self._words(step)}. Still looking for a smaller model. Ctrl-C stops and "
+            f"keeps the best one; {self._option} sets a limit."
         )
-
-    def _draw(self, step: Step) -> None:
-        # full when the best model meets the lower bound: then nothing is left to find
-        open_share = (_smallest(step) - step.lower_bound) / max(self._units - 1, 1)
-        done = round(_WIDTH * (1 - open_share))
-        bar = f"[{'#' * done}{'.' * (_WIDTH - done)}] "
-        text = f"{'' if step.tried else bar}{self._line(step)}"
-        padding = " " * max(self._width - len(text), 0)
-        self._width = len(text)
-        print(f"\r{text}{padding}", end="", file=self.stream, flush=True)
 
 
 def _smallest(step: Step) -> int:
-    """Units of the smallest model that is proved at all; some steps name only one number."""
+    """The size of the smallest model that is proved at all; some steps state only one number."""
     return min(step.units, step.proved_once) if step.proved_once else step.units
 
 
 def is_shown(verbose: bool | None) -> bool:
-    """Whether progress is shown: as asked, else on a terminal and in a notebook."""
+    """Whether progress is shown: as requested, else on a terminal and in a notebook."""
     if verbose is not None:
         return verbose
     return "ipykernel" in sys.modules or (hasattr(sys.stderr, "isatty") and sys.stderr.isatty())
@@ -154,12 +208,11 @@ def shown(
 ) -> Iterator[Callable[..., None] | None]:
     """The callback of a search: the user's own, our progress, or both.
 
-    A user's callback stands alone unless ``verbose`` is True.
+    With a user's callback, progress is shown only if ``verbose`` is True.
     """
     if not is_shown(verbose) or (callback is not None and verbose is None):
         yield callback
         return
-    progress = Progress(time_limit=time_limit)
 
     def report_progress(*told: Any) -> None:  # a Step, or an alpha and a Step
         if len(told) == 2:
@@ -169,7 +222,6 @@ def shown(
         if callback is not None:
             callback(*told)
 
-    try:
+    with Progress(time_limit=time_limit) as progress:
+        progress.say("starting")
         yield report_progress
-    finally:
-        progress.close()

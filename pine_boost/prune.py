@@ -23,7 +23,7 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
-from pine_boost.options import Options
+from pine_boost.options import Options, given
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
@@ -74,54 +74,62 @@ def prune_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold
-        wrapper or calibrated classifier around one; never modified.
-    X_fit : table
-        Rows the plausibility score is fitted on (the training rows are fine); no labels needed.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
+        or calibrated classifier around one. It is never modified.
+    X_fit : table, optional
+        Rows on which the plausibility score is fitted; the training rows are fine. No labels are
+        needed. With ``alpha=0`` the table may be left out.
     X_cal : table, optional
-        Rows that nothing else has seen, to calibrate the region. Without it, X_fit is split
-        80/20 (seeded); then X_fit must not contain training rows.
+        Unseen rows on which the region is calibrated; without them, 20 % of X_fit are split off
+        (seeded). Then X_fit must not contain training rows.
     alpha : float
-        Share of future inputs that may fall outside the region. 0: every input (faithful pruning).
-    score : {"chow-liu", "leaf-support", "isolation-forest"} or a user's own
+        Share of future inputs that may fall outside the region; 0 covers every input (faithful
+        pruning).
+    score : {"chow-liu", "leaf-support", "isolation-forest"} or object
+        What makes an input plausible: pairs of values that occur together (chow-liu), leaves that
+        rows reach (leaf-support), or few cuts needed to isolate it (isolation-forest). A score of
+        your own is accepted too.
     n_bins : int
-        Bins per numeric feature of the Chow-Liu score.
+        Number of bins per numeric feature of the Chow-Liu score.
     indifference : float or "auto"
-        Share of inputs nearest to the decision that the region may give up (0 is the paper).
-        ``"auto"`` splits alpha between rare inputs and toss-ups, from X_fit alone, so that the
-        model becomes small, and calibrates both on X_cal together; 0 where it helps nothing.
+        Share of inputs nearest to the decision boundary that the region may leave out, or auto to
+        choose it. ``"auto"`` splits alpha between rare inputs and inputs near the decision boundary
+        so that the model becomes small, using X_fit alone; it is 0 if splitting does not give a
+        smaller model.
     objective : {"l0", "l1"}
-        Fewest trees, or the smallest sum of weights (faster).
+        Minimise the number of trees (l0) or the sum of their weights (l1, faster).
     unit : {"round", "tree", "leaf"}
-        What is counted, kept or dropped: rounds (in a multiclass booster a tree per class), single
-        trees, or leaves: then subtrees become leaves, too, and leaf values are chosen anew.
+        What is counted and dropped: boosting rounds (one tree per class), single trees, or leaves.
+        With leaves, subtrees may be collapsed into leaves and all leaf values are refitted.
     reweight : {"tree", "leaf"}, optional
-        What is chosen anew in the kept trees: one weight each (the paper), or every leaf value,
-        which needs fewer trees; the lower bound is about the same form. Default "leaf"; "tree"
-        where leaves are votes or shares of classes (forests) and for ``objective="l1"``.
+        What is refitted in the trees that are kept: one weight per tree, or every leaf value, which
+        needs fewer trees. The default is "leaf", and "tree" where leaves are votes or class shares
+        (forests) or with ``objective="l1"``.
     threshold : float or sequence of float, optional
-        Your own decision threshold on the probability of class 1; on the raw margin, before any
-        link, for regressors and rankers. Several, ascending, make score bands.
+        Your own decision threshold on the probability of class 1 (for regressors and rankers, on
+        the raw margin before any link function); several ascending values define score bands.
     domain : Domain, optional
-        What you know of every input that can occur.
+        What is known about every input that can occur.
     time_limit : float, optional
-        Seconds. The best certified model so far is returned, at worst the original; where they
-        end before the region is fitted, NOT_CERTIFIED with the region of every input.
+        Seconds after which the best model certified so far is returned, at worst the original;
+        without a limit the search ends when everything has been tried, which may take many minutes.
+        If the time is over before the region is fitted, the status is NOT_CERTIFIED.
     n_jobs : int
-        Threads for the proofs, -1 for all cores; the result does not depend on it.
+        Number of threads for the proofs, -1 for all cores; the result does not depend on it.
     random_state : int
-        Seed of everything random.
+        Seed of everything random; without a time limit the same call gives the same result.
     callback : callable, optional
         Called with a `Step` after each step of the search.
     verbose : bool, optional
-        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
-        callback. What is logged goes to the logger ``pine_boost``.
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
     allow_overlap : bool
-        Go on although rows of X_cal evidently occur in X_fit; no probability is promised then.
+        Continue although rows of X_cal also occur in X_fit; then no probability is promised.
     spent : Survey or path, optional
-        A survey, or the file that it was saved to: rows that it looked at are refused as X_cal.
+        Survey, or the file it was saved to, whose rows are refused here.
     trust_pickle : bool
-        Load a model from a pickle or joblib file, which runs code from it: only for files you made.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------
@@ -148,23 +156,7 @@ def prune_booster(
     >>> result.model.n_estimators_ < 20
     True
     """
-    options = Options(
-        alpha,
-        score,
-        n_bins,
-        indifference,
-        objective,
-        unit,
-        reweight,
-        threshold,
-        domain,
-        time_limit,
-        n_jobs,
-        random_state,
-        callback,
-        verbose,
-        allow_overlap,
-    )
+    options = given(Options, locals())
     budget = Budget.of(time_limit, callback=callback)
     outer, parsed = open_model(model, options, trust_pickle)
     X_fit, X_cal = split_tables(
@@ -230,5 +222,6 @@ def require_free_leaves(model: Model) -> None:
         raise UnsupportedModelError(
             f"reweight='leaf' and unit='leaf' need a sum of leaf values that may take any value; "
             f"the leaves of this {model.kind} are votes or shares of classes. Use reweight='tree' "
-            "with unit='round' or 'tree'."
+            "with unit='round' or 'tree'.",
+            option=("reweight", "unit"),
         )

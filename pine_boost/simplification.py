@@ -101,17 +101,18 @@ def simplify(model: Any, *, fold_constants: bool = False, trust_pickle: bool = F
 
     Parameters
     ----------
-    model : native model, path, bytes or Model
-        Whatever `pine_boost.parsers.read_model` accepts, regressors and rankers included; also a
-        Pipeline, threshold wrapper or calibrated classifier around one, which comes back with
-        the simplified model inside.
+    model : object, path, bytes or Model
+        What `pine_boost.parsers.read_model` accepts, regressors and rankers included; also a
+        Pipeline, threshold wrapper or calibrated classifier around one, which is returned with the
+        simplified model inside.
     fold_constants : bool
-        Also fold trees that add the same number for every input into the leaves of another tree.
-        That rounds, so margins are then the same only within the rounding band, which the result
-        states. dart models of XGBoost that predict in place (wrappers, files) need it too: their
-        native sum cannot be written with fewer trees bit for bit.
+        Also fold trees that add the same number for every input into the leaves of another tree,
+        which keeps margins only within the rounding band. The result states the band. XGBoost dart
+        models that predict in place (wrappers, files) need this, because their native sum cannot be
+        written with fewer trees bit for bit.
     trust_pickle : bool
-        Load pickle and joblib files. Unpickling runs code from the file: only for files you made.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------

@@ -30,6 +30,7 @@ _KINDS = {
     "speed": "float | None",
     "note": "str",
     "call": "str",
+    "command": "str",
 }
 
 
@@ -49,6 +50,8 @@ class Offer:
         Why there is nothing, or what is open.
     call : str
         What to call for it, with rows that were not looked at.
+    command : str
+        The same for the command line; MODEL, FIT, ... stand for files.
     """
 
     promise: str
@@ -58,6 +61,7 @@ class Offer:
     speed: float | None
     note: str
     call: str
+    command: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +103,9 @@ class Survey:
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")
         worth = (
-            f"Estimates: the {self.n_look} rows of X_look were looked at to make this table. Take "
-            "other rows as X_cal or X_val; spent=survey (what pine_boost.survey returned, or the "
-            f"file it was saved to) refuses these. ({self.seconds:.0f} s)"
+            f"These are estimates, because the table was made by looking at {self.n_look} rows. A promise needs other "
+            f"rows; spent=survey (on the command line --spent with the saved survey) refuses these. "
+            f"({self.seconds:.0f} s)"
         )
         return "\n".join([*lines, worth])
 

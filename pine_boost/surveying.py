@@ -6,9 +6,9 @@ were looked at to choose: `Survey.check` refuses them as calibration or validati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from pine_boost.certificate.compression_claim import statistic_offer
 from pine_boost.compression.cost import LEAVES
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import choose_chains, validate
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
-from pine_boost.options import AUTO, require_seconds
+from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
@@ -39,6 +38,14 @@ _CONFIDENCE = 0.95
 _PATH_SHARE = 0.6  # of the time that is left, before sizes are tested
 _PROOFS = 0.5  # share of the time that goes to proofs
 _NOTHING = "nothing smaller was found"
+
+
+class Asked(NamedTuple):
+    """A call of the library: what `as_call` and `as_command` write."""
+
+    function: str
+    tables: tuple[str, ...] = ()
+    options: Mapping[str, Any] | None = None
 
 
 def survey(
@@ -61,25 +68,31 @@ def survey(
     Parameters
     ----------
     model : object, path or bytes
-        As for `prune_booster` and `compress_booster`.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
+        or calibrated classifier around one. It is never modified.
     X_fit : table
-        The training rows are fine.
+        Rows to fit on; the training rows are fine.
     X_look : table
-        Held-out rows that you can do without later.
+        Held-out rows that you can do without later; no promise can be made on them afterwards.
     tolerance : float, optional
-        As for `compress_booster`; regressors and rankers need it.
+        How far a value may move: for classifiers no probability, for regressors and rankers (where
+        it is required) no raw value moves by more. It is refused with a calibrator around the
+        ensemble.
     threshold : float or sequence of float, optional
-        Your own decision threshold(s).
+        Your own decision threshold on the probability of class 1 (for regressors and rankers, on
+        the raw margin before any link function); several ascending values define score bands.
     time_limit : float
         Seconds, half of them for proofs.
     random_state : int
+        Seed of everything random; without a time limit the same call gives the same result.
     callback : callable, optional
-        Called with a `Step` now and then.
+        Called with a `Step` after each step of a search.
     verbose : bool, optional
-        Show progress on stderr; by default on a terminal and in a notebook, unless there is a
-        callback.
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
     trust_pickle : bool
-        As for `prune_booster`.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------
@@ -115,7 +128,7 @@ def survey(
     has_classes = parsed.forest.decides
     options = CompressOptions(tolerance=tolerance, threshold=threshold, random_state=random_state)
     tables = read_tables(parsed, X_fit, X_look, options)
-    offers = [_offer(parsed, parsed, tables, "the original", "", budget)]
+    offers = [_offer(parsed, parsed, tables, "the original", None, budget)]
     offers.append(_lossless(model, parsed, tables, budget))
     with shown(verbose, time_limit, callback) as report_progress:
         budget = replace(budget, callback=report_progress)
@@ -127,7 +140,7 @@ def survey(
 
 
 def _offer(
-    parsed: Model, found: Model, tables: Tables, promise: str, call: str, budget: Budget, note: str = ""
+    parsed: Model, found: Model, tables: Tables, promise: str, call: Asked | None, budget: Budget, note: str = ""
 ) -> Offer:
     speed = None
     if found is not parsed and not budget.is_over:
@@ -138,13 +151,14 @@ def _offer(
         note = _NOTHING
     forest = found.forest
     size = len(file_contents(found))
-    return Offer(promise, forest.n_trees, forest.n_leaves, size, speed, note, call)
+    texts = ("", "") if call is None else (as_call(*call), as_command(*call))
+    return Offer(promise, forest.n_trees, forest.n_leaves, size, speed, note, *texts)
 
 
 def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offer:
     from pine_boost.simplification import simplify
 
-    promise, call = lossless_offer(), "pine_boost.simplify(model)"
+    promise, call = lossless_offer(), Asked("simplify")
     try:
         result = simplify(model)
     except PineBoostError as error:
@@ -161,11 +175,10 @@ def _proved(
 
     asked: list[tuple[float, float | str]] = [(a, 0.0) for a in sorted(ALPHAS, reverse=True)]
     asked.append((0.1, AUTO))
-    given = "" if options.threshold is None else f", threshold={options.threshold!r}"
+    given = {} if options.threshold is None else {"threshold": options.threshold}
     for position, (alpha, indifference) in enumerate(asked):
-        extra = f", indifference={indifference!r}" if indifference else ""
-        asked_for = f"alpha={alpha:g}{extra}{given}, spent=survey"
-        call = f"pine_boost.prune_booster(model, X_fit, X_cal, {asked_for})"
+        extra = {"indifference": indifference} if indifference else {}
+        call = Asked("prune_booster", ("X_fit", "X_cal"), {"alpha": alpha, **extra, **given, "spent": "survey"})
         promise = proved_offer(alpha, indifference)
         part = budget.share(1 / (len(asked) - position))
         try:
@@ -192,11 +205,11 @@ def _proved(
 
 def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOptions, budget: Budget) -> Iterator[Offer]:
     """One path, tested on the rows that are looked at for each target."""
-    asked = "" if options.tolerance is None else f", tolerance={options.tolerance:g}"
-    asked += "" if options.threshold is None else f", threshold={options.threshold!r}"
+    extra = {name: getattr(options, name) for name in ("tolerance", "threshold")}
+    extra = {name: value for name, value in extra.items() if value is not None}
     kept = "value" if parsed.forest.n_outputs == 1 and not parsed.forest.decision.cuts else "class"
     calls = {
-        fidelity: f"pine_boost.compress_booster(model, X_fit, X_val, fidelity={fidelity:g}{asked}, spent=survey)"
+        fidelity: Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra, "spent": "survey"})
         for fidelity in FIDELITIES
     }
     promises = {fidelity: statistic_offer(fidelity, _CONFIDENCE, kept) for fidelity in FIDELITIES}

@@ -17,7 +17,7 @@ from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
-from pine_boost.options import Options, plural, require_level
+from pine_boost.options import Options, given, plural, require_level
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.prune import open_model, search_options
@@ -182,21 +182,60 @@ def sweep(
 
     Parameters
     ----------
-    model, X_fit, X_cal
-        As in `prune_booster`.
+    model : object, path or bytes
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, or a Pipeline, threshold wrapper
+        or calibrated classifier around one. It is never modified.
+    X_fit : table
+        Rows on which the plausibility score is fitted; the training rows are fine. No labels are
+        needed.
+    X_cal : table, optional
+        Unseen rows on which the region is calibrated; without them, 20 % of X_fit are split off
+        (seeded). Then X_fit must not contain training rows.
     alphas : iterable of float, optional
-        Default: 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8; without those that
-        indifference or a domain leave no room for.
+        The values of alpha to prune for, by default 0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8. The default
+        leaves out values for which ``indifference`` or a domain leave no room.
     indifference : float or "auto"
-        As in `prune_booster`; ``"auto"`` chooses one share of alpha for the whole grid, at its
-        middle.
+        Share of inputs nearest to the decision boundary that the region may leave out, or auto to
+        choose it. ``"auto"`` chooses one share of alpha for the whole grid, at its middle, using
+        X_fit alone.
     time_limit : float, optional
-        Seconds for the whole sweep; every alpha gets an equal share of what is left.
+        Seconds for the whole sweep; every alpha gets an equal share of the time that is left.
     callback : callable, optional
         Called with alpha and a `Step` after each step of a search.
-    score, n_bins, objective, unit, reweight, threshold, domain, n_jobs, random_state, verbose, \
-allow_overlap, spent, trust_pickle
-        As in `prune_booster`.
+    score : {"chow-liu", "leaf-support", "isolation-forest"} or object
+        What makes an input plausible: pairs of values that occur together (chow-liu), leaves that
+        rows reach (leaf-support), or few cuts needed to isolate it (isolation-forest). A score of
+        your own is accepted too.
+    n_bins : int
+        Number of bins per numeric feature of the Chow-Liu score.
+    objective : {"l0", "l1"}
+        Minimise the number of trees (l0) or the sum of their weights (l1, faster).
+    unit : {"round", "tree", "leaf"}
+        What is counted and dropped: boosting rounds (one tree per class), single trees, or leaves.
+        With leaves, subtrees may be collapsed into leaves and all leaf values are refitted.
+    reweight : {"tree", "leaf"}, optional
+        What is refitted in the trees that are kept: one weight per tree, or every leaf value, which
+        needs fewer trees. The default is "leaf", and "tree" where leaves are votes or class shares
+        (forests) or with ``objective="l1"``.
+    threshold : float or sequence of float, optional
+        Your own decision threshold on the probability of class 1 (for regressors and rankers, on
+        the raw margin before any link function); several ascending values define score bands.
+    domain : Domain, optional
+        What is known about every input that can occur.
+    n_jobs : int
+        Number of threads for the proofs, -1 for all cores; the result does not depend on it.
+    random_state : int
+        Seed of everything random; without a time limit the same call gives the same result.
+    verbose : bool, optional
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
+    allow_overlap : bool
+        Continue although rows of X_cal also occur in X_fit; then no probability is promised.
+    spent : Survey or path, optional
+        Survey, or the file it was saved to, whose rows are refused here.
+    trust_pickle : bool
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------
@@ -220,23 +259,7 @@ allow_overlap, spent, trust_pickle
     True
     """
     grid = read_alphas(ALPHAS if alphas is None else alphas)
-    options = Options(
-        max(grid),
-        score,
-        n_bins,
-        indifference,
-        objective,
-        unit,
-        reweight,
-        threshold,
-        domain,
-        time_limit,
-        n_jobs,
-        random_state,
-        callback,
-        verbose,
-        allow_overlap,
-    )
+    options = given(Options, {**locals(), "alpha": max(grid)})
     budget = Budget.of(time_limit)
     outer, parsed = open_model(model, options, trust_pickle)
     is_whole = options.asks_for_everything
@@ -293,7 +316,7 @@ def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
     try:
         grid = [float(alpha) for alpha in alphas]
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"alphas={alphas!r}: a list of numbers is accepted.") from error
+        raise InvalidInputError(f"alphas={alphas!r}: a list of numbers is accepted.", option="alphas") from error
     for alpha in grid:
         require_level(alpha, "alpha")
     if not grid:

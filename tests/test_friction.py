@@ -126,7 +126,7 @@ def test_little_removed_names_the_next_steps_that_fit(result: Any) -> None:
 def test_the_summary_of_a_model_that_stayed_ends_with_them(table: Any, model: Any) -> None:
     X, _ = table
     kept = prune_booster(model, X[:250], X[250:450], alpha=0.3, time_limit=1e-9)
-    assert kept.summary().splitlines()[-1].startswith("- compress_booster(")
+    assert kept.summary().splitlines()[-1].startswith("- pine_boost.compress_booster(")
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_labels_that_are_not_there_are_an_error(place: Path, capsys: Any) -> Non
     base = ["prune", place / "model.json", "--fit", place / "fit.npy", "--cal", place / "cal.npy"]
     code, _, err = _run(capsys, *base, "--label", "y", "-o", place / "nowhere")
     assert code == 1
-    assert "--label y names a column of --test, and there is no --test" in err
+    assert "--label y names a column of --test, but --test is missing" in err
     code, _, err = _run(capsys, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere")
     assert code == 1
     assert "no column 'y'" in err

@@ -10,26 +10,68 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pine_boost import PineClassifier, prune_booster, sweep
+from pine_boost import PineClassifier
 from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.json_fields import parse_text, reading, record
-from pine_boost.options import Options, is_real, is_whole, worker_count
+from pine_boost.options import (
+    REQUIRED,
+    TABLE,
+    AccelerateOptions,
+    CompressOptions,
+    Options,
+    as_call,
+    as_command,
+    is_real,
+    is_whole,
+    option_of,
+    worker_count,
+)
+from tests.support.parameters import CALLS, parameters_of, public_call, section_of
 
 OURS = {field.name: field.default for field in fields(Options)}
 
 
-def _defaults(function):
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty}
+@pytest.mark.parametrize("call", CALLS)
+def test_signatures_and_docstrings_are_those_of_the_table(call):
+    for name, default in parameters_of(call).items():
+        expected = option_of(call, name).default
+        assert default is inspect.Parameter.empty if expected is REQUIRED else default == expected, name
+    # python -m tests.support.parameters writes the sections
+    assert section_of(call).rstrip() in public_call(call).__doc__
 
 
-def test_prune_booster_and_sweep_have_the_options_and_their_defaults():
+def test_prune_booster_and_sweep_have_the_options():
     # rows, which of them are used up, how a file is read: no options
-    tables = {"X_fit", "X_cal", "spent", "trust_pickle"}
-    for function, own in ((prune_booster, tables), (sweep, {*tables, "alphas"})):
-        defaults = {n: v for n, v in _defaults(function).items() if n not in own}
-        expected = {n: v for n, v in OURS.items() if "alphas" not in own or n != "alpha"}
-        assert defaults == expected
+    tables = {"model", "X_fit", "X_cal", "spent", "trust_pickle"}
+    assert set(parameters_of("prune_booster")) - tables == set(OURS)
+    assert set(parameters_of("sweep")) - tables - {"alphas"} == set(OURS) - {"alpha"}
+    tables = {"model", "X_fit", "X_val", "spent", "trust_pickle"}
+    assert set(parameters_of("compress_booster")) - tables == {field.name for field in fields(CompressOptions)}
+
+
+def test_every_text_is_a_sentence_or_more_and_every_default_passes_its_check():
+    for option in TABLE.values():
+        call = option.key.rpartition(".")[0]
+        assert option.help(call).endswith((".", ")."))
+        assert "{" not in option.documentation(call).split("\n", 1)[1]
+        if option.has_default:
+            option.require(option.default)
+    for kind in (Options, CompressOptions, AccelerateOptions):
+        kind()
+
+
+def test_a_call_is_written_for_python_and_for_the_command_line():
+    options = {"alpha": 0.1, "indifference": "auto", "threshold": (0.3, 0.7), "spent": "survey"}
+    asked = ("prune_booster", ("X_fit", "X_cal"), options)
+    assert as_call(*asked) == (
+        "pine_boost.prune_booster(model, X_fit, X_cal, alpha=0.1, indifference='auto', threshold=(0.3, 0.7), "
+        "spent=survey)"
+    )
+    assert as_command(*asked) == (
+        "pine-boost prune MODEL --fit FIT --cal CAL --alpha 0.1 --indifference auto --threshold 0.3 --threshold 0.7 "
+        "--spent SURVEY.json"
+    )
+    assert as_command("simplify") == "pine-boost simplify MODEL -o SMALLER"
 
 
 def test_the_classifier_passes_on_every_option():
@@ -72,8 +114,9 @@ def test_the_classifier_passes_on_every_option():
 )
 def test_what_means_nothing_is_refused_by_name(wrong):
     ((name, _),) = wrong.items()
-    with pytest.raises(InvalidInputError, match=f"{name}="):
+    with pytest.raises(InvalidInputError, match=f"^{name} must be .*, got ") as caught:
         Options(**wrong)
+    assert caught.value.option == (name,)
 
 
 def test_numbers_of_numpy_are_accepted_and_bools_are_none():

@@ -1,9 +1,13 @@
-"""Progress: a bar on a terminal, lines in a log, words after half a minute; shown or not."""
+"""Progress: one updating line on a terminal, lines in a log, advice after half a minute; shown or not."""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
+def test_a_terminal_shows_one_line_and_a_log_only_changes() -> None:
     steps = [
         Step(1, "rows", 30, 50, 0.1, "round", 10, 10, 1),
         Step(2, "climb", 30, 60, 0.2, "round", 10, 10, 1),
@@ -33,11 +37,12 @@ def test_a_terminal_shows_a_bar_and_a_log_only_changes() -> None:
             progress(step)
         progress.close()
     assert "\n" not in terminal.getvalue()
-    assert "[####################] 10 -> 4 rounds, at least 4" in terminal.getvalue()
+    assert "\r0 s: 10 -> 4 rounds, at least 4 needed" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r")
     lines = log.getvalue().splitlines()
     assert len(lines) == 3
-    assert lines[-1] == "10 -> 4 rounds, at least 4, exact, 80 rows, 0.4 s"
+    assert lines[-1] == "0 s: 10 -> 4 rounds, at least 4 needed"
+    assert not any(word in log.getvalue() for word in ("climb", "exact", "rows"))
 
 
 def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
@@ -48,10 +53,10 @@ def test_a_model_proved_once_is_named_before_its_second_proof() -> None:
     progress(Step(3, "certified", 12, 60, 0.3, "round", 12, 12, 1))
     progress(Step(4, "proved", 12, 60, 0.4, "round", 12, 9, 8))
     assert log.getvalue().splitlines() == [
-        "30 rounds, nothing smaller proved yet, at least 1, rows, 50 rows, 0.1 s",
-        "30 -> 12 rounds (proved once), at least 1, proved, 60 rows, 0.2 s",
-        "30 -> 12 rounds, at least 1, certified, 60 rows, 0.3 s",
-        "30 -> 9 rounds (proved once, 12 twice), at least 8, proved, 60 rows, 0.4 s",
+        "0 s: 30 rounds, nothing smaller proved yet, at least 1 needed",
+        "0 s: 30 -> 12 rounds (proved once), at least 1 needed",
+        "0 s: 30 -> 12 rounds, at least 1 needed",
+        "0 s: 30 -> 9 rounds (proved once, 12 twice), at least 8 needed",
     ]
 
 
@@ -80,8 +85,8 @@ def test_without_a_limit_a_user_is_told_how_to_stop() -> None:
     progress(later)
     told = [line for line in log.getvalue().splitlines() if "Ctrl-C" in line]
     assert told == [
-        "after 31 s 4 of 10 rounds is reached, and at least 2 are needed; still looking for "
-        "fewer (exact). Ctrl-C stops and keeps what was reached; --time-limit sets a limit."
+        "After 31 s: 10 -> 4 rounds, at least 2 needed. Still looking for a smaller model. Ctrl-C stops and keeps the "
+        "best one; --time-limit sets a limit."
     ]
     limited = io.StringIO()
     progress = Progress(limited, time_limit=60.0)
@@ -131,10 +136,10 @@ def test_a_candidate_is_not_called_proved_and_a_log_is_not_flooded() -> None:
     assert len(lines) <= 2
     assert not any("leaves" in line and "proved" in line for line in lines)
     drawn = terminal.getvalue().split("\r")[-1]
-    assert drawn.startswith("800 leaves, looking at a candidate of 651 (path; tested later), 50 ro")
+    assert drawn.startswith("0 s: 800 leaves, trying 651 (tested later)")
     progress = Progress(log := io.StringIO())
     progress(Step(50, "path", 30, 50, 31.0, "leaf", 800, tried=600))
-    assert "the path has come to 600 of 800 leaves. Ctrl-C ends it and tests" in log.getvalue()
+    assert "candidates are down to 600 of 800 leaves. Ctrl-C stops and tests" in log.getvalue()
 
 
 @pytest.mark.usefixtures("few_synthetic_rows")
@@ -147,12 +152,52 @@ def test_compression_and_survey_take_verbose(capsys: Any) -> None:
     options: dict[str, Any] = {"fidelity": 0.98}
     told: list[Step] = []
     compress_booster(model, X[:300], X[300:], verbose=True, callback=told.append, **options)
-    assert f"{n_leaves} leaves, looking at a candidate of " in capsys.readouterr().err
+    assert f"{n_leaves} leaves, trying " in capsys.readouterr().err
     assert {step.units for step in told} == {n_leaves}
     assert all(0 < step.tried < n_leaves for step in told)
     compress_booster(model, X[:300], X[300:], **options)
     assert capsys.readouterr().err == ""
     survey(model, X[:300], X[300:], time_limit=5, verbose=True)
-    assert "looking at a candidate of" in capsys.readouterr().err
+    assert "leaves, trying" in capsys.readouterr().err
     survey(model, X[:300], X[300:], time_limit=5, verbose=False)
     assert capsys.readouterr().err == ""
+
+
+def test_the_elapsed_time_is_updated_between_steps_and_the_line_is_cleared() -> None:
+    terminal = _Terminal()
+    with Progress(terminal, time_limit=60.0) as progress:
+        progress.say("reading")
+        progress._started -= 7  # seven seconds later
+        time.sleep(0.7)
+    drawn = [text for text in terminal.getvalue().split("\r") if text.strip()]
+    assert drawn[0].startswith("0 of 60 s: reading")
+    assert drawn[-1].startswith(("7 of 60 s: reading", "8 of 60 s: reading"))
+    assert terminal.getvalue().endswith("\r")  # what follows begins at column 1
+
+
+def test_ctrl_c_is_acknowledged_while_the_main_thread_is_busy() -> None:
+    log = io.StringIO()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt), Progress(log):
+            time.sleep(5)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept\n"
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_an_event_loop_keeps_its_signals() -> None:
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    signal.set_wakeup_fd(theirs)
+    try:
+        with Progress(io.StringIO()):
+            pass
+    finally:
+        assert signal.set_wakeup_fd(-1) == theirs
+        os.close(ours)
+        os.close(theirs)

@@ -51,7 +51,7 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     with pytest.raises(InvalidInputError, match="X_cal were looked at by a survey"):
         eval(proved.call, {**names, "X_cal": X[600:1100]})
     text = survey.summary()
-    assert "Estimates" in text
+    assert "These are estimates" in text
     assert "CERTIFIED" not in text
 
 

@@ -101,7 +101,8 @@ def decide(
         if threshold is not None:
             raise InvalidInputError(
                 f"threshold was given for a LightGBM model of {objective.num_class} classes; "
-                "per-class thresholds are not supported. Leave threshold=None."
+                "per-class thresholds are not supported. Leave threshold out.",
+                option="threshold",
             )
         guard = class_gap(objective, divisor, lowest, highest)
         is_constant = name == "multiclass" and divisor == 1

@@ -155,7 +155,8 @@ def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Fo
     if thresholds:
         raise InvalidInputError(
             "AdaBoostClassifier divides by the sum of the estimator weights, so a probability "
-            "threshold means another margin after pruning; leave threshold=None."
+            "threshold means another margin after pruning; leave threshold out.",
+            option="threshold",
         )
     if str(getattr(model, "algorithm", "SAMME")) == "SAMME.R":
         raise UnsupportedModelError(

@@ -77,7 +77,8 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
     if thresholds and n_classes > 2:
         raise InvalidInputError(
             f"threshold was given for a model of {n_classes} classes; per-class thresholds are "
-            "not supported. Leave threshold=None, or pass a binary model."
+            "not supported. Leave threshold out, or pass a binary model.",
+            option="threshold",
         )
     forest, document = _READERS[name](model, name, thresholds)
     return Model(forest, f"sklearn.{name}", model, document)

@@ -36,7 +36,10 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, va
     thresholds = read_thresholds(threshold, probabilities=is_probability)
     if objective.startswith("multi:"):
         if thresholds:
-            raise InvalidInputError("Per-class thresholds are not supported: a multiclass model takes threshold=None.")
+            raise InvalidInputError(
+                "Per-class thresholds are not supported; leave threshold out for a multiclass model.",
+                option="threshold",
+            )
         # softmax compares margins, softprob probabilities that are rounded before argmax
         return Decision((), guard=0.0 if objective == "multi:softmax" else SOFTMAX_GUARD_FLOAT32)
     if objective == "binary:hinge":

@@ -261,7 +261,9 @@ def require_bound(
         known = {row.tobytes() for row in region.states(X_fit)}
         outside = bound.states[~problem.region.contains(bound.states)]
         if not all(row.tobytes() in known for row in outside):
-            raise CertificateMismatch("The lower bound rests on a point that is neither in the region nor in X_fit.")
+            raise CertificateMismatch(
+                "The lower bound rests on a point that is neither in the region nor in X_fit.", option="X_fit"
+            )
     if verdict is None:
         return ("The lower bound could not be proved anew within the budget.",)
     return (f"At least {bound.units} {certificate.unit}s are needed: that was proved anew.",)

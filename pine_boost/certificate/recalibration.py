@@ -55,7 +55,7 @@ def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fi
         Something of the region does not follow from the tables.
     """
     if X_fit is None or X_cal is None:
-        raise InvalidInputError("Pass both X_fit and X_cal (--fit and --cal), or neither.")
+        raise InvalidInputError("Pass both X_fit and X_cal, or neither.", option=("X_fit", "X_cal"))
     if speaks_of_everything(certificate):
         return Recalibration(True, ("The claim is about every input: it needs no tables.",))
     fit, cal = (to_matrix(X, region.schema, n) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
@@ -89,7 +89,8 @@ def _require_score(original: Forest, region: Region, certificate: Certificate, f
     found = replace(region, space=fitted.space, score_tables=fitted.tables).to_json()
     if found["space"] != stated["space"] or found["score"] != stated["score"]:
         raise CertificateMismatch(
-            "The score of the region is not the one that X_fit gives: the region was fitted on other rows, or changed."
+            "The score of the region is not the one that X_fit gives: the region was fitted on other rows, or changed.",
+            option="X_fit",
         )
 
 
@@ -112,7 +113,8 @@ def _require_calibration(original: Forest, region: Region, fit: FloatArray, cal:
     if not np.array_equal(scores, region.calibration):
         raise CertificateMismatch(
             f"The calibration scores of the region are not those of X_cal: tau={region.tau} for "
-            f"alpha={region.alpha:g} does not follow from these rows."
+            f"alpha={region.alpha:g} does not follow from these rows.",
+            option="X_cal",
         )
 
 
@@ -128,13 +130,15 @@ def _require_nesting(
     stated = region.to_json()["nesting"]
     if replace(region, nesting=ladder).to_json()["nesting"] != stated:
         raise CertificateMismatch(
-            "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives."
+            "The ladder of regions, from which tau and delta were taken, is not the one that X_fit gives.",
+            option="X_fit",
         )
     found = cal_evidence(*parts, region.tables, MemoryRows(cal))
     if not np.array_equal(np.sort(ladder.levels(found.scores, found.distances)), region.calibration):
         raise CertificateMismatch(
             f"The calibration steps of the region are not those of X_cal: tau={region.tau} and "
-            f"delta={region.delta} for alpha={region.alpha:g} do not follow from these rows."
+            f"delta={region.delta} for alpha={region.alpha:g} do not follow from these rows.",
+            option="X_cal",
         )
 
 

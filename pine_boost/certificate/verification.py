@@ -179,7 +179,8 @@ def _check_serving(
         if found != (serving.n_cal, serving.n_inside):
             raise CertificateMismatch(
                 f"{serving.n_inside} of {serving.n_cal} calibration rows are said to pass the "
-                f"serving margin; of X_cal {found[1]} of {found[0]} do."
+                f"serving margin; of X_cal {found[1]} of {found[0]} do.",
+                option="X_cal",
             )
     return prove_serving(problem, pruned, serving.units, THIRD, budget)
 

@@ -1,8 +1,7 @@
-"""The command line: one file per command, dispatched here.
+"""The command line: one module per command, dispatched here.
 
-In come arguments; out go text on stdout, notes on stderr and an exit code: 0 certified (or done),
-2 not certified within the budget, 3 the alarm of a monitor, 1 an error, said in one line, 130
-interrupted. Tracebacks only with --debug.
+Results go to stdout, everything else to stderr. Exit codes: 0 certified or done, 2 not certified
+within the budget, 3 alarm of a monitor, 1 error (one line; a traceback with --debug), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from pine_boost._version import __version__
 
 INTERRUPTED = 130  # as shells count Ctrl-C
 COMMANDS = {
-    "prune": "prune a model with a certificate",
-    "compress": "a much smaller model, tested on unseen rows",
-    "fleet": "prune or compress many models with one policy",
+    "prune": "prune a model and certify that it predicts the same classes",
+    "compress": "make a model much smaller and test it on unseen rows",
+    "fleet": "prune or compress many models",
     "sweep": "prune a model for many alphas",
-    "survey": "what can be had for a model, with which promise",
-    "simplify": "the same margins from fewer nodes, without data",
-    "export": "a model for Treelite, as C code or as ONNX",
-    "guard": "a result and its original as one guarded model",
-    "score": "classes of a table by a guarded model, and who answered",
-    "verify": "prove a certificate anew from files",
-    "inspect": "what is in a model, and whether it is supported",
-    "check-inputs": "which rows of a table a certificate covers, and why not the others",
+    "survey": "show which smaller models are achievable, with which promise",
+    "simplify": "write the same model with fewer nodes, without data",
+    "export": "convert a model to Treelite, C code or ONNX",
+    "guard": "combine a result and its original into one guarded model",
+    "score": "predict the classes of a table with a guarded model",
+    "verify": "prove a certificate again from the files alone",
+    "inspect": "show what is in a model file, and whether it is supported",
+    "check-inputs": "show which rows of a table a certificate covers, and why not the others",
     "monitor": "count live inputs against a region and raise an alarm on drift",
-    "report": "write the HTML report of a saved result anew",
+    "report": "write the HTML report of a saved result again",
     "demo": "train, prune and report on data that scikit-learn ships",
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong usage is an error (1): 2 means "not certified in time"."""
+    """Exits with 1 on wrong usage, because 2 means "not certified within the budget"."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(1, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
@@ -50,8 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="pine-boost",
         description="Smaller tree ensembles that provably predict the same class.",
-        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 3 alarm of "
-        "monitor, 1 error, 130 interrupted (what was written holds).",
+        epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 3 alarm of monitor, 1 error, "
+        "130 interrupted (what was written is valid).",
     )
     parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -65,13 +64,13 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.format_parser(command)
-        command.add_argument("--debug", action="store_true", help="show tracebacks")
+        command.add_argument("--debug", action="store_true", help="Show tracebacks.")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    started = time.monotonic()  # a time limit is that of the whole command, imports included
+    started = time.monotonic()  # a time limit covers the whole command, imports included
     parsed = build_parser().parse_args(arguments)
     parsed.started = started
     try:
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             return int(_module(parsed.command).main(parsed))
-    except BrokenPipeError:  # the reader of our output went away, as head does
+    except BrokenPipeError:  # the reader of our output is gone, as with head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -104,10 +103,10 @@ def _fail(text: str) -> int:
 
 
 def _one_line(error: Exception) -> str:
-    from pine_boost.cli.words import in_flags
+    from pine_boost.cli.flags import message_of
     from pine_boost.errors import PineBoostError
 
-    text = in_flags(" ".join(str(error).split()))
+    text = message_of(error)
     if isinstance(error, PineBoostError):
         return text
     if isinstance(error, OSError):
@@ -117,7 +116,6 @@ def _one_line(error: Exception) -> str:
 
 def _show_warning(message: Any, category: Any, *_: Any, **__: Any) -> None:
     if issubclass(category, UserWarning):
-        from pine_boost.cli.words import in_flags
+        from pine_boost.cli.flags import message_of
 
-        text = in_flags(" ".join(str(message).split()))
-        print(f"pine-boost: warning: {text}", file=sys.stderr)
+        print(f"pine-boost: warning: {message_of(message)}", file=sys.stderr)

@@ -1,7 +1,6 @@
-"""``pine-boost check-inputs``: which rows of a table a certificate covers, and why not the others.
+"""``pine-boost check-inputs``: show which rows of a table a certificate covers, and why not the others.
 
-In come a region file and a table; out go the coverage and the reasons of the rows outside. Needs
-neither the solver nor the training library. A region with indifference needs the original model.
+Needs neither the solver nor the training library. A region with indifference needs the original.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 
 EXAMPLES = """examples:
@@ -23,37 +22,38 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote")
-    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
+    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
+    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
     parser.add_argument(
         "--model",
-        help="the original; needed where indifference was used, and "
-        "for a Pipeline, whose first steps prepare the table",
+        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the table.",
     )
-    parser.add_argument("--limit", type=int, default=10, metavar="N", help="rows outside to explain (10)")
-    options.add_reading_options(parser)
-    options.add_json(parser)
+    parser.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="Number of rows outside to explain (default: 10)."
+    )
+    flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Coverage, then the rows outside and why."""
+    """Print the coverage, then the rows outside with reasons."""
     from pine_boost.errors import InvalidInputError
     from pine_boost.pipelines.given import read_named_model
     from pine_boost.tables.native import take_rows
 
     path, region, remark = _read_region(arguments.region)
-    options.require_layers(path, arguments.model)
+    flags.require_layers(path, arguments.model)
     model = None
     if arguments.model is None:
-        X = options.read_data(arguments.data, region.schema).X
+        X = flags.read_data(arguments.data, region.schema).X
     else:
         given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
         model = given.parsed.forest
         _require_original(path, region, model)
-        X = given.wrapper.rows(options.read_data(arguments.data, given).X)
+        X = given.wrapper.rows(flags.read_data(arguments.data, given).X)
     if region.delta is not None and model is None:
         raise InvalidInputError(
-            f"{arguments.region} leaves out inputs on which the original is undecided; name the original with --model."
+            f"{arguments.region} leaves out inputs near the decision boundary of the original; name it with --model."
         )
     coverage = region.coverage(X, model=model)
     inside = region.contains(X, model=model)
@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
         for row in outside[: max(arguments.limit, 0)]
     ]
     if arguments.json:
-        options.print_json(
+        flags.print_json(
             {
                 **asdict(coverage),
                 "share": coverage.share,
@@ -90,7 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _read_region(named: str) -> tuple[Path, Any, str]:
-    """Where the region lies, the region, and what is to be said where nothing was certified."""
+    """The path of the region, the region, and a remark if nothing was certified."""
     from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.errors import InvalidInputError
     from pine_boost.region.region import Region
@@ -99,19 +99,19 @@ def _read_region(named: str) -> tuple[Path, Any, str]:
     if path.is_dir():
         saved = read_saved(path)
         if saved.certificate.status != "CERTIFIED":
-            remark = " No smaller model was certified for it: the folder holds the original."
+            remark = " No smaller model was certified for it; the folder holds the original."
         path = saved.folder / REGION
     region = Region.load(path)
     if region.n_cal == 0 and region.alpha > 0:
         raise InvalidInputError(
-            f"{named} was written by a search that was stopped before its region was calibrated; "
-            "nothing can be said about inputs. Run it again with more time."
+            f"{named} comes from a search that stopped before its region was calibrated, so it says nothing about "
+            "inputs. Run the search again with more time."
         )
     return path, region, remark
 
 
 def _require_original(path: Path, region: Any, forest: Any) -> None:
-    """Another model than the original would be asked about other decisions."""
+    """Raise if the model is not the original that the certificate beside the region names."""
     from pine_boost.certificate.certificate import Certificate
     from pine_boost.certificate.saved import CERTIFICATE
     from pine_boost.errors import CertificateMismatch

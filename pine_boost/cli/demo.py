@@ -1,8 +1,4 @@
-"""``pine-boost demo``: train, prune and report in a few seconds.
-
-In comes nothing but what is installed: scikit-learn's breast-cancer table and XGBoost, LightGBM or
-scikit-learn's own boosting. Out go the original, the pruned model and the report in one folder.
-"""
+"""``pine-boost demo``: train, prune and report on data that scikit-learn ships, in a few seconds."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.cli import options, output
-from pine_boost.cli.words import advice_in_flags
+from pine_boost.cli import flags, output
 from pine_boost.errors import MissingDependencyError
 from pine_boost.tables.native import take_rows
 
@@ -27,21 +22,19 @@ EXAMPLES = """examples:
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     output.add_output(parser, "pine-demo")
-    parser.add_argument("--alpha", type=float, default=0.1)
-    parser.add_argument("--indifference", type=options.indifference, default=0.05)
-    parser.add_argument("--time-limit", type=float, default=10.0, metavar="SECONDS")
-    options.add_json(parser)
+    flags.add_options(parser, "prune_booster", ["alpha", "indifference", "time_limit"])
+    parser.set_defaults(indifference=0.05, time_limit=10.0)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Train on half of the rows, calibrate on a third, test on the rest."""
     if find_spec("sklearn") is None:
-        raise MissingDependencyError("The demo needs scikit-learn for its data; install pine-boost[all].")
+        raise MissingDependencyError("The demo needs scikit-learn for its data; install pine-boost[sklearn].")
     from sklearn.datasets import load_breast_cancer
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
-    from pine_boost.cli.prune import describe, evaluated, exit_code
-    from pine_boost.progress import Progress
+    from pine_boost.cli.prune import describe, evaluated, exit_code, summary
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
     from pine_boost.result import model_file
@@ -56,19 +49,9 @@ def main(arguments: argparse.Namespace) -> int:
     name, contents = model_file(model, library)
     original = f"original{Path(name).suffix}"
     output.require_place(arguments, [name, original, REGION, CERTIFICATE, REPORT])
-    progress = Progress(time_limit=arguments.time_limit)
-    try:
-        result = prune_booster(
-            model,
-            X_fit,
-            X_cal,
-            alpha=arguments.alpha,
-            indifference=arguments.indifference,
-            time_limit=arguments.time_limit,
-            callback=progress,
-        )
-    finally:
-        progress.close()
+    options = {name: getattr(arguments, name) for name in ("alpha", "indifference", "time_limit")}
+    with flags.progress_of(arguments) as progress:
+        result = prune_booster(model, X_fit, X_cal, callback=progress, **options)
     files = result.files({original: contents})
     folder = output.write_results(arguments, files, [CERTIFICATE])
     if not arguments.no_report:
@@ -79,9 +62,9 @@ def main(arguments: argparse.Namespace) -> int:
         )
     evaluation = result.evaluate(X_test, y_test)
     if arguments.json:
-        options.print_json(describe(result, folder, evaluation))
+        flags.print_json(describe(result, folder, evaluation))
     else:
-        print(advice_in_flags(result.summary()))
+        print(summary(result))
         print(evaluated(evaluation))
         print(f"Open {folder / 'report.html'} in a browser.")
     return exit_code(result)

@@ -1,8 +1,6 @@
-"""``pine-boost export``: a model for another engine.
+"""``pine-boost export``: convert a model for another engine: Treelite, C code or ONNX.
 
-In comes a model file; out go a Treelite checkpoint, a folder of C code or an ONNX file. An ONNX
-file is written only after onnxruntime agreed with the native model at every threshold. With --codes
-the order of the category values, by which codes are counted, is written beside it.
+An ONNX file is written only if onnxruntime agrees with the native model at every threshold.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options, output
+from pine_boost.cli import flags, output
 
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
@@ -23,18 +21,20 @@ CATEGORIES = "categories.json"
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    options.add_model_options(parser)
-    parser.add_argument("--to", required=True, choices=("treelite", "c", "onnx"), dest="target")
-    output.add_target(parser, "PATH", "a file; for C code a folder")
-    parser.add_argument("--data", metavar="FILE", help="further rows on which onnxruntime must agree")
-    parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
-    options.add_flag(
+    flags.add_model(parser)
+    parser.add_argument(
+        "--to", required=True, choices=("treelite", "c", "onnx"), dest="target", help="Format to write."
+    )
+    output.add_target(parser, "PATH", "File to write; for C code a folder.")
+    parser.add_argument("--data", metavar="FILE", help="Further rows on which onnxruntime must agree.")
+    parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
+    flags.add_switch(
         parser,
         "--codes",
-        "category codes will be fed where the model takes the values of a table: "
-        f"positions in the lists of {CATEGORIES}, which is written beside PATH",
+        f"Take category codes instead of category values; {CATEGORIES}, written beside PATH, lists the values in the "
+        "order of the codes.",
     )
-    options.add_json(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -64,12 +64,12 @@ def main(arguments: argparse.Namespace) -> int:
                 write_file(_beside(target), _categories(model.forest))
         written = len(contents)
     if arguments.json:
-        options.print_json({"output": str(target), "to": arguments.target, "bytes": written})
+        flags.print_json({"output": str(target), "to": arguments.target, "bytes": written})
     else:
         print(f"Written to {target} ({written} bytes)")
         if arguments.codes:
             where = target / CATEGORIES if arguments.target == "c" else _beside(target)
-            print(f"A code is the position of a value in its list of {where} (NaN: unknown)")
+            print(f"A code is the position of the value in its list in {where} (NaN for unknown values)")
     return 0
 
 

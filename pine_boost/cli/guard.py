@@ -1,7 +1,6 @@
-"""``pine-boost guard``: a result and its original become a guarded model in a folder.
+"""``pine-boost guard``: combine a result and its original into one guarded model in a folder.
 
-The region of a certified result is the guard; with --val the margin of the smaller model is. The
-folder holds both models and a digest of each file. Refuses an original that is another model.
+The region of a certified result is the guard; with --val it is the margin of the smaller model.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 EXAMPLES = """examples:
   pine-boost guard pruned --original model.json -o scorer
@@ -21,24 +20,24 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("result", metavar="RESULT", help="folder that prune or compress wrote")
-    parser.add_argument("--original", metavar="MODEL", required=True, help="what it was made from")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder to write")
-    options.add_flag(parser, "--force", "replace files of the same names in DIR (never an input)")
-    parser.add_argument("--val", metavar="FILE", help="unseen rows, to guard by the margin")
-    parser.add_argument("--fidelity", type=float, default=0.999, help="with --val (0.999)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="with --val (0.95)")
-    options.add_reading_options(parser)
+    parser.add_argument("result", metavar="RESULT", help="Folder that prune or compress wrote.")
+    parser.add_argument("--original", metavar="MODEL", required=True, help="The original model.")
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
+    flags.add_switch(parser, "--force", "Replace files of the same names in DIR (never an input).")
+    parser.add_argument("--val", metavar="FILE", help="Unseen rows for a guard by the margin of the smaller model.")
+    flags.add_options(parser, "", ["fidelity", "confidence"])
+    parser.set_defaults(fidelity=0.999)
+    flags.add_reading(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Read, guard, write, say what is promised."""
+    """Read, guard, write and print the promise."""
     from pine_boost.files import require_free
     from pine_boost.serving.folder import guarded_files
     from pine_boost.serving.guarded import GuardedModel
 
     given, result = _read_result(arguments)
-    rows = None if arguments.val is None else options.read_data(arguments.val, given).X
+    rows = None if arguments.val is None else flags.read_data(arguments.val, given).X
     guarded = GuardedModel(result, rows, fidelity=arguments.fidelity, confidence=arguments.confidence)
     names = [f"{role}.{Path(arguments.original).suffix[1:]}" for role in ("original", "pruned")]
     require_free(arguments.output, names, overwrite=True, inputs=[arguments.original])
@@ -52,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
-    """The original, and the result of either kind with it."""
+    """The original, and the result with it."""
     from pine_boost.compression.record import RECORD
     from pine_boost.pipelines.given import read_named_model
 

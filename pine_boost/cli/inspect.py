@@ -1,8 +1,4 @@
-"""``pine-boost inspect``: what is in a model file, and whether it can be proved exactly.
-
-In comes a model file; out go counts and the decision it makes. A model that is not supported is an
-error that says why.
-"""
+"""``pine-boost inspect``: show what is in a model file, and whether it is supported."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 EXAMPLES = """examples:
   pine-boost inspect model.json
@@ -21,19 +17,19 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    options.add_model_options(parser)
-    options.add_threshold(parser)
-    options.add_json(parser)
+    flags.add_model(parser)
+    flags.add_options(parser, "", ["threshold"])
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Read the model and describe it."""
-    given = options.read_given_model(arguments, decision="value")
+    given = flags.read_given_model(arguments, decision="value")
     facts = describe(given.parsed, Path(arguments.model).stat().st_size)
     if given.is_wrapped:
         facts = {"layers": [layer.kind for layer in given.wrapper.layers], **facts}
     if arguments.json:
-        options.print_json(facts)
+        flags.print_json(facts)
     else:
         width = max(len(name) for name in facts)
         for name, value in facts.items():

@@ -1,7 +1,6 @@
-"""``pine-boost monitor``: live inputs against a region, for cron.
+"""``pine-boost monitor``: count live inputs against a region; made for cron.
 
-In come a region and tables of inputs, one batch each; the state file remembers them. Exit code 3
-on alarm. A table that was counted before is not counted again.
+The state file remembers the batches, and a table is counted once. Exit code 3 means alarm.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 ALARM = 3
 EXAMPLES = """examples:
@@ -22,23 +21,31 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote")
-    parser.add_argument("data", metavar="DATA", nargs="+", help="CSV, Parquet, Feather/Arrow or .npy, one batch each")
-    parser.add_argument("--state", required=True, metavar="FILE", help="what was counted so far")
-    parser.add_argument("--level", type=float, default=0.05, help="probability of ever a false alarm, of a new state")
+    parser.add_argument("region", metavar="REGION", help="region.json, or the folder that prune wrote.")
+    parser.add_argument(
+        "data", metavar="DATA", nargs="+", help="CSV, Parquet, Feather/Arrow or .npy files, one batch each."
+    )
+    parser.add_argument(
+        "--state", required=True, metavar="FILE", help="File with the counts so far; made if it does not exist."
+    )
+    parser.add_argument(
+        "--level",
+        type=float,
+        default=0.05,
+        help="Probability that a false alarm is ever raised, for a new state (default: 0.05).",
+    )
     parser.add_argument(
         "--model",
-        help="the original; needed where indifference was used, and "
-        "for a Pipeline, whose first steps prepare the tables",
+        help="The original model, needed with indifference and for a Pipeline, whose first steps prepare the tables.",
     )
-    parser.add_argument("--page", metavar="FILE.html", help="write a page with the curves")
-    options.add_flag(parser, "--force", "replace the file of the page, whatever it is")
-    options.add_reading_options(parser)
-    options.add_json(parser)
+    parser.add_argument("--page", metavar="FILE.html", help="HTML page to write.")
+    flags.add_switch(parser, "--force", "Replace the file of --page, whatever it holds.")
+    flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Count the tables, say what is known, raise the alarm."""
+    """Count the tables and print the status."""
     from pine_boost.certificate.saved import REGION, read_saved
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.monitoring.page import BEGINNING, write_page
@@ -52,16 +59,16 @@ def main(arguments: argparse.Namespace) -> int:
     path = Path(arguments.region)
     path = read_saved(path).folder / REGION if path.is_dir() else path
     region = Region.load(path)
-    options.require_layers(path, arguments.model)
+    flags.require_layers(path, arguments.model)
     given = None
     if arguments.model is not None:
         given = read_named_model(arguments.model, region.thresholds, trust_pickle=arguments.trust_pickle)
     for data in arguments.data:
-        table = options.read_data(data, given or region.schema).X
+        table = flags.read_data(data, given or region.schema).X
         digest = _digest(Path(data))
         state = Path(arguments.state)
         if state.exists() and load_state(state, region).has_counted(digest):
-            print(f"pine-boost: {data} was counted before, not again", file=sys.stderr)
+            print(f"pine-boost: {data} was counted before and is skipped", file=sys.stderr)
         status = watch(
             region,
             table if given is None else given.wrapper.rows(table),
@@ -76,7 +83,7 @@ def main(arguments: argparse.Namespace) -> int:
         with clear_errors(Path(arguments.page)):
             write_file(Path(arguments.page), page.encode())
     if arguments.json:
-        options.print_json({**asdict(status), "alarm": status.alarm})
+        flags.print_json({**asdict(status), "alarm": status.alarm})
     else:
         print(status)
     return ALARM if status.alarm else 0

@@ -1,8 +1,4 @@
-"""Where a command writes: asked before the work begins, and never at the cost of the work.
-
-In come the arguments of a command and its results; out go folders and the names of what was
-written. Refuses to replace what is read, and what is not a result of ours.
-"""
+"""Where a command writes: checked before the work begins, and results are never lost."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli.options import add_flag
+from pine_boost.cli.flags import add_switch
 from pine_boost.errors import OutputError, PineBoostError
 
 _LONGEST_REPORT = 30.0
@@ -21,26 +17,26 @@ Owned = Callable[[str], Collection[str]]
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
-    """The folder and what may happen in it."""
-    parser.add_argument("-o", "--output", metavar="DIR", default=default, help=f"folder to write ({default})")
-    add_flag(parser, "--force", "replace files of the same names in DIR that are no earlier result (never an input)")
-    add_flag(parser, "--no-report", "write no report.html")
+    """Add the output folder and what may be replaced in it."""
+    parser.add_argument("-o", "--output", metavar="DIR", default=default, help=f"Folder to write (default: {default}).")
+    add_switch(parser, "--force", "Replace files in DIR even if they are not an earlier result (never an input).")
+    add_switch(parser, "--no-report", "Do not write report.html.")
 
 
 def add_target(parser: argparse.ArgumentParser, metavar: str, what: str) -> None:
-    """What a command that makes one thing writes to."""
+    """Add the output of a command that writes one thing."""
     parser.add_argument("-o", "--output", required=True, metavar=metavar, help=what)
-    add_flag(parser, "--force", f"replace {metavar} if it exists")
+    add_switch(parser, "--force", f"Replace {metavar} if it exists.")
 
 
 def require_place(arguments: argparse.Namespace, names: Iterable[str], owned: Owned | None = None) -> None:
-    """Refuse a folder that cannot be written, before anything is searched for it.
+    """Raise if the output folder cannot be written, before the work begins.
 
-    ``owned`` says which files of a folder are an earlier result; by default those of ``prune``.
+    ``owned`` lists the files of a folder that are an earlier result; by default those of ``prune``.
     """
     from pine_boost.files import require_free, require_writable
 
-    inputs = ("model", "fit", "cal", "val", "test", "domain")
+    inputs = ("model", "X_fit", "X_cal", "X_val", "test", "domain")
     given = (getattr(arguments, name, None) for name in inputs)
     require_free(
         arguments.output,
@@ -75,14 +71,14 @@ def model_names(given: Any, *, report: bool) -> list[str]:
 def write_results(
     arguments: argparse.Namespace, files: Mapping[str, bytes], last: Sequence[str], owned: Owned | None = None
 ) -> Path:
-    """Write the files; where that fails all the same, keep them under another name."""
+    """Write the files; if that fails, keep them under another name."""
     from pine_boost.files import keep_elsewhere, write_folder
 
     try:
         folder = write_folder(
             arguments.output, files, last=last, owned=_owned(arguments, owned), overwrite=arguments.force
         )
-        arguments.written = folder  # whoever interrupts from now on has lost nothing but the report
+        arguments.written = folder  # an interruption from now on loses only the report
         return folder
     except PineBoostError as error:
         kept = keep_elsewhere(arguments.output, files, last)
@@ -98,9 +94,9 @@ def _owned(arguments: argparse.Namespace, owned: Owned | None) -> Collection[str
 
 
 def seconds_for_report(arguments: argparse.Namespace) -> float:
-    """What of the time limit is kept for the report; without a limit it may take half a minute.
+    """The part of the time limit that is kept for the report; half a minute without a limit.
 
-    A report whose time is spent still shows what needs no measuring.
+    A report without time left still shows what needs no measuring.
     """
     if arguments.no_report:
         return 0.0
@@ -110,49 +106,43 @@ def seconds_for_report(arguments: argparse.Namespace) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """What --test says of a result: the evaluation and the prepared rows, or what went wrong."""
+    """The evaluation on --test and the prepared rows, or the error."""
 
     evaluation: Any = None
     rows: Any = None
     failed: Exception | None = None
 
     def require(self, folder: Path) -> None:
-        """Say last of all that the evaluation failed; the result is there and was told of."""
+        """Raise if the evaluation failed; the result has been written and printed by then."""
         if self.failed is not None:
             raise PineBoostError(
-                f"Only the evaluation on --test failed ({type(self.failed).__name__}: "
-                f"{self.failed}); what is written to {folder} holds, and needs no evaluation."
+                f"Only the evaluation on --test failed ({type(self.failed).__name__}: {self.failed}); the result in "
+                f"{folder} is valid without it."
             ) from self.failed
 
 
 def measure(result: Any, given: Any, test: Any) -> Measured:
-    """Evaluate a result that was written on the rows of --test; never raises for what fails."""
+    """Evaluate a result on the rows of --test; an error is kept for later."""
     if test is None:
         return Measured()
     try:
         return Measured(result.evaluate(test.X, test.y), given.wrapper.rows(test.X))
-    except Exception as error:  # the result holds whatever these rows are like
+    except Exception as error:  # the result is valid whatever these rows are
         return Measured(failed=error)
 
 
 def write_report(path: Path, render: Callable[[Any], str], seconds: float) -> bool:
-    """Add a report to a result that is on disk already; says why where that fails.
+    """Add a report to a result that is already on disk; a failure is only a warning.
 
-    ``render`` is given a budget: how long it may take, and whom to tell what it does.
+    ``render`` is called with a budget.
     """
     from pine_boost.budget import Budget
     from pine_boost.files import clear_errors, write_file
-
-    stream = sys.stderr
-
-    def report_progress(text: str) -> None:
-        if stream.isatty():
-            print(f"\r{text:<60}", end="", file=stream, flush=True)
+    from pine_boost.progress import Progress
 
     try:
-        budget = Budget.of(seconds, callback=lambda step: report_progress(step.phase))
-        page = render(budget).encode()
-        report_progress("")
+        with Progress() as progress:
+            page = render(Budget.of(seconds, callback=lambda step: progress.say(step.phase))).encode()
         with clear_errors(path):
             write_file(path, page)
     except PineBoostError as error:

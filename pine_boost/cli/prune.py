@@ -1,8 +1,4 @@
-"""``pine-boost prune``: a model file and tables in, a folder with the pruned model out.
-
-The folder holds the native model, certificate.json, region.json and report.html. Ctrl-C keeps the
-best model certified so far. Refuses tables that do not fit the model.
-"""
+"""``pine-boost prune``: prune a model and write it with its certificate, region and report."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from pine_boost.cli import INTERRUPTED, options, output
-from pine_boost.cli.words import advice_in_flags
+from pine_boost.cli import INTERRUPTED, flags, output
 from pine_boost.model.digits import percent_down, percent_up
 
 EXAMPLES = """examples:
@@ -20,41 +15,33 @@ EXAMPLES = """examples:
   pine-boost prune model.txt --fit train.parquet --cal cal.parquet --alpha 0.2 --time-limit 60
   pine-boost prune forest.joblib --trust-pickle --fit train.csv --cal cal.csv --test test.csv \\
       --label target --json"""
+ROWS = ("X_fit", "X_cal", "allow_overlap", "spent")
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    options.add_model_options(parser)
-    options.add_data_options(parser)
+    flags.add_model(parser)
+    flags.add_test(flags.add_data(parser, "prune_booster", ROWS))
     output.add_output(parser, "pruned")
-    parser.add_argument(
-        "--alpha", type=float, default=0.1, help="share of inputs that may lie outside the region (0.1; 0: none)"
-    )
-    options.add_search_options(parser)
-    options.add_json(parser)
+    flags.add_options(parser.add_argument_group("search"), "prune_booster", flags.SEARCH)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prune, save, say what was promised."""
+    """Prune, save and print the summary."""
     from pine_boost.certificate.saved import CERTIFICATE, REPORT
-    from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.report import render_report
 
-    given = options.read_given_model(arguments)
-    given.require_writable()
-    output.require_place(arguments, output.result_names(given, report=not arguments.no_report))
-    report_seconds = output.seconds_for_report(arguments)
-    keywords = options.search_arguments(arguments, report_seconds)
-    X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
-    test = options.read_test(arguments, given)
-    progress = Progress(time_limit=arguments.time_limit, option="--time-limit")
-    try:
-        result = prune_booster(
-            given.source, X_fit, X_cal, alpha=arguments.alpha, callback=progress, spent=arguments.spent, **keywords
-        )
-    finally:
-        progress.close()
+    with flags.progress_of(arguments) as progress:
+        given = flags.read_given_model(arguments)
+        given.require_writable()
+        output.require_place(arguments, output.result_names(given, report=not arguments.no_report))
+        report_seconds = output.seconds_for_report(arguments)
+        X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
+        test = flags.read_test(arguments, given)
+        options = flags.call_options(arguments, (*flags.SEARCH, "allow_overlap", "spent"), report_seconds)
+        result = prune_booster(given.source, X_fit, X_cal, callback=progress, **options)
     files = result.files()
     folder = output.write_results(arguments, files, [CERTIFICATE])
     written = list(files)
@@ -66,9 +53,9 @@ def main(arguments: argparse.Namespace) -> int:
     ):
         written.append(REPORT)
     if arguments.json:
-        options.print_json(describe(result, folder, evaluation))
+        flags.print_json(describe(result, folder, evaluation))
     else:
-        print(advice_in_flags(result.summary()))
+        print(summary(result))
         if evaluation is not None:
             print(evaluated(evaluation))
         print(f"Written to {folder}: {', '.join(sorted(written))}")
@@ -77,31 +64,33 @@ def main(arguments: argparse.Namespace) -> int:
     return code
 
 
+def summary(result: Any) -> str:
+    """The summary of a result, with advice in flags."""
+    from pine_boost.certificate.next_steps import next_steps
+
+    text: str = result.summary()
+    advice = (next_steps(result.certificate, as_flags=as_flags) for as_flags in (False, True))
+    for python, command in zip(*advice, strict=True):
+        text = text.replace(python, command)
+    return text
+
+
 def exit_code(result: Any) -> int:
     """0 certified, 2 not certified within the budget, 130 interrupted (what is written holds)."""
+    is_certified = result.status == "CERTIFIED"
     if str(result.search.stopped) == "interrupted":
-        certified = (
-            "the best model certified so far"
-            if result.status == "CERTIFIED"
-            else ("the original, as nothing smaller was certified")
-        )
-        print(f"pine-boost: interrupted; written is {certified}", file=sys.stderr)
+        kept = "the best model certified so far" if is_certified else "the original, as nothing smaller was certified"
+        print(f"pine-boost: interrupted; wrote {kept}", file=sys.stderr)
         return INTERRUPTED
-    return 0 if result.status == "CERTIFIED" else 2
+    return 0 if is_certified else 2
 
 
 def describe(result: Any, folder: Any, evaluation: Any = None) -> dict[str, Any]:
-    """A result for machines."""
+    """A result for programs."""
     c = result.certificate
+    names = ("status", "claim", "reason", "alpha", "trees_before", "trees_after", "leaves_before", "leaves_after")
     document = {
-        "status": c.status,
-        "claim": c.claim,
-        "reason": c.reason,
-        "alpha": c.alpha,
-        "trees_before": c.trees_before,
-        "trees_after": c.trees_after,
-        "leaves_before": c.leaves_before,
-        "leaves_after": c.leaves_after,
+        **{name: getattr(c, name) for name in names},
         "pruning_rate": result.pruning_rate,
         "lower_bound": c.lower_bound,
         "optimal": c.optimal,

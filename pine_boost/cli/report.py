@@ -1,8 +1,4 @@
-"""``pine-boost report``: write the HTML report of a saved result anew.
-
-In come a folder that ``prune`` wrote and, for speed and the inputs outside the region, the original
-model and rows; out goes report.html in that folder. Refuses models that are not the certificate's.
-"""
+"""``pine-boost report``: write the HTML report of a saved result again."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 EXAMPLES = """examples:
   pine-boost report pruned
@@ -19,12 +15,14 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="folder that prune or sweep wrote")
-    parser.add_argument("--original", metavar="MODEL", help="the model before pruning")
-    parser.add_argument("--data", metavar="FILE", help="rows for coverage and speed")
-    parser.add_argument("--label", metavar="COLUMN", help="column of the data to leave out")
-    options.add_reading_options(parser)
-    options.add_json(parser)
+    parser.add_argument("folder", metavar="DIR", help="Folder that prune, sweep or compress wrote.")
+    parser.add_argument("--original", metavar="MODEL", help="The original model.")
+    parser.add_argument(
+        "--data", metavar="FILE", help="Rows for coverage and speed; for a compression its validation rows."
+    )
+    parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
+    flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -45,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
             original = given.wrapper.inner
         if arguments.data is not None:
             columns = given or saved.region.schema
-            X = options.read_data(arguments.data, columns, arguments.label).X
+            X = flags.read_data(arguments.data, columns, arguments.label).X
             X = X if given is None else given.wrapper.rows(X)
         page = render_folder_report(folder, original, X, _curve_beside(folder), trust_pickle=arguments.trust_pickle)
         path = folder / REPORT
@@ -55,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(f"Written to {path}")
     if arguments.json:
-        options.print_json({"report": written[0] if len(written) == 1 else written})
+        flags.print_json({"report": written[0] if len(written) == 1 else written})
     return 0
 
 

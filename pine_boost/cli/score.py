@@ -1,8 +1,4 @@
-"""``pine-boost score``: classes of a table by a guarded model, and who answered.
-
-In come a folder that guard wrote and a table; out go a CSV file and one line of counts. Refuses a
-folder whose files do not belong together.
-"""
+"""``pine-boost score``: predict the classes of a table with a guarded model."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 EXAMPLES = """examples:
   pine-boost score scorer today.csv -o classes.csv
@@ -21,17 +17,22 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="folder that guard wrote")
-    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy")
-    parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write")
-    options.add_flag(parser, "--force", "replace FILE, whatever it is")
-    parser.add_argument("--backend", default="native", choices=("native", "gtil", "tl2cgen"))
-    options.add_reading_options(parser)
-    options.add_json(parser)
+    parser.add_argument("folder", metavar="DIR", help="Folder that guard wrote.")
+    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
+    parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write.")
+    flags.add_switch(parser, "--force", "Replace FILE, whatever it holds.")
+    parser.add_argument(
+        "--backend",
+        default="native",
+        choices=("native", "gtil", "tl2cgen"),
+        help="Engine that predicts (default: native).",
+    )
+    flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Score, write, count."""
+    """Score, write and print the counts."""
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.pipelines.given import read_raw_rows
     from pine_boost.serving.folder import load_guarded
@@ -44,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     guarded = load_guarded(arguments.folder, backend=arguments.backend, trust_pickle=arguments.trust_pickle)
     prepare = guarded.parts.prepare
     if prepare is None:
-        rows = options.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
+        rows = flags.read_data(arguments.data, schema_of(guarded.parts.original.forest)).X
     else:
         rows = read_raw_rows(prepare, arguments.data).X
     inside, classes = guarded.guarded(rows), guarded.predict(rows)
@@ -54,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
             write_file(target, _table(classes.tolist(), inside.tolist()))
     counts = guarded.counts
     if arguments.json:
-        options.print_json(
+        flags.print_json(
             {
                 "rows": counts.n_rows,
                 "guarded": counts.n_guarded,
@@ -70,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _table(classes: list[Any], inside: list[bool]) -> bytes:
-    """The file; without rows what every such file begins with."""
+    """The contents of the file; without rows, its first line."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["class", "answered_by"])

@@ -1,17 +1,12 @@
-"""``pine-boost simplify``: the same margins from fewer nodes, written as the same kind of file.
-
-In comes a model file; out goes a smaller one in the same format. Refuses to replace a file unless
-it is told to, and the file that it reads always.
-"""
+"""``pine-boost simplify``: write the same model with fewer nodes, in the same format."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from pine_boost.cli import options, output
-from pine_boost.cli.words import in_flags
+from pine_boost.cli import flags, output
 from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
@@ -21,12 +16,10 @@ EXAMPLES = """examples:
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    options.add_model_options(parser)
-    output.add_target(parser, "FILE", "where to write the model")
-    options.add_flag(
-        parser, "--fold-constants", "fold constant trees too: the same margins within the rounding band only"
-    )
-    options.add_json(parser)
+    flags.add_model(parser)
+    output.add_target(parser, "FILE", "The model file to write.")
+    flags.add_options(parser, "simplify", ["fold_constants"])
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -41,46 +34,24 @@ def main(arguments: argparse.Namespace) -> int:
     _require_same_format(source, target)
     model = open_pickle(arguments.model, arguments.trust_pickle)  # with its layers, if it has any
     result = simplify(model, fold_constants=arguments.fold_constants)
-    is_bytes = isinstance(result.model, bytes)
-    contents = result.model if is_bytes else pickled(result.model)
+    contents = result.model if isinstance(result.model, bytes) else pickled(result.model)
     with clear_errors(target):
         write_file(target, contents)
+    size = source.stat().st_size
     if arguments.json:
-        options.print_json(_facts(result, source, target))
+        names = {entry.name for entry in fields(result)} - {"model", "original", "simplified"}
+        facts = {name: getattr(result, name) for name in sorted(names)}
+        flags.print_json(facts | {"bytes_before": size, "bytes_after": len(contents), "output": str(target)})
     else:
-        print(in_flags(result.summary()))
-        print(f"Written to {target} ({source.stat().st_size} -> {len(contents)} bytes)")
+        print(result.summary().replace("fold_constants=True", "--fold-constants"))
+        print(f"Written to {target} ({size} -> {len(contents)} bytes)")
     return 0
 
 
 def _require_same_format(source: Path, target: Path) -> None:
-    formats = {".json": "json", ".ubj": "ubj", ".txt": "txt"}
-    known = formats.get(source.suffix.lower()), formats.get(target.suffix.lower())
-    if None not in known and known[0] != known[1]:
+    known = [path.suffix.lower() for path in (source, target) if path.suffix.lower() in (".json", ".ubj", ".txt")]
+    if len(known) == 2 and known[0] != known[1]:
         raise InvalidInputError(
-            f"The model is written in the format it has ({source.suffix}), and {target.suffix} "
-            "would be read as another; choose the suffix of the original."
+            f"The model keeps its format ({source.suffix}), and {target.suffix} would be read as another; use the "
+            "suffix of the original."
         )
-
-
-def _facts(result: Any, source: Path, target: Path) -> dict[str, Any]:
-    names = (
-        "exact",
-        "bound",
-        "trees_before",
-        "trees_after",
-        "nodes_before",
-        "nodes_after",
-        "leaves_before",
-        "leaves_after",
-        "dead_splits",
-        "twin_splits",
-        "unused_codes",
-        "note",
-    )
-    return {
-        **{name: getattr(result, name) for name in names},
-        "bytes_before": source.stat().st_size,
-        "bytes_after": target.stat().st_size,
-        "output": str(target),
-    }

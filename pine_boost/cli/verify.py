@@ -1,9 +1,8 @@
-"""``pine-boost verify``: prove a certificate anew from the files alone.
+"""``pine-boost verify``: prove a certificate again from the files alone.
 
-In come both models, the region and the certificate; out goes a verdict: 0 everything that the
-certificate says was proved anew, its serving margin too; 2 the budget ran out before that; 1 a
-counterexample or files that do not belong together. A folder of a sweep is verified alpha by alpha,
-the time limit for all of them together; a compression is counted again.
+Exit code 0: everything in the certificate was proved again. 2: the budget ran out before. 1: a
+counterexample was found, or the files do not belong together. A folder of a sweep is verified alpha
+by alpha within one time limit; for a compression the changed rows are counted again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pine_boost.cli import options
+from pine_boost.cli import flags
 
 if TYPE_CHECKING:
     from pine_boost.certificate.verdict import Verification
@@ -28,30 +27,30 @@ _CODES = {True: 0, False: 1, None: 2}
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("original", metavar="ORIGINAL", help="model file before pruning")
-    parser.add_argument("pruned", metavar="PRUNED", help="pruned model file, or the folder with it")
-    parser.add_argument("--certificate", metavar="FILE", help="(certificate.json beside PRUNED)")
-    parser.add_argument("--region", metavar="FILE", help="(region.json beside PRUNED)")
-    parser.add_argument("--fit", metavar="FILE", help="the rows the score was fitted on: with them")
+    parser.add_argument("original", metavar="ORIGINAL", help="Model file before pruning.")
+    parser.add_argument("pruned", metavar="PRUNED", help="Pruned model file, or its folder.")
+    parser.add_argument("--certificate", metavar="FILE", help="Certificate (default: certificate.json beside PRUNED).")
+    parser.add_argument("--region", metavar="FILE", help="Region (default: region.json beside PRUNED).")
+    parser.add_argument("--fit", metavar="FILE", help="Rows on which the score was fitted, together with --cal.")
     parser.add_argument(
         "--cal",
         metavar="FILE",
-        help="and the rows of the calibration, region and tau are computed anew and rest on nobody's word",
+        help="Rows of the calibration; with --fit, the region and tau are computed again and need no trust.",
     )
-    parser.add_argument("--val", metavar="FILE", help="the validation rows of a compression, to count again")
+    parser.add_argument("--val", metavar="FILE", help="Validation rows of a compression, which are counted again.")
     parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="stop then, and say what is open (exit code 2)"
+        "--time-limit", type=float, metavar="SECONDS", help="Seconds after which to stop and list what is open."
     )
-    options.add_jobs(parser)
-    options.add_flag(
-        parser, "--record", "write the new proofs into the certificate when every question was proved twice"
+    flags.add_options(parser, "", ["n_jobs"])
+    flags.add_switch(
+        parser, "--record", "Write the new proofs into the certificate if every question was proved twice."
     )
-    options.add_reading_options(parser)
-    options.add_json(parser)
+    flags.add_reading(parser)
+    flags.add_json(parser)
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prove anew and say so."""
+    """Prove again and print the verdict."""
     from pine_boost.certificate.saved import result_folders
     from pine_boost.options import require_seconds
 
@@ -73,18 +72,18 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(f"{place.name}: {verdict.summary()}" if len(places) > 1 else verdict.summary())
     if arguments.json:
-        options.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
+        flags.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
     return 1 if 1 in codes else max(codes)
 
 
 def exit_code(verdict: Verification) -> int:
-    """2 also where the claim was proved anew and the certificate's serving margin was not."""
+    """2 also if the claim was proved again but the serving margin of the certificate was not."""
     code = _CODES[verdict.agrees]
     return 2 if code == 0 and verdict.serving_proved is False else code
 
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:
-    """A compression: its numbers are counted again on the validation rows."""
+    """Count the changed validation rows of a compression again."""
     from dataclasses import asdict, replace
 
     from pine_boost.certificate.saved import model_path
@@ -95,7 +94,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
 
     if arguments.val is None:
         raise InvalidInputError(
-            f"{given} holds a compression, whose promise is about the rows it was validated on; name them with --val."
+            f"{given} holds a compression, whose promise is about its validation rows; name them with --val."
         )
     compressed = model_path(given) if given.is_dir() else given
     record = read_record(compressed.parent / RECORD)
@@ -104,14 +103,14 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
     )
     original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
-    X_val = options.read_rows(arguments.val, original)
+    X_val = flags.read_rows(arguments.val, original)
     verdict = verify_compression(
         original.wrapper.inner, compressed, record, original.wrapper.rows(X_val), trust_pickle=arguments.trust_pickle
     )
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))
     if arguments.json:
-        options.print_json(asdict(verdict))
+        flags.print_json(asdict(verdict))
     else:
         print(verdict.summary())
     return 0 if verdict.agrees else 1
@@ -133,14 +132,14 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
     stated = Certificate.load(certificate)
     given = read_named_model(arguments.original, stated.thresholds, trust_pickle=arguments.trust_pickle)
     _check_whole_model(arguments, pruned.parent, stated.files, stated.pruned_digest, stated)
-    X_fit, X_cal = (options.read_rows(path, given) for path in (arguments.fit, arguments.cal))
+    X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.fit, arguments.cal))
     verdict = verify(
         given.source,
         pruned,
         region,
         certificate,
         time_limit=limit,
-        n_jobs=arguments.jobs,
+        n_jobs=arguments.n_jobs,
         trust_pickle=arguments.trust_pickle,
         X_fit=X_fit,
         X_cal=X_cal,
@@ -151,7 +150,7 @@ def _verify(arguments: argparse.Namespace, place: Path, limit: float | None) -> 
 
 
 def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, digest: str, stated: Any) -> None:
-    """The whole model beside a certificate must hold the ensemble that it speaks of."""
+    """Raise unless the whole model beside a certificate holds the ensemble that it names."""
     from pine_boost.certificate.saved import digests
     from pine_boost.errors import CertificateMismatch
     from pine_boost.files import MODEL_LIMIT, read_limited
@@ -164,10 +163,10 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
         return
     contents = read_limited(path, MODEL_LIMIT, "model file")
     if digests({WHOLE_MODEL: contents})[WHOLE_MODEL] != files[WHOLE_MODEL]:
-        raise CertificateMismatch(f"{path} was changed after it was written: its digest differs.")
+        raise CertificateMismatch(f"{path} was changed after it was written (its digest differs).")
     whole = read_named_model(path, stated.thresholds, trust_pickle=arguments.trust_pickle, decision="value")
     if forest_digest(whole.parsed.forest) != digest:
-        raise CertificateMismatch(f"{path} holds another model than the certificate speaks of.")
+        raise CertificateMismatch(f"{path} holds another model than the certificate names.")
 
 
 def _describe(verdict: Verification) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def require_rows(n_rows: int, fidelity: float, confidence: float) -> None:
     way_out = f" or ask for fidelity={best:g} at most" if best > 0 else ""
     raise InvalidInputError(
         f"X_val has {n_rows} rows; fidelity={fidelity:g} at confidence={confidence:g} needs at "
-        f"least {needed}, even if none of them changes. Pass more rows{way_out}."
+        f"least {needed}, even if none of them changes. Pass more rows{way_out}.",
+        option=("X_val", "fidelity", "confidence"),
     )
 
 

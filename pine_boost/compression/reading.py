@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import Model
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.native.child_process import try_in_child
+from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.tables.overlap import count_overlap, hashes_of
 from pine_boost.tables.rows import AnyRows, MemoryRows, open_rows
@@ -63,7 +63,8 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
     if not parsed.forest.decides and tolerance is None:
         raise InvalidInputError(
             f"This model ({parsed.kind}, {parsed.forest.objective}) predicts a value and no class: "
-            "pass tolerance=, the most that its raw value may move, or threshold= for a decision."
+            "pass tolerance=, the most that its raw value may move, or threshold= for a decision.",
+            option=("tolerance", "threshold"),
         )
 
 
@@ -74,17 +75,19 @@ def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions)
     if fit.n_rows < _FEWEST_FIT_ROWS:
         raise InvalidInputError(
             f"X_fit has {fit.n_rows} rows; at least {_FEWEST_FIT_ROWS} are needed. The rows that "
-            "the model was trained on will do."
+            "the model was trained on will do.",
+            option="X_fit",
         )
     if val.n_rows == 0:
-        raise InvalidInputError("X_val has no rows; pass rows that nothing has seen.")
+        raise InvalidInputError("X_val has no rows; pass rows that nothing has seen.", option="X_val")
     overlap = count_overlap(hashes_of(fit), hashes_of(val))
     if overlap.is_evident and not options.allow_overlap:
         raise InvalidInputError(
             f"{overlap.n_seen} of the {val.n_rows} rows of X_val also occur in X_fit (about "
             f"{overlap.n_expected:.0f} would by chance): rows that were seen before cannot carry a "
             "promise about future inputs. Pass held-out rows, or allow_overlap=True for a result "
-            "that is only MEASURED."
+            "that is only MEASURED.",
+            option=("X_val", "X_fit", "allow_overlap"),
         )
     asked = X_val if isinstance(val, MemoryRows) else val
     # labels that do not fit are refused now and not after the search

@@ -28,7 +28,6 @@ from pine_boost.certificate.compression_claim import (
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
 from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
-from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import RECORD, CompressionRecord, TestedSize, read_record, rows_digest
@@ -40,7 +39,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes
-from pine_boost.options import counted
+from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
 from pine_boost.result import model_file
 from pine_boost.tables.schema import schema_of

@@ -82,12 +82,14 @@ def _count(labels: npt.NDArray[Any], changed: npt.NDArray[np.bool_], confidence:
     if len(labels) != len(changed):
         raise InvalidInputError(
             f"segments has {len(labels)} labels for {len(changed)} rows of X_val; pass one label "
-            "per row, a column of the table, or a mapping of such."
+            "per row, a column of the table, or a mapping of such.",
+            option=("segments", "X_val"),
         )
     names, counts = np.unique(labels, return_counts=True)
     if len(names) > _MOST_SEGMENTS:
         raise InvalidInputError(
-            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first."
+            f"segments has {len(names)} different labels; at most {_MOST_SEGMENTS} are accepted. Group them first.",
+            option="segments",
         )
     segments = []
     for index in np.argsort(-counts, kind="stable"):

@@ -17,7 +17,6 @@ import numpy as np
 from pine_boost.budget import Budget, StopReason
 from pine_boost.compression.fit import rescale
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, expected_share, in_order, lower_bound
-from pine_boost.compression.options import CompressOptions
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
 from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, TestedSize
@@ -25,6 +24,7 @@ from pine_boost.compression.shape import SLICE, LosslessPart, Shape, margins, to
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import BoolArray, Int32Array, Model, PrunedForest
+from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 
 _LOGGER = logging.getLogger("pine_boost")

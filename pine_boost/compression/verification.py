@@ -112,7 +112,8 @@ def verify_compression(
     if rows_digest(rows, before.forest.n_features) != record.validation_digest:
         raise CertificateMismatch(
             f"X_val ({rows.n_rows} rows) is not the table of the record ({record.n_val} rows), or "
-            "its rows are in another order. Pass the very rows that compress_booster was given."
+            "its rows are in another order. Pass the very rows that compress_booster was given.",
+            option="X_val",
         )
     goal = Goal(before.forest, record.keeps_class, record.tolerance)
     changed = goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val))

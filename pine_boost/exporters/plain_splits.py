@@ -47,12 +47,15 @@ def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
     if with_table and not codes:
         names = ", ".join(forest.name_of(column) for column in with_table[:5])
         raise UnsupportedModelError(
-            f"The native model takes category values of a table for {names}, {target} only whole "
-            "numbers; pass codes=True and feed the position of each value in "
-            "Forest.feature_categories (NaN for unknown values)."
+            f"The native model takes category values of a table for {names}, {target} only whole numbers; pass "
+            "codes=True and feed the position of each value in its list of categories (Forest.feature_categories; the "
+            "command line writes categories.json), NaN for unknown values.",
+            option="codes",
         )
     if codes and not any(known is not None for known in forest.feature_categories):
-        raise InvalidInputError("codes=True was given, but the model has no table of category values; leave it out.")
+        raise InvalidInputError(
+            "codes=True was given, but the model has no table of category values; leave it out.", option="codes"
+        )
 
 
 def _takes_raw(forest: Forest) -> bool:

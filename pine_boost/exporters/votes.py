@@ -77,7 +77,8 @@ def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[i
         raise InvalidInputError(
             f"Tree {trimming.kept[index]} of AdaBoostClassifier has leaves that are not one "
             "positive weight times its votes; AdaBoost trees vote, so only whole trees can be "
-            "reweighted (reweight='tree'), on a grid that does not round the weight to 0."
+            "reweighted (reweight='tree'), on a grid that does not round the weight to 0.",
+            option="reweight",
         )
     return weight, voted
 

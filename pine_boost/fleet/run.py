@@ -84,19 +84,22 @@ def run_fleet(
     jobs : path or iterable of Job
         What `read_jobs` reads, or the jobs themselves.
     folder : path
-        Where the folders of the jobs, summary.csv and summary.html go.
-    method : {"prune", "compress"}
+        Where the folders of the jobs, summary.csv and summary.html are written.
+    method : {"prune", "compress", "accelerate"}
+        What is done to every model.
     options : mapping, optional
-        Keyword arguments of `prune_booster` or `compress_booster`, plain values.
+        Options of the method for all jobs, plain values; a job's own options take precedence.
     n_jobs : int
-        Processes on this machine; -1 is one per core. Not used on a cluster.
+        Number of processes on this machine, -1 for one per core. It is not used on a cluster.
     dask : str, optional
-        Address of a Dask scheduler; its workers must see the same files under the same paths.
-        Without it joblib's current backend is used (``joblib.parallel_config("dask")`` works).
+        Address of a Dask scheduler to run on; its workers must see the same files under the same
+        paths. Without it joblib's current backend is used (``joblib.parallel_config("dask")``
+        works).
     trust_pickle : bool
-        Load pickled models. Unpickling runs code from the file: only for files you made.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
     reports : bool
-        Write a report.html for every job, some seconds each.
+        Write a report.html for every job, which takes some seconds each.
     callback : callable, optional
         Called with a row, the number of jobs done and the number of all jobs.
 

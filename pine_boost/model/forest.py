@@ -289,7 +289,7 @@ class Model:
 def tree_units(forest: Forest, unit: str) -> IntArray:
     """The unit of each tree, counted from 0: its boosting round, or the tree itself."""
     if unit not in ("round", "tree"):
-        raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.")
+        raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.", option="unit")
     units = forest.tree_round if unit == "round" else np.arange(forest.n_trees)
     return np.unique(units, return_inverse=True)[1].astype(np.int64)
 

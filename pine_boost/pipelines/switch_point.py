@@ -93,7 +93,8 @@ def _require_one_switch(decide: Decide, value: Value, float_type: Any, switch: i
         raise UnsupportedModelError(
             "The calibrator is nearly flat where it changes the class, so that rounding decides "
             "over a whole range of scores; calibrate with more rows, or pass the model inside it "
-            "and threshold=."
+            "and threshold=.",
+            option="threshold",
         )
     _require_step(decide, float_type, switch, np.arange(below, above + 1, dtype=np.int64))
 
@@ -103,7 +104,8 @@ def _require_step(decide: Decide, float_type: Any, switch: int, asked: Any) -> N
     if not np.array_equal(answers, asked > switch):
         raise UnsupportedModelError(
             "The calibrator switches between the classes more than once (rounding near its "
-            "threshold); pass the model inside it and threshold=."
+            "threshold); pass the model inside it and threshold=.",
+            option="threshold",
         )
 
 

@@ -110,7 +110,8 @@ class Wrapper:
             f"tolerance={tolerance!r} for a model with a {kind} around it: the calibrator may move "
             "probabilities farther than the ensemble inside does, which alone is tested. Leave "
             f"tolerance out, which keeps the classes of the {kind}; or compress the ensemble "
-            "inside with it, and calibrate the smaller one."
+            "inside with it, and calibrate the smaller one.",
+            option="tolerance",
         )
 
     def decider(self, inner: Any) -> Any:
@@ -176,7 +177,8 @@ def unwrap(model: Any, threshold: Any = None) -> Wrapper:
         if threshold is not None:
             raise InvalidInputError(
                 f"threshold={threshold!r} was given for a {deciding[0].kind}, which decides by a "
-                "rule of its own; leave it out, or pass the model inside."
+                "rule of its own; leave it out, or pass the model inside.",
+                option="threshold",
             )
         threshold = _threshold_of(deciding, inner)
     return Wrapper(model, inner, tuple(layers), threshold)

@@ -62,7 +62,7 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
     if exact_alpha == 0:
         return None
     if n_rows == 0:
-        raise InvalidInputError("There are no calibration rows; pass X_cal with at least two rows.")
+        raise InvalidInputError("There are no calibration rows; pass X_cal with at least two rows.", option="X_cal")
     if len(scores) and scores.dtype.kind not in "iu":
         raise InvalidInputError(f"Calibration scores must be integers, got dtype {scores.dtype}.")
     rank = conformal_rank(n_rows, alpha)
@@ -79,7 +79,8 @@ def calibrate(scores_int: npt.ArrayLike, alpha: float, *, n_outside: int = 0) ->
         raise RegionError(
             f"{n_outside} of {n_rows} calibration rows lie outside the region whatever tau is; "
             f"alpha={alpha} leaves room for {max(n_rows - rank, 0)}. Such a region would carry no "
-            "guarantee. Use a larger alpha, a smaller indifference or a domain that fits the data."
+            "guarantee. Use a larger alpha, a smaller indifference or a domain that fits the data.",
+            option="alpha",
         )
     return int(scores[rank - 1])
 

@@ -333,7 +333,10 @@ def _random_states(tables: RegionTables) -> npt.NDArray[np.int32]:
 
 def _open(X: Any, schema: InputSchema, name: str, budget: Budget) -> Rows:
     if X is None:
-        raise InvalidInputError(f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data.")
+        raise InvalidInputError(
+            f"{name} is missing; only alpha=0 with indifference=0 (every input) needs no data.",
+            option=(name, "alpha", "indifference"),
+        )
     rows = open_rows(X, schema, name, budget)
     if rows.n_rows < 2:
         raise InvalidInputError(

@@ -112,7 +112,8 @@ class Region:
         if self.score_tables is None:
             raise InvalidInputError(
                 "This region was made with alpha=0 and without X_fit, so it has no score; pass "
-                "X_fit and X_cal to fit_region."
+                "X_fit and X_cal to fit_region.",
+                option=("alpha", "X_fit", "X_cal"),
             )
         matrix = to_matrix(X, self.schema)
         if len(matrix) >= MANY_ROWS:
@@ -182,12 +183,15 @@ class Region:
         """The same fit, recalibrated for another alpha; cheap."""
         if self.score_tables is None and alpha != 0:
             raise InvalidInputError(
-                "This region was made without data and cannot be recalibrated; call fit_region with X_fit and X_cal."
+                "This region was made without data and cannot be recalibrated; call fit_region with X_fit and X_cal.",
+                option=("X_fit", "X_cal"),
             )
         n_outside = self.n_cal - len(self.calibration)
         nesting, delta, indifference = self.nesting, self.delta, self.indifference
         if delta is not None and alpha == 0 and nesting is None:
-            raise InvalidInputError("alpha=0 means every input and needs indifference=0.")
+            raise InvalidInputError(
+                "alpha=0 means every input and needs indifference=0.", option=("alpha", "indifference")
+            )
         tau = calibrate(self.calibration, alpha, n_outside=n_outside)
         if nesting is not None:
             tau, delta = (None, None) if tau is None else nesting.limits(tau)
@@ -270,7 +274,8 @@ class Region:
         if pruned is not None and pruned.decision.thresholds != self.thresholds:
             raise InvalidInputError(
                 f"The pruned model was read with threshold={pruned.decision.thresholds}, the "
-                f"region with {self.thresholds}; use the same threshold for both."
+                f"region with {self.thresholds}; use the same threshold for both.",
+                option="threshold",
             )
         matrix = to_matrix(X, self.schema)
         return self._plausible(matrix) & serving.is_sure(pruned, matrix)
@@ -306,7 +311,8 @@ class Region:
         else:
             raise InvalidInputError(
                 f"This region leaves out inputs on which the original is undecided (indifference="
-                f"{self.indifference}); pass model=<the original> or margins=<its raw scores>."
+                f"{self.indifference}); pass model=<the original> or margins=<its raw scores>.",
+                option="indifference",
             )
         return Decision(self.cuts).distance(read)
 

@@ -261,7 +261,8 @@ def _require_trust(trust_pickle: bool, name: str) -> None:
     if not trust_pickle:
         raise InvalidInputError(
             f"{name} is a pickle, and loading it would run code from the file; pass "
-            "trust_pickle=True for a folder you made."
+            "trust_pickle=True for a folder you made.",
+            option="trust_pickle",
         )
 
 

@@ -74,7 +74,8 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
         )
     if not original.forest.decision.cuts and original.forest.n_outputs == 1:
         raise InvalidInputError(
-            f"A guard needs a decision, and {original.kind} predicts a value; make the result with threshold=."
+            f"A guard needs a decision, and {original.kind} predicts a value; make the result with threshold=.",
+            option="threshold",
         )
     certificate = getattr(result, "certificate", None)
     if X_val is not None:
@@ -86,12 +87,14 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
     if certificate is None or region is None:
         raise InvalidInputError(
             "This result has no certified region; pass X_val, rows that nothing else has seen, so "
-            "that the pruned model's own margin can be the guard."
+            "that the pruned model's own margin can be the guard.",
+            option="X_val",
         )
     if result.status != "CERTIFIED":
         raise InvalidInputError(
             f"This result is {result.status}: {certificate.reason} There is nothing to guard; "
-            "serve the original, or prune with a larger time_limit."
+            "serve the original, or prune with a larger time_limit.",
+            option="time_limit",
         )
     if region.delta is not None and certificate.serving is None:
         raise InvalidInputError(
@@ -99,7 +102,8 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
             f"{region.indifference:g}), no margin of the pruned model was proved that tells which "
             "these are, and only the original can: a guard would evaluate it for every row and "
             "save nothing. Prune with more time or with indifference=0, or pass X_val to guard by "
-            "the pruned model's own margin."
+            "the pruned model's own margin.",
+            option=("indifference", "X_val"),
         )
     if certificate.serving is not None:
         certificate.serving.require_region(region.tables_digest, region.tau)
@@ -126,7 +130,8 @@ def _require_fresh(result: Any, rows: Any) -> None:
     if rows_digest(seen, forest.n_features) == record.validation_digest:
         raise InvalidInputError(
             "These are the rows of X_val on which compress_booster chose the size: the model was "
-            "made to do well on them. Pass other rows that nothing else has seen."
+            "made to do well on them. Pass other rows that nothing else has seen.",
+            option="X_val",
         )
 
 
@@ -134,7 +139,7 @@ def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, 
     """The margin guard of two models on rows that nothing else has seen."""
     engine = make_engine(pruned, "native")
     if len(to_matrix(X_val, schema_of(original.forest), "X_val")) == 0:
-        raise InvalidInputError("X_val has no rows.")
+        raise InvalidInputError("X_val has no rows.", option="X_val")
     margins = engine.margins(X_val)
     decision = pruned.forest.decision
     differs = decision.classes(margins) != predict_classes(original, X_val)

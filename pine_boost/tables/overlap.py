@@ -158,6 +158,10 @@ def check_overlap(overlap: Overlap, seen_name: str, name: str, allow_overlap: bo
     if not allow_overlap:
         raise InvalidInputError(
             f"{found} Use rows that were held out; allow_overlap=True goes on without the "
-            "guarantee and says so wherever a promise is made."
+            "guarantee and says so wherever a promise is made.",
+            option=(name, seen_name, "allow_overlap"),
         )
-    warnings.warn(f"{found} allow_overlap=True was given.", HoldoutWarning, stacklevel=stacklevel)
+    warnings.warn(
+        HoldoutWarning(f"{found} allow_overlap=True was given.", option=(name, seen_name, "allow_overlap")),
+        stacklevel=stacklevel,
+    )

@@ -31,22 +31,27 @@ def split_tables(forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bo
     if X_cal is not None or is_whole:
         return X_fit, X_cal
     if is_large(X_fit):
-        raise InvalidInputError("X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen.")
+        raise InvalidInputError(
+            "X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen.",
+            option=("X_fit", "X_cal"),
+        )
     # a row shows whether it is a table at all; all of it is converted once, when it is split
     to_matrix(first_rows(X_fit, 1), schema_of(forest), "X_fit")
     n_rows = row_count(X_fit)
     if n_rows < _FEWEST_ROWS:
         raise InvalidInputError(
-            f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a calibration set. Pass X_cal."
+            f"X_fit has {n_rows} rows; at least {_FEWEST_ROWS} are needed to split off a calibration set. Pass X_cal.",
+            option=("X_fit", "X_cal"),
         )
     order = np.random.default_rng(seed).permutation(n_rows)
     n_fit = int(0.8 * n_rows)
     _LOGGER.info("no X_cal: %d rows to fit, %d to calibrate", n_fit, n_rows - n_fit)
     warnings.warn(
-        f"No X_cal was given: X_fit was split into {n_fit} rows to fit the score and "
-        f"{n_rows - n_fit} to calibrate. The guarantee holds only if the model was not trained "
-        "on these rows.",
-        HoldoutWarning,
+        HoldoutWarning(
+            f"No X_cal was given: X_fit was split into {n_fit} rows to fit the score and {n_rows - n_fit} to "
+            "calibrate. The guarantee holds only if the model was not trained on these rows.",
+            option=("X_cal", "X_fit"),
+        ),
         stacklevel=3,
     )
     return take_rows(X_fit, np.sort(order[:n_fit])), take_rows(X_fit, np.sort(order[n_fit:]))

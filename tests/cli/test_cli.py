@@ -271,7 +271,7 @@ def test_pickles_only_with_trust(files: Path, tmp_path: Path, capsys: Any) -> No
         (["inspect", "nowhere.json"], "cannot be read"),
         (["prune", "MODEL", "--fit", "nowhere.csv"], "nowhere.csv does not exist"),
         (["prune", "MODEL", "--fit", "MODEL"], "is of no kind that can be read"),
-        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "--alpha 2.0"),
+        (["prune", "MODEL", "--fit", "FIT", "--alpha", "2"], "--alpha must be a number in [0, 1), got 2.0"),
         (["prune", "MODEL", "--fit", "FIT", "--threshold", "7"], "threshold"),
         (["sweep", "MODEL", "--fit", "FIT", "--alphas", "0.1;0.2"], "--alphas"),
         (["check-inputs", "MODEL", "FIT"], ""),
@@ -344,5 +344,5 @@ def test_a_table_that_was_counted_is_not_counted_again(files: Path, pruned: Path
     _, first, err = run(capsys, *command)
     assert "counted before" not in err
     _, second, err = run(capsys, *command)
-    assert "cal.csv was counted before, not again" in err
+    assert "cal.csv was counted before and is skipped" in err
     assert first == second

@@ -81,7 +81,7 @@ def test_json_progress_and_test_rows(files: Path, capsys: Any) -> None:
     assert document["path"][-1]["leaves"] <= document["path"][0]["leaves"]
     assert 0.8 < document["test_fidelity"] <= 1
     assert sum(segment["n_rows"] for segment in document["segments"]) == 600
-    assert " leaves, looking at a candidate of " in printed.err
+    assert " leaves, trying " in printed.err
     assert "at least" not in printed.err  # nothing is proved here
 
 

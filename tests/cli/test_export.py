@@ -103,7 +103,8 @@ def test_category_codes_come_with_their_order(tmp_path: Path, capsys: Any) -> No
     target = tmp_path / "model.tl"
     code, _, err = run(capsys, "export", source, "--to", "treelite", "-o", target)
     assert code == 1
-    assert "say --codes and feed the position of each value in the categories.json" in err
+    assert "pass --codes and feed the position of each value in its list of categories" in err
+    assert "categories.json" in err
     code, out, err = run(capsys, "export", source, "--to", "treelite", "-o", target, "--codes")
     assert code == 0, err
     beside = tmp_path / "model.tl.categories.json"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.cli.options import read_domain
+from pine_boost.cli.flags import read_domain
 from pine_boost.errors import InvalidInputError
 from pine_boost.region.domain import Condition, Domain
 from pine_boost.region.region import Region
@@ -157,6 +157,7 @@ def test_ctrl_c_keeps_the_best_certified_model(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     status = json.loads((tmp_path / "out/certificate.json").read_text())["status"]
     written = {"CERTIFIED": "best model certified so far", "NOT_CERTIFIED": "the original"}[status]
-    assert f"interrupted; written is the {written}".replace("the the", "the") in err
+    assert f"interrupted; wrote the {written}".replace("the the", "the") in err
+    assert "Ctrl-C: stopping; the best result so far is kept" in err
     assert out.startswith(status)
     assert (tmp_path / "out/model.json").is_file()

@@ -65,5 +65,5 @@ def test_an_evaluation_that_fails_costs_neither_result_nor_summary(
     assert "CERTIFIED" in out
     assert f"Written to {folder}" in out
     assert "Only the evaluation on --test failed (MemoryError: no room for these rows)" in err
-    assert f"what is written to {folder} holds" in err
+    assert f"the result in {folder} is valid without it" in err
     assert list(folder.rglob("certificate.json"))

@@ -43,7 +43,7 @@ def pressed(request: Any, monkeypatch: Any) -> str:
 def _check(result: Any, pressed: str, capsys: Any) -> None:
     assert result.search.stopped == "interrupted"
     assert exit_code(result) == 130
-    assert "interrupted; written is" in capsys.readouterr().err
+    assert "interrupted; wrote" in capsys.readouterr().err
     c = result.certificate
     if pressed == "proposals":
         assert "interrupted" in c.choice

@@ -103,7 +103,8 @@ def _grow(X: FloatArray, n_trees: int, max_samples: int, random_state: int) -> I
         from sklearn.ensemble import IsolationForest
     except ImportError as error:
         raise MissingDependencyError(
-            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use score='chow-liu'."
+            "The isolation-forest score needs scikit-learn; pip install scikit-learn, or use score='chow-liu'.",
+            option="score",
         ) from error
     model = IsolationForest(n_estimators=n_trees, max_samples=max_samples, random_state=random_state)
     model.fit(X)

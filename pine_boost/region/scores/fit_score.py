@@ -135,7 +135,8 @@ def _fit_named(score: str, forest: Forest, rows: Rows, n_bins: int, random_state
             raise InvalidInputError(
                 f"Counting all pairs of bins of this table in chunks would take {n_pair_cells(bins)} "
                 f"counts; at most {PAIR_CELLS} are accepted. Use fewer n_bins, another score, or a "
-                "table in memory."
+                "table in memory.",
+                option="n_bins",
             )
     return FittedScore(score, price_unseen_missing(tables, space, seen), space)
 

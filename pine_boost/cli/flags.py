@@ -1,0 +1,210 @@
+"""Flags from the table of options, and the files that they name."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from pine_boost.errors import InvalidInputError
+from pine_boost.options import Options, flag_of, option_of, require_seconds
+from pine_boost.progress import Progress
+
+SEARCH = tuple(entry.name for entry in fields(Options) if entry.name != "allow_overlap")
+
+
+def add_switch(parser: Any, name: str, meaning: str) -> None:
+    """Add a flag without a value."""
+    parser.add_argument(name, action="store_true", help=meaning)
+
+
+def add_options(parser: Any, call: str, names: Iterable[str]) -> None:
+    """Add the flags of some options of a call; those without a flag are left out."""
+    for option in (option_of(call, name) for name in names):
+        if not option.flag_name:
+            continue
+        how: dict[str, Any] = {"dest": option.name, "help": option.help(call)}
+        if option.default is False:
+            how["action"] = "store_true"
+        else:
+            how["default"] = option.default if option.has_default else None
+            how["required"] = not option.has_default
+            how |= {"choices": option.choices} if option.choices else {"type": option.parse, "metavar": option.metavar}
+            if option.name == "threshold":
+                how["action"] = "append"
+        parser.add_argument(option.flag_name, **how)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the model file and how to read it."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="XGBoost .json or .ubj, LightGBM .txt, or a pickle of a scikit-learn ensemble, Pipeline, threshold or "
+        "calibrated classifier.",
+    )
+    add_reading(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add how model files may be read."""
+    add_options(parser, "", ["trust_pickle"])
+
+
+def add_data(parser: argparse.ArgumentParser, call: str, names: Iterable[str]) -> Any:
+    """Add the tables of a call and the options about their rows."""
+    data = parser.add_argument_group("data (CSV, Parquet, Feather/Arrow, .npy)")
+    add_options(data, call, names)
+    return data
+
+
+def add_test(data: Any) -> None:
+    """Add the rows on which a result is measured."""
+    data.add_argument("--test", metavar="FILE", help="Further rows on which coverage and fidelity are measured.")
+    data.add_argument("--label", metavar="COLUMN", help="Column of --test with the labels, for the accuracy.")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add output for programs."""
+    add_switch(parser, "--json", "Print JSON on stdout.")
+
+
+def call_options(arguments: argparse.Namespace, names: Iterable[str], kept: float = 0.0) -> dict[str, Any]:
+    """The keyword arguments of a call.
+
+    The time limit is that of the whole command: the time spent on importing and reading is
+    subtracted, and ``kept`` seconds are left for the report.
+    """
+    taken = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+    if "threshold" in taken:
+        taken["threshold"] = thresholds(arguments)
+    if taken.get("domain") is not None:
+        taken["domain"] = read_domain(taken["domain"])
+    limit = taken.get("time_limit")
+    if limit is not None:
+        require_seconds(limit)
+        taken["time_limit"] = max(limit - kept - (time.monotonic() - arguments.started), 0.001 * limit)
+    return taken
+
+
+def thresholds(arguments: argparse.Namespace) -> Any:
+    """One threshold as a number, several as a tuple, None without any."""
+    given = arguments.threshold
+    if not given:
+        return None
+    return given[0] if len(given) == 1 else tuple(given)
+
+
+def progress_of(arguments: argparse.Namespace) -> Progress:
+    """The progress line of a command, which counts from its beginning."""
+    progress = Progress(time_limit=arguments.time_limit, option="--time-limit", started=arguments.started)
+    progress.say("reading the model and the tables")
+    return progress
+
+
+def message_of(error: BaseException | Warning) -> str:
+    """The message in one line, with flags for the options that it is about."""
+    text = " ".join(str(error).split())
+    for name in getattr(error, "option", ()):
+        if flag := flag_of(name):
+            text = re.sub(rf"(?<![\w./'-]){name}(?:=True)?(?![\w/'])", flag, text)
+    return text
+
+
+def read_given_model(arguments: argparse.Namespace, decision: str = "class") -> Any:
+    """The model that was named, with what lies around it."""
+    from pine_boost.pipelines.given import read_given
+
+    return read_given(
+        arguments.model, threshold=thresholds(arguments), trust_pickle=arguments.trust_pickle, decision=decision
+    )
+
+
+def read_rows(path: str | None, given: Any) -> Any:
+    """The rows of a table file, or None; a folder of Parquet files is read in chunks later."""
+    if path is not None and Path(path).is_dir():
+        return given.read_rows(path)
+    table = read_data(path, given)
+    return None if table is None else table.X
+
+
+def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
+    """A table file, or None; notes on stderr which columns the model does not have.
+
+    ``columns`` is an InputSchema, or a GivenModel whose Pipeline takes raw columns.
+    """
+    from pine_boost.tables.files import read_table
+    from pine_boost.tables.schema import InputSchema
+
+    if path is None:
+        if label is not None:
+            raise InvalidInputError(f"--label {label} names a column of --test, but --test is missing.")
+        return None
+    table = read_table(path, columns, label) if isinstance(columns, InputSchema) else columns.read_table(path, label)
+    if table.left_out:
+        listed = ", ".join(table.left_out[:8]) + (", ..." if len(table.left_out) > 8 else "")
+        print(f"pine-boost: note: {path}: columns left out: {listed}", file=sys.stderr)
+    return table
+
+
+def read_test(arguments: argparse.Namespace, given: Any) -> Any:
+    """The table of --test, or None; raises for labels that the model does not have."""
+    from pine_boost.evaluation import classes_of
+
+    test = read_data(arguments.test, given, arguments.label)
+    if test is not None and test.y is not None:
+        try:
+            classes_of(given.parsed, test.y, len(test.y))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{arguments.test}, column {arguments.label!r}: {error}") from error
+    return test
+
+
+def require_layers(region: Any, model: str | None) -> None:
+    """Raise if a Pipeline was pruned and the rows cannot be prepared without it."""
+    from pine_boost.pipelines.result import WHOLE_MODEL
+
+    beside = Path(region).parent / WHOLE_MODEL
+    if model is None and beside.is_file():
+        raise InvalidInputError(
+            f"A model with layers around the ensemble was pruned (see {beside}), such as a Pipeline whose first steps "
+            "prepare the rows; name that model with --model."
+        )
+
+
+def read_domain(path: str) -> Any:
+    """A Domain from JSON with the same field names; conditions are objects.
+
+    ``{"lower": {"age": 18}, "integer": ["age"], "never_missing": true,
+    "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "grandchildren", "lower": 1}]]}``
+    """
+    from pine_boost.files import DOMAIN_LIMIT, read_limited
+    from pine_boost.json_fields import parse, reading, require
+    from pine_boost.region.domain import Condition, Domain
+
+    known = ", ".join(sorted(Domain.__dataclass_fields__))
+    contents = read_limited(path, DOMAIN_LIMIT, "domain file", InvalidInputError)
+    with reading("domain file", f"A domain is an object with {known}", InvalidInputError):
+        document = dict(parse(contents))
+        odd = sorted(set(document) - set(Domain.__dataclass_fields__))
+        require(not odd, f"{path} says {odd!r}")
+    try:
+        document["forbidden"] = [
+            tuple(Condition(**condition) for condition in pair) for pair in document.get("forbidden", ())
+        ]
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or categories ({error})."
+        ) from error
+    return Domain(**document)
+
+
+def print_json(document: Any) -> None:
+    """Strict JSON on stdout."""
+    print(json.dumps(document, indent=1, allow_nan=False))
