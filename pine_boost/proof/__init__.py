@@ -1,1 +1,1 @@
-"""The trusted kernel: the problem, and the complete methods that prove or refute."""
+"""The trusted kernel: what a certificate claims is decided here, on exact integers."""

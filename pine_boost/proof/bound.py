@@ -1,18 +1,14 @@
-"""Proof of "the fewest": rows of the game, integer multipliers, and a hitting set.
+"""Proof that no smaller model exists: cuts from Farkas multipliers in exact integers, and a hitting set.
 
-In come points that every pruned model must keep and non-negative integers; out go cuts, computed
-in exact integers, and the fewest units that meet all of them. A cut is valid for any multipliers
-p >= 0, so nothing here trusts who proposed them.
+A pruned model ``sum_m w_m f_m(x) + b`` with ``w >= 0`` keeps point i of question q iff ``a_i . w + s_i . b > 0``
+(``>= 0`` if a tie is faithful). Add these rows with integers p_i >= 0, at least one of a strict row positive:
+``(pA) . w + (pS) . b > 0``. The constants b are free in sign and cost nothing, so the sum constrains w only if
+``pS = 0`` exactly; then some unit with ``(pA)_m > 0`` has ``w_m > 0`` and is kept. That is a cut, valid for any p: who
+proposed the multipliers need not be trusted. (With several cuts, the distance between them scales with w; that constant
+is positive, and ``pS <= 0`` is enough for it.)
 
-A pruned model of the form ``sum_m w_m f_m(x) + b`` with ``w >= 0`` keeps point i of question q iff
-``a_i . w + s_i . b > 0`` (``>= 0`` where a tie is faithful). Add up rows with integers p_i >= 0, at
-least one of a strict row: ``(pA) . w + (pS) . b > 0``. The constants b are free of cost and of
-sign, so the sum says something about w only where ``pS = 0`` exactly; then some unit with
-``(pA)_m > 0`` has ``w_m > 0``: it is kept. (With several cuts the distance of the cuts scales with
-w: that constant is positive, and ``pS <= 0`` is enough for it.)
-
-Where leaf values are free, a column is a leaf: 1 (or -1) where the point reaches it, its weight of
-either sign. Then a column speaks only where ``(pA) != 0``, and some unit with such a leaf is kept.
+If leaf values are free, a column is a leaf: its entry is 1 or -1 for points that reach it, and its weight has either
+sign. A column then matters if ``(pA) != 0``, and some unit with such a leaf is kept.
 """
 
 from __future__ import annotations
@@ -34,13 +30,13 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Answer
 
 Units = frozenset[int]
-_COUNTING_STEPS = 100  # of a proof by counting, before the solver is asked: as long as it takes
-_MANY_CUTS = 200  # fewer are soon covered, and the LP of all cuts would take longer
+_COUNTING_STEPS = 100  # of a proof by counting, before the solver is called: about as long as a call takes
+_MANY_CUTS = 200  # with fewer, the LP over all cuts costs more than it saves
 
 
 @dataclass(frozen=True)
 class Cut:
-    """At least one of ``units`` is kept by every model that keeps ``rows``.
+    """Every model that keeps ``rows`` keeps at least one of ``units``.
 
     Attributes
     ----------
@@ -78,22 +74,22 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class ExactRows:
-    """Rows of the game as integers, exactly.
+    """The rows ``a_i . w + s_i . b`` as exact integers.
 
     Attributes
     ----------
     entries : Python integers (n_rows, n_columns)
-        What one unit of weight adds to each row's side, times a common power of two.
+        What one unit of weight adds to the side of each row, times a common power of two.
     unit : int64 (n_columns,)
-        The unit of each column: itself, or that of a leaf.
+        The unit of each column: the column itself, or the unit of a leaf.
     signed : bool
-        Whether weights may have either sign: those of leaves.
+        Whether weights may have either sign (leaves).
     constants : Python integers (n_rows, n_free)
-        The same for the constants of free sign.
+        Entries of the constants, which are free in sign.
     distance : Fractions (n_rows,) or None
-        The same for the distance of several cuts, which is positive.
+        Entries of the distance between several cuts, which is positive.
     strict : bool (n_rows,)
-        Whether a tie loses the row.
+        Whether a tie violates the row.
     """
 
     entries: npt.NDArray[Any]
@@ -104,9 +100,9 @@ class ExactRows:
     strict: npt.NDArray[np.bool_]
 
     def units(self, multipliers: Sequence[int]) -> Units | None:
-        """The units with a positive entry in the sum of rows; None where it says nothing of them.
+        """The units of the cut that these multipliers prove; None if they prove none.
 
-        ``multipliers`` are whole numbers, one per row; a negative one proves nothing.
+        ``multipliers`` are integers, one per row; a negative one proves nothing.
         """
         weight = np.array([int(p) for p in multipliers], dtype=object)
         if any(p < 0 for p in weight) or not any(p > 0 for p in weight[self.strict]):
@@ -116,24 +112,24 @@ class ExactRows:
         if self.distance is not None and weight @ self.distance > 0:
             return None
         total = weight @ self.entries
-        speaks = np.array([entry > 0 or (self.signed and entry < 0) for entry in total], bool)
-        return frozenset(int(unit) for unit in self.unit[speaks])
+        matters = np.array([entry > 0 or (self.signed and entry < 0) for entry in total], bool)
+        return frozenset(int(unit) for unit in self.unit[matters])
 
 
 def exact_rows(
     problem: Problem, unit: IntArray, leaves: npt.NDArray[Any], questions: IntArray, *, by_leaf: bool = False
 ) -> ExactRows:
-    """The rows of some points, each for one question.
+    """The rows of points, each for one question.
 
     Parameters
     ----------
     unit : int64 (n_trees,)
-        The unit of each tree: what one weight belongs to.
+        The unit (a tree or a round) of each tree.
     leaves : (n_rows, n_trees)
     questions : (n_rows,)
         Index of each row's question.
     by_leaf : bool
-        Leaf values are free: one column for every leaf, of trees with one output each.
+        Leaf values are free: one column per leaf, for trees with one output each.
     """
     forest = problem.forest
     n_rows, n_outputs = len(leaves), forest.n_outputs
@@ -171,7 +167,7 @@ def exact_rows(
 
 
 def is_obliged(problem: Problem, states: npt.NDArray[Any], questions: IntArray) -> bool:
-    """Whether the original decides the question of every row for certain."""
+    """Whether the original certainly decides for the question's side on every row."""
     decided = problem.decided(problem.original_margins_int(problem.trees.leaves(states)))
     return bool(decided[np.arange(len(states)), questions].all())
 
@@ -179,10 +175,10 @@ def is_obliged(problem: Problem, states: npt.NDArray[Any], questions: IntArray) 
 def check_bound(
     problem: Problem, unit: IntArray, bound: Bound, budget: Budget, *, by_leaf: bool = False
 ) -> bool | None:
-    """Prove a bound anew: every cut from its rows, then that fewer units do not meet them all.
+    """Check a bound: derive every cut from its rows, then prove that fewer units cannot meet all cuts.
 
-    ``by_leaf``: of models whose leaf values are free. False where a row, a cut or the number is
-    wrong; None where the budget ran out.
+    False if a row, a cut or the number is wrong; None if the budget ran out. ``by_leaf`` is for models whose
+    leaf values are free.
     """
     n_units = int(unit.max()) + 1
     if bound.units <= 1:
@@ -207,11 +203,11 @@ def check_bound(
 def hitting_set(
     cuts: Sequence[Units], n_units: int, most: int, budget: Budget, excluded: Sequence[npt.NDArray[np.bool_]] = ()
 ) -> npt.NDArray[np.bool_] | bool | None:
-    """A set of at most ``most`` units that meets every cut and is none of ``excluded``.
+    """A set of at most ``most`` units that meets every cut and is not one of ``excluded``.
 
-    None when there is none (without ``excluded`` a proof that more are needed), False when the
-    budget ran out. Smaller and larger sets than an excluded one stay possible. Where a few steps
-    of counting show that there is none, no solver is asked.
+    None if there is none (without ``excluded`` this proves that more units are needed), False if the budget ran
+    out. Subsets and supersets of an excluded set stay possible. The solver is not called if a few steps of
+    counting show that there is no such set.
     """
     as_bits = [sum(1 << unit for unit in cut) for cut in minimal_cuts(cuts)]
     if _need_more(as_bits, most, iter(range(_COUNTING_STEPS))):
@@ -231,10 +227,10 @@ def hitting_set(
 
 
 def _need_more(cuts: list[int], most: int, steps: Iterator[int]) -> bool:
-    """Whether cuts (sets of units as bits, small ones first) surely need more than ``most`` units.
+    """Whether cuts (sets of units as bits, small ones first) certainly need more than ``most`` units.
 
-    So many that have no unit in common need one each; else whichever unit of the first cut is
-    kept, the cuts without it must need more than the rest. False after so many steps: not known.
+    Disjoint cuts need one unit each. Otherwise, whichever unit of the first cut is kept, the cuts without it must
+    need more than ``most - 1``. False if the steps run out: not known.
     """
     met = n_apart = 0
     for cut in cuts:
@@ -255,7 +251,7 @@ def _need_more(cuts: list[int], most: int, steps: Iterator[int]) -> bool:
 
 
 def fewest_units(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
-    """The size of a smallest set that meets every cut, or the solver's bound on it; at least 1."""
+    """The size of a smallest set that meets every cut, or a lower bound on it; at least 1."""
     model, keep = _cover(cuts, n_units)
     model.minimize(sum(keep))
     solver = configured(_setting(len(cuts), 0), budget, budget.effort.master_effort)
@@ -283,6 +279,6 @@ def _cover(cuts: Sequence[Units], n_units: int) -> tuple[cp_model.CpModel, list[
 
 
 def _setting(n_cuts: int, seed: int) -> SolverSetting:
-    # clauses join the LP: 641 cuts of FICO 40x3, bound 18 after 0.3 deterministic s, without it
-    # 4 of 18 after 2 s
+    # at level 2 clauses join the LP: 641 cuts of FICO 40x3 have bound 18 after 0.3 deterministic s, without
+    # the LP 4 of 18 after 2 s
     return SolverSetting("hitting-set", seed, 2 if n_cuts > _MANY_CUTS else 1)

@@ -1,9 +1,8 @@
 """How far from its decision the original can be on an input whose class a smaller model changes.
 
-In come two Forests that read inputs alike and which trees are to be compared; out goes a distance
-in margin that holds for every input, in exact integers. For every weight w >= 0, a changed input
-has f <= (f - w g) + w * (rounding of g), and the first part is at most the sum over the trees of
-its largest leaf. Which trees are compared makes the distance tight, never wrong.
+Let f and g be the sides of the original and the smaller model. On a changed input g is at most its rounding error, so
+for every weight w >= 0: f <= (f - w g) + w * (rounding of g). The first part is at most the sum over trees of its
+largest leaf value. Which trees are compared makes the distance tight, never wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.question import questions_of
 
-_WEIGHT_UNIT = 8  # weights are whole multiples of 1 / _WEIGHT_UNIT
+_WEIGHT_UNIT = 8  # weights are multiples of 1 / _WEIGHT_UNIT
 _WEIGHTS = tuple(range(17))  # 0 gives the largest margin that the original can have
 _MOST_PAIRS = 2_000_000  # pairs of leaves
 _MOST_SUMS = 100_000_000  # pairs of leaves x questions x weights: a second
@@ -30,30 +29,29 @@ _SPLIT_PARTS = ("kind", "feature", "threshold", "default_left", "missing", "set_
 
 @dataclass(frozen=True)
 class ClassDistance:
-    """Beyond ``distance`` no class changes; ``largest`` is what the original can reach at all."""
+    """Beyond ``distance`` no class changes; ``largest`` is the largest distance the original can have."""
 
     distance: Fraction
     largest: Fraction
 
     @property
     def says_something(self) -> bool:
-        """Whether the original can be farther from its decision, as far as its leaves tell."""
+        """Whether the original can be farther from its decision, as far as its leaves show."""
         return self.distance < self.largest
 
 
 def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
-    """The smallest distance that the weights tried here prove.
+    """The smallest distance that one of the weights proves.
 
-    None for models without classes, where it would take too long, or where ``compared`` does not
-    name a tree of the original for each.
+    None for models without classes, if it would take too long, or if ``compared`` does not name a tree of the
+    original for each tree of the smaller model that splits.
 
     Parameters
     ----------
     original, smaller : Forest
-        They must read inputs alike (`require_same_reading`) and decide by as many cuts.
+        They must read inputs the same way (`require_same_reading`) and have equally many cuts.
     compared : sequence of int
-        For every tree of the smaller model that splits, in order, the original's tree to compare
-        it with; ascending.
+        The original's tree to compare with, for every tree of the smaller model that splits, in ascending order.
     """
     questions = questions_of(original)
     if not questions or not _names_trees(original, smaller, compared):
@@ -85,16 +83,16 @@ def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
             tried.append(real - cuts[0] + share * cuts[1] + rounding.at(share))
         distances.append(min(tried))
         reaches.append(tried[0])
-    least = Fraction(original.decision.guard)  # nearer, the original itself is not certain
+    least = Fraction(original.decision.guard)  # nearer to the cut, the original's class is not certain
     return ClassDistance(max(least, *distances), max(reaches))
 
 
 @dataclass(frozen=True)
 class _Rounding:
-    """How far native sides may be from the integers: ``ours + weight * theirs``, in margin.
+    """How far native sides may be from the integers: ``ours + weight * theirs``, as a margin.
 
-    Leaves and intercepts are off by half a unit each, native sums by `exact.summation_band`, a gap
-    of two outputs by twice both. On a changed input, the smaller model's side is at most its guard.
+    Leaves and intercepts are off by half a unit each, native sums by `exact.summation_band`, and a gap between two
+    outputs by twice both. On a changed input the smaller model's side is at most its guard.
     """
 
     ours: Fraction
@@ -110,15 +108,15 @@ class _Rounding:
         return cls(ours, theirs + Fraction(smaller.decision.guard))
 
     def at(self, weight: Fraction) -> Fraction:
-        """What is added for rounding at a weight of the smaller model."""
+        """The rounding error for a weight of the smaller model."""
         return self.ours + weight * self.theirs
 
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """Leaves of both models that one input may reach, by trees of the original.
+    """Pairs of leaves, one of each model, that one input may reach, sorted by tree of the original.
 
-    The leaf after the smaller model's last node is worth 0: that of a tree without a partner.
+    A tree without a partner is paired with an extra leaf of value 0 after the smaller model's last node.
     """
 
     ours: IntArray
@@ -134,10 +132,10 @@ def _names_trees(original: Forest, smaller: Forest, compared: Sequence[int]) -> 
 
 
 def _leaf_pairs(original: Forest, smaller: Forest, compared: Sequence[int]) -> _Pairs | None:
-    """Walk all trees in step from their roots; None: more pairs than are worth it.
+    """Walk pairs of trees from their roots; None if there are too many pairs.
 
-    Where both have the same split they go down together; elsewhere one of them goes down both
-    ways, so every pair that an input can reach is found, and perhaps more.
+    At equal splits both go down together, otherwise one of them goes down both ways. Every pair that an input can
+    reach is found, and possibly more.
     """
     nothing = smaller.n_nodes
     kind = np.append(smaller.kind, SplitKind.LEAF)

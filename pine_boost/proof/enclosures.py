@@ -1,8 +1,6 @@
-"""The same problem on larger regions, over fewer states.
+"""The same problem in larger regions over fewer states, for regions in which CP-SAT is slow.
 
-In comes a problem whose score is hard to prove with; out go problems on regions that contain it,
-from the largest inwards. A model that keeps every decision there keeps them here; the points of
-one are translated to the states of the other.
+A model that keeps every decision in a larger region keeps it in the region itself.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ class Enclosure:
     Attributes
     ----------
     name : str
-        What the region is, in a few words.
+        A short name of the region.
     problem : Problem
     kept : tuple of int64 (n_states of the feature in the larger region,)
-        The first of the inner problem's states that each state stands for.
+        The first state of the inner problem that each state stands for.
     """
 
     name: str
@@ -38,20 +36,20 @@ class Enclosure:
     kept: tuple[IntArray, ...]
 
     def outward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """State rows of the inner problem as rows of this one."""
+        """State rows of the inner problem as state rows of this one."""
         columns = [
             np.searchsorted(kept, states[:, feature], side="right") - 1 for feature, kept in enumerate(self.kept)
         ]
         return np.stack(columns, axis=1).astype(np.int32)
 
     def inward(self, states: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """One state row of the inner problem for each row of this one."""
+        """One state row of the inner problem for each state row of this one."""
         columns = [kept[states[:, feature]] for feature, kept in enumerate(self.kept)]
         return np.stack(columns, axis=1).astype(np.int32)
 
 
 def enclosures(problem: Problem) -> list[Enclosure]:
-    """Games on larger regions, from the largest inwards; none where the score is easy."""
+    """Problems in larger regions, largest first; none for regions that are easy to prove in."""
     found = []
     for name, tables in enclosing(problem.region):
         space, region, kept = coarsen(problem.space, tables, problem.trees)

@@ -1,10 +1,8 @@
-"""Every input of a small region, one by one: complete methods that load no solver.
+"""Proof by enumeration: every input of a small region, one by one, without a solver.
 
-In come a problem and pruned models; out goes one Proof per question. A model of many trees over few
-states (17 yes-or-no features: 131 072 state rows) is proved here in a moment, whatever its size.
-Two ways that share no code below the question: state rows through bit masks and score tables, and
-real inputs that walk from node to node and are asked of the compiled membership. Larger regions
-are refused: then there is no listing.
+Two methods that share no code below the question: state rows through bit masks and score tables, and real inputs that
+walk from node to node and are tested by the compiled membership. A model of many trees over few states (17 binary
+features give 131 072 state rows) is proved at once, whatever its size.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ from pine_boost.proof.question import Answer, Proof
 from pine_boost.region.fast.membership import compile_membership
 
 METHOD, WALKED = "enumeration", "enumeration-by-walks"
-_MOST_ROWS = 300_000  # state rows that the domain permits
-_MOST_CELLS = 30_000_000  # those in the region, times trees or, where they are more, questions
+_MOST_ROWS = 300_000  # state rows that the domain allows
+_MOST_CELLS = 30_000_000  # state rows in the region times the larger of trees and questions
 _CHUNK = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """All state rows of a region, with the leaves that they reach and the original's margins."""
+    """All state rows of a region, with the leaves they reach and the original's margins."""
 
     states: States
     leaves: Int32Array
@@ -41,7 +39,7 @@ class Listing:
 
 
 def list_region(problem: Problem, budget: Budget) -> Listing | None:
-    """Every state row that the region holds; None where they are too many, or time ends."""
+    """Every state row of the region; None if there are too many or the time is over."""
     if _size(problem) > _MOST_ROWS:
         return None
     most = _MOST_CELLS // max(problem.forest.n_trees, len(problem.questions))
@@ -60,7 +58,7 @@ def list_region(problem: Problem, budget: Budget) -> Listing | None:
 
 
 def prove_listed(problem: Problem, pruned: PrunedForest, listing: Listing) -> list[Proof]:
-    """Ask every question of every listed input."""
+    """Check every question on every listed input."""
     started = time.monotonic()
     margins = problem.pruned_margins_int(pruned, listing.leaves)
     against = _lost_most(problem, pruned, listing.original, margins)
@@ -68,7 +66,7 @@ def prove_listed(problem: Problem, pruned: PrunedForest, listing: Listing) -> li
 
 
 def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """The same once more, by other code: real inputs, nodes, and the compiled membership."""
+    """The same check by other code: real inputs, nodes, and the compiled membership."""
     started = time.monotonic()
     forest, region = problem.forest, problem.region
     membership = compile_membership(problem.space, region, region.score)
@@ -93,15 +91,15 @@ def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list
 
 
 def _size(problem: Problem) -> int:
-    """How many state rows the domain permits, feature by feature."""
+    """The number of combinations of allowed states."""
     return math.prod(int(np.count_nonzero(allowed)) for allowed in problem.region.allowed)
 
 
 def _permitted(problem: Problem) -> Iterator[States]:
-    """All combinations of permitted states, in chunks."""
+    """All combinations of allowed states, in chunks."""
     choices = [np.flatnonzero(allowed).astype(np.int32) for allowed in problem.region.allowed]
     n_rows = math.prod(len(states) for states in choices)
-    # numpy numbers no more than 64 axes, and tables may have thousands of columns nobody splits on
+    # unravel_index takes at most 64 axes, and tables may have thousands of columns without splits
     varying = [feature for feature, states in enumerate(choices) if len(states) > 1]
     shape = tuple(len(choices[feature]) for feature in varying)
     for start in range(0, n_rows, _CHUNK):
@@ -114,7 +112,7 @@ def _permitted(problem: Problem) -> Iterator[States]:
 
 
 def _lost_most(problem: Problem, pruned: PrunedForest, original: IntArray, margins: IntArray) -> list[tuple[int, int]]:
-    """Per question the row that falls short most, and by how much; (-1, 0) where none does."""
+    """Per question the row that falls short most, and by how much; (-1, 0) if none does."""
     if len(original) == 0:
         return [(-1, 0)] * len(problem.questions)
     short = problem.needed_sides(pruned.grid) - problem.sides(margins)

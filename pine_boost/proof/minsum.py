@@ -1,7 +1,6 @@
-"""Cheapest completions: what the score can still be, once a bin, a pair or a leaf is fixed.
+"""Lower bounds on the score once a bin, a pair of bins or a leaf is fixed, by min-sum passes over the feature tree.
 
-In come the region's tables; out go lower bounds on the score by two min-sum passes over the tree
-of features. Whatever is cheaper than tau stays; dropping the rest never drops a point.
+Whatever cannot be completed within tau is dropped; that never drops a point of the region.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 
 @dataclass(frozen=True, eq=False)
 class _Rooted:
-    """The pair tables as rooted trees: features from the leaves inwards, each with its parent."""
+    """The pair tables as rooted trees: features from the leaves to the roots, each with its parent."""
 
     order: tuple[int, ...]
     parent: dict[int, tuple[int, IntArray]]  # cost[bin of parent, bin of child]
 
 
 def _root(score: ScoreTables) -> _Rooted | None:
-    """Orient the pairs away from the lowest feature of each component; None if they cycle."""
+    """Root each component at its lowest feature; None if the pairs contain a cycle."""
     adjacent: dict[int, list[PairTable]] = {}
     for pair in score.pairs:
         adjacent.setdefault(pair.first, []).append(pair)
@@ -58,7 +57,7 @@ def _root(score: ScoreTables) -> _Rooted | None:
 def _upward(
     score: ScoreTables, rooted: _Rooted, own: Sequence[IntArray]
 ) -> tuple[list[IntArray], dict[int, IntArray], IntArray]:
-    """Costs of the subtrees: per feature with its children, per child its message, the total.
+    """The upward pass: per feature the cost of its subtree, per child its message to the parent, and the total.
 
     ``own[j]`` has shape (..., n_bins of j); leading axes are independent problems.
     """
@@ -94,7 +93,7 @@ def _cheapest_leaf_sum(score: ScoreTables) -> int:
 
 
 def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
-    """Least score with each feature in each bin; None when there is nothing to bound."""
+    """The least score with each feature in each bin; None if there is nothing to bound."""
     if region.score is None or region.tau is None:
         return None
     rooted = _root(region.score)
@@ -115,7 +114,7 @@ def cheapest_bins(region: RegionTables) -> list[IntArray] | None:
 
 
 def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
-    """Per pair table the least score with its two features in each pair of bins."""
+    """The least score with the two features of each pair table in each pair of bins."""
     whole = cheapest_bins(region)
     if whole is None or region.score is None:
         return None
@@ -136,7 +135,7 @@ def cheapest_pairs(region: RegionTables) -> list[IntArray] | None:
 def cheapest_leaves(
     region: RegionTables, trees: StateTrees, masks: LeafMasks, allowed: Sequence[npt.NDArray[np.bool_]]
 ) -> npt.NDArray[np.bool_]:
-    """Whether each leaf can be reached with a score of at most tau (never a wrong False)."""
+    """Whether each leaf can be reached with a score of at most tau; True may be wrong, False never is."""
     affordable = np.ones(trees.n_leaves, dtype=bool)
     score = region.score
     if score is None or region.tau is None:
@@ -163,7 +162,7 @@ def cheapest_leaves(
 
 
 def leaf_flags(trees: StateTrees, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Bits of every tree as one flag per leaf."""
+    """The bits of every tree as one flag per leaf."""
     tree = trees.leaf_tree
     position = (np.arange(trees.n_leaves) - trees.leaf_offset[tree]).astype(np.uint64)
     word = words[tree, (position // np.uint64(64)).astype(np.int64)]

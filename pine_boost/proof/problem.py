@@ -1,8 +1,7 @@
-"""The problem in integers: which side of which cut must be kept, on which points.
+"""The problem on integers: the questions to prove, and from which margin on the original decides each of them.
 
-In come a Forest, its state space and a region; out go the questions that a proof must answer and
-integer margins of any state row. Floats enter once, when the original's leaves are scaled, and
-the error of that is added to the band. Knows nothing of units, weights or how a model was found.
+Floats enter once, when the original's leaves are scaled to integers; the error of that is added to the band in which
+the original counts as undecided.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from pine_boost.region.score_tables import RegionTables
 class Band:
     """Where the original's class is certain, as exact fractions in units of ``2**-scale``.
 
-    The native margin differs from the exact sum by at most `exact.summation_band`, the integers
-    from 2**scale times the exact sum by half a unit per tree and for the intercept. Beyond both,
-    and the guard of the decision, the original's class is certain. A region with indifference
-    starts at ``delta`` instead; there everything whose native or real margin might be at delta or
-    beyond is asked about, so both roundings are subtracted.
+    With S the exact sum of the leaves, the native margin differs from S by at most `exact.summation_band`, and
+    the integer margin from ``2**scale * S`` by at most half a unit per tree and for the intercept. Beyond both
+    errors and the guard of the decision, the original's class is certain. A region with indifference starts at
+    ``delta`` instead: every input whose native or exact margin may reach delta has to be covered, so both
+    errors are subtracted there.
     """
 
     unit: Fraction
@@ -44,7 +43,7 @@ class Band:
 
     @classmethod
     def of(cls, forest: Forest, scale: int, is_whole: bool, is_exact: bool, delta: float) -> Band:
-        """The band of a model; ``is_whole``: its leaves are integers, ``is_exact``: sums too."""
+        """The band of a model; ``is_whole``: its scaled leaves are integers; ``is_exact``: its sums are exact."""
         n_sums = 1 if forest.n_outputs == 1 else 2  # a gap is the difference of two sums
         unit = Fraction(2) ** scale
         rounding = Fraction(0) if is_whole else n_sums * Fraction(forest.n_trees + 1, 2)
@@ -54,17 +53,17 @@ class Band:
         return cls(unit, native * unit, rounding, inside, is_exact, delta > 0)
 
     def least(self, decision: Decision, question: Question, undecided: float) -> int:
-        """Smallest integer side that is decided for certain."""
+        """The smallest integer side from which the original's class is certain."""
         cut = question.cut_side(decision) * self.unit
         if self.is_exact and not self.has_delta:
-            # decided iff cut < side, or cut <= side for the one that wins ties
+            # decided iff cut < side, or cut <= side for the side that wins ties
             return math.ceil(cut) if question.wins_tie(decision) else math.floor(cut) + 1
         needed = self.native + self.rounding
         wider = Fraction(undecided) * self.unit - self.rounding
         return math.floor(cut + max(needed, self.inside, wider)) + 1
 
     def parts(self, undecided: float) -> tuple[float, float]:
-        """What the library's rounding and what the integers leave undecided, as margins."""
+        """The parts of the undecided band due to the library's rounding and to the scaling, as margins."""
         if self.is_exact or self.inside >= self.native + self.rounding:
             return 0.0, 0.0
         native = math.nextafter(float(self.native / self.unit), math.inf)
@@ -77,35 +76,35 @@ _AT_ONCE = 10**6  # leaves whose values are held at once
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything about the original model that a proof needs, on integers.
+    """The original model and the region, on integers.
 
     Attributes
     ----------
-    forest, space, trees, masks, region : the road of the data so far
+    forest, space, trees, masks, region
     leaf_node : int64 (n_leaves,)
-        Node of each leaf.
+        The node of each leaf.
     original_int : int64 (n_leaves, n_outputs)
         Leaf values of the original times ``2**scale``, rounded to nearest.
     intercept_int : int64 (n_outputs,)
     scale : int
     questions : tuple of Question
     least : int64 (n_questions,)
-        The original decides a question's side for certain iff its side is ``>= least``.
+        The original certainly decides for a question's side iff its side is ``>= least``.
     native_band : float
-        Part of ``undecided`` that the library's own rounding makes: its sum, sigmoid or softmax.
+        Part of ``undecided`` due to the library's own rounding: its sum, sigmoid or softmax.
     solver_band : float
-        Part of ``undecided`` that the rounding of leaves to integers makes here.
+        Part of ``undecided`` due to rounding the leaves to integers.
     strict : bool (n_questions,)
-        Whether the pruned model must stay strictly off the cut (False: it wins ties natively and
-        the original's arithmetic is exact, so a tie is a faithful answer).
+        Whether the pruned model must stay strictly off the cut. False if this side wins ties natively and the
+        original's arithmetic is exact: a tie is then a faithful answer.
     delta : float
-        Indifference: inputs nearer to the cut than this are not part of the region; 0: none.
+        Indifference: inputs nearer to the cut are not part of the region; 0 for none.
     permitted : int or None
-        None: the pruned model must be on the needed side. Else it must only not be this many grid
-        units or more beyond the cut on the other side (`proof.serving`).
+        None: the pruned model must be on the needed side. Otherwise it must only stay fewer than this many
+        grid units beyond the cut on the other side (`standalone_margin`).
     copies : int64 (n_leaves,) or None
-        How many leaves of the original each leaf stands for, where a search works on smaller trees;
-        None: one each.
+        How many leaves of the original each leaf stands for, if a search works on smaller trees; None means
+        one each.
     """
 
     forest: Forest
@@ -128,19 +127,19 @@ class Problem:
 
     @property
     def undecided(self) -> float:
-        """Inputs nearer to a cut (or two best classes) than this are not part of the claim."""
+        """Inputs nearer to a cut, or to a tie of the two best classes, are not part of the claim."""
         return self.native_band + self.solver_band
 
     def rivals(self, question: Question) -> list[Question]:
-        """The questions that an input must all belong to, to belong to this one; itself first."""
+        """The question itself and all others about the same class: an input must belong to all of them."""
         return [question, *(q for q in self.questions if q.is_rival(question))]
 
     def sides(self, margins: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Margins (n_points, n_outputs) as seen by every question, (n_points, n_questions)."""
+        """Sides (n_points, n_questions) of margins (n_points, n_outputs)."""
         return np.stack([question.side(margins) for question in self.questions], axis=-1)
 
     def sides_asked(self, margins: IntArray, asked: IntArray) -> IntArray:
-        """Margins (n_rows, n_changes, n_outputs) as each row's own question sees them."""
+        """Sides (n_rows, n_changes) for each row's own question, from margins with a last axis of outputs."""
         if self.forest.n_outputs == 1:
             return np.asarray(self._unit_side[asked, None] * margins[..., 0])
         pair = self._pairs[asked, None]
@@ -148,7 +147,7 @@ class Problem:
         return np.asarray(own - rival)
 
     def decides_asked(self, original: IntArray, asked: IntArray) -> BoolArray:
-        """Whether the original certainly answers each row's own question, (n_rows, n_changes)."""
+        """Whether the original certainly decides for the side of each row's own question, (n_rows, n_changes)."""
         if self.forest.n_outputs == 1:
             return np.asarray(self.sides_asked(original, asked) >= self.least[asked, None])
         plus = self._pairs[asked, 0]
@@ -157,13 +156,13 @@ class Problem:
 
     @cached_property
     def _unit_side(self) -> IntArray:
-        """A margin of one unit as every question sees it, for one output."""
+        """The side of a margin of one unit, per question; for one output."""
         unit = np.ones(1, dtype=np.int64)
         return np.array([question.side_of(unit) for question in self.questions])
 
     @cached_property
     def class_questions(self) -> list[list[int]]:
-        """Indices of the questions that ask for each class; for several outputs."""
+        """Indices of the questions about each class; for several outputs."""
         classes = range(self.forest.n_outputs)
         return [[q.index for q in self.questions if q.asks_for(index)] for index in classes]
 
@@ -174,7 +173,7 @@ class Problem:
 
     @cached_property
     def _least_over(self) -> IntArray:
-        """``least`` by class and rival; a class never has to beat itself."""
+        """``least`` by class and rival; a class need not beat itself."""
         n_outputs = self.forest.n_outputs
         least = np.full((n_outputs, n_outputs), -exact.WORD_LIMIT)
         least[self._pairs[:, 0], self._pairs[:, 1]] = self.least
@@ -182,7 +181,7 @@ class Problem:
 
     @cached_property
     def whole_leaves(self) -> npt.NDArray[Any]:
-        """Leaf values of the original times a common power of two, as Python integers, exactly."""
+        """Leaf values of the original times a common power of two, exactly, as Python integers."""
         return exact.whole_numbers(self.forest.leaf_vectors()[self.leaf_node])
 
     def original_margins_int(self, leaves: npt.NDArray[Any]) -> IntArray:
@@ -194,12 +193,12 @@ class Problem:
         return np.asarray(spread(self.forest, pruned.value_int)[self.leaf_node])
 
     def pruned_margins_int(self, pruned: PrunedForest, leaves: npt.NDArray[Any]) -> IntArray:
-        """Margins of a pruned model in its grid units: exactly what its library computes."""
+        """Margins of a pruned model in its grid units; exactly what its library computes."""
         values = self.pruned_leaves_int(pruned)
         return leaf_sums(values, leaves, self.trees.leaf_offset) + pruned.intercept_int
 
     def needed_sides(self, grid: int) -> IntArray:
-        """The smallest side in grid units with which a pruned model answers each question right."""
+        """The smallest side, in grid units, with which a pruned model gives the right answer, per question."""
         cuts, off = required_int(self.forest, grid)
         needed = []
         for question in self.questions:
@@ -210,10 +209,10 @@ class Problem:
         return np.array(needed, dtype=np.int64)
 
     def decided(self, original: IntArray) -> BoolArray:
-        """Which questions each point belongs to: (n_points, n_questions).
+        """Which questions each point belongs to, (n_points, n_questions).
 
-        With several outputs a point belongs to the pairs of its class only if that class beats
-        every rival for certain.
+        With several outputs, a point belongs to the questions of its class only if that class certainly beats
+        every other one.
         """
         is_decided = np.asarray(self.sides(original) >= self.least)
         if self.forest.n_outputs > 1:
@@ -229,15 +228,15 @@ class Problem:
     def lost(self, pruned: PrunedForest, states: npt.NDArray[Any]) -> BoolArray:
         """The exact test for counterexamples, (n_points, n_questions).
 
-        True where the point lies in the region, the original decides the question's side, and the
-        pruned model does not.
+        True if the point lies in the region, the original decides for the question's side and the pruned model
+        does not.
         """
         leaves = self.trees.leaves(states)
         broken = self.decided(self.original_margins_int(leaves)) & self.falls_short(pruned, leaves)
         return np.asarray(broken & self.region.contains(states)[:, None])
 
     def settled(self, states: npt.NDArray[Any]) -> BoolArray:
-        """Whether the original's class (and band) of each state row is certain."""
+        """Whether the original's class is certain on each state row, for every cut."""
         decided = self.decided(self.original_margins_int(self.trees.leaves(states)))
         if self.forest.n_outputs > 1:
             return np.asarray(decided.any(axis=1))
@@ -249,20 +248,20 @@ class Problem:
 def leaf_sums(
     values: npt.NDArray[Any], leaves: npt.NDArray[Any], leaf_offset: IntArray | None = None
 ) -> npt.NDArray[Any]:
-    """Sum leaf values over trees, (n_rows, n_outputs).
+    """The sum of leaf values over trees, (n_rows, n_outputs).
 
-    Integers of few rows all at once, everything else tree by tree: that bounds the memory, and
-    floats are added in the order of the trees. With the leaves of each tree (``leaf_offset``) one
-    that says nothing of an output (all but one of a multiclass round) is passed over.
+    Integers of few rows are summed at once, everything else tree by tree: that bounds the memory and adds floats
+    in the order of the trees. With ``leaf_offset``, trees whose values for an output are all zero (all but one of
+    a multiclass round) are skipped.
     """
     total = np.zeros((len(leaves), values.shape[1]), dtype=values.dtype)
-    speaks = np.ones((leaves.shape[1], values.shape[1]), dtype=bool)
+    is_used = np.ones((leaves.shape[1], values.shape[1]), dtype=bool)
     if leaf_offset is not None:
-        speaks = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
+        is_used = np.logical_or.reduceat(values != 0, leaf_offset[:-1], axis=0)
     at_once = leaves.size <= _AT_ONCE and np.issubdtype(values.dtype, np.integer)
     for output in range(values.shape[1]):
         column = np.ascontiguousarray(values[:, output])
-        trees = np.flatnonzero(speaks[:, output])
+        trees = np.flatnonzero(is_used[:, output])
         if at_once:
             own = leaves if len(trees) == leaves.shape[1] else leaves[:, trees]
             total[:, output] = column.take(own).sum(axis=1)
@@ -273,7 +272,7 @@ def leaf_sums(
 
 
 def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, delta: float = 0.0) -> Problem:
-    """Scale the original to integers and state the questions.
+    """Scale the original to integers and list the questions.
 
     Parameters
     ----------
@@ -302,13 +301,13 @@ def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, de
 def restated(problem: Problem, region: RegionTables, delta: float, undecided: float = 0.0) -> Problem:
     """The problem of the same model and states in another region.
 
-    ``undecided`` leaves out a wider band than needed: that of a certificate of an earlier version.
+    ``undecided`` excludes a wider band than needed: that of a certificate of an earlier version.
     """
     return replace(problem, **_stated(problem.forest, region, delta, undecided))
 
 
 def _stated(forest: Forest, region: RegionTables, delta: float, undecided: float) -> dict[str, Any]:
-    """A region, the questions of a model in it, and from where on the original decides them."""
+    """The fields of a Problem that depend on the region."""
     scale, is_whole = exact.original_scale(forest)
     guard = forest.decision.guard
     unguarded = guard < 2.0**-scale and not forest.decision.thresholds
@@ -330,10 +329,10 @@ def _stated(forest: Forest, region: RegionTables, delta: float, undecided: float
 
 
 def required_int(forest: Forest, grid: int) -> tuple[IntArray, int]:
-    """Cuts of the pruned model in grid units, and how far off them its margin must stay.
+    """Cuts of the pruned model in grid units, and how far from them its margin must stay.
 
-    Without a guard one unit is enough: the native cut lies within one unit of 0 (MAX_GRID). With
-    a guard, the cut's own rounding (1/2) and the guard are both left empty.
+    Without a guard one unit is enough: the native cut lies within one unit of 0 (MAX_GRID). With a guard, the
+    margin must clear both the guard and the rounding of the cut itself (1/2).
     """
     cuts = [Fraction(cut) * 2**grid for cut in forest.decision.cuts]
     cuts_int = np.array([round(cut) for cut in cuts], dtype=np.int64)

@@ -1,8 +1,4 @@
-"""The questions: which side of which boundary a pruned model must keep.
-
-In comes a Forest; out go questions, which say on which side of a cut margins lie and who wins a
-tie. Every other module asks them.
-"""
+"""What has to be proved: one question per side of a decision boundary, and the answer of a method to it."""
 
 from __future__ import annotations
 
@@ -23,11 +19,10 @@ _Number = TypeVar("_Number", float, Fraction)
 
 @dataclass(frozen=True)
 class Question:
-    """One side that the pruned model must keep: ``plus`` over ``minus``, or a side of a cut.
+    """One side of a decision boundary that the pruned model must keep.
 
-    With several outputs: the original decides class ``plus``, the pruned model must score it above
-    ``minus``; ``cut`` is -1. With one output: ``sign`` = +1 asks about inputs above ``cut``, -1
-    below.
+    With several outputs: where the original decides for class ``plus``, the pruned model must score ``plus``
+    above ``minus``; ``cut`` is -1. With one output: ``sign`` is +1 for inputs above ``cut``, -1 for those below.
     """
 
     index: int
@@ -38,55 +33,55 @@ class Question:
     cut: int
 
     def side(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Values per output (the last axis) as the question sees them, larger is safer."""
+        """The signed margin of the question, from values per output (last axis); larger is safer."""
         if self.cut >= 0:
             return np.asarray(self.sign * values[..., 0])
         return np.asarray(values[..., self.plus] - values[..., self.minus])
 
     def side_of(self, constant: IntArray) -> int:
-        """One constant per output as the question sees it."""
+        """The signed margin of one constant per output, such as an intercept."""
         return int(self.side(constant))
 
     def cut_side(self, decision: Decision) -> Fraction:
-        """Where the side begins: the cut with the question's sign, 0 between two classes."""
+        """The side at which the boundary lies: the signed cut, or 0 between two classes."""
         return self.sign * Fraction(decision.cuts[self.cut]) if self.cut >= 0 else Fraction(0)
 
     def cut_int(self, cuts_int: IntArray) -> int:
-        """The same in whole units, from every cut in such units."""
+        """`cut_side` in integer units, from all cuts in such units."""
         return self.sign * int(cuts_int[self.cut]) if self.cut >= 0 else 0
 
     def beyond_first(self, cuts: Sequence[_Number]) -> _Number:
-        """How far its cut lies beyond the first one, with its sign; as exact as the cuts are."""
+        """The signed distance of its cut from the first cut; exact if the cuts are."""
         return self.sign * (cuts[self.cut] - cuts[0])
 
     def wins_tie(self, decision: Decision) -> bool:
-        """Whether an input exactly on the boundary falls to this side."""
+        """Whether an input exactly on the boundary belongs to this side."""
         if self.cut >= 0:
             return decision.wins_tie(self.sign, -self.sign)
         return decision.wins_tie(self.plus, self.minus)
 
     def is_mirror(self, other: Question) -> bool:
-        """Whether the other question asks for the opposite side of the same boundary."""
+        """Whether the other question is about the opposite side of the same boundary."""
         if self.cut >= 0:
             return self.cut == other.cut and self.sign == -other.sign
         return self.plus == other.minus and self.minus == other.plus
 
     def is_rival(self, other: Question) -> bool:
-        """Whether the other question asks for the same class, over another one."""
+        """Whether the other question is about the same class against another one."""
         return self.cut < 0 and self.plus == other.plus and self.minus != other.minus
 
     def asks_for(self, index: int) -> bool:
-        """Whether it asks for this class over some other."""
+        """Whether the question is about this class against another one."""
         return self.cut < 0 and self.plus == index
 
     @property
     def asks_above(self) -> bool:
-        """Whether it asks for the upper side of a cut."""
+        """Whether the question is about the upper side of a cut."""
         return self.cut >= 0 and self.sign > 0
 
     @property
     def is_first_of_mirrors(self) -> bool:
-        """Whether it is the one of the two questions about a boundary that is listed first."""
+        """Whether the question comes before its mirror."""
         return self.sign > 0 and self.plus <= self.minus
 
 
@@ -113,7 +108,7 @@ def questions_of(forest: Forest) -> tuple[Question, ...]:
 
 
 class Answer(Enum):
-    """What one attempt at a question ended with."""
+    """How one attempt to answer a question ended."""
 
     PROVED = "no counterexample exists"
     FOUND = "counterexample"
@@ -122,7 +117,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """The outcome of one method on one question.
+    """The answer of one method to one question.
 
     Attributes
     ----------
@@ -131,9 +126,9 @@ class Proof:
     answer : Answer
     seconds : float
     states : int32 (n_features,) or None
-        The counterexample, checked on exact integers, where the answer is FOUND.
+        The counterexample, checked on exact integers, if the answer is FOUND.
     covered : float or None
-        Share of the region that was looked at, where the method knows it.
+        Share of the region that was covered, if the method knows it.
     """
 
     question: Question

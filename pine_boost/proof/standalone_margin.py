@@ -1,9 +1,7 @@
-"""From which own margin on a pruned model alone tells the original's class, toss-ups included.
+"""From which own margin on a pruned model gives the original's class on every plausible input.
 
-In come a problem and a pruned model; out goes the smallest such margin that was proved twice, in
-grid units, or None where no useful one was. The question is the usual one, mirrored: the original's
-native class is not the pruned model's, although that is so sure. An upper bound is enough, so
-every answer in time is one.
+The question is the usual one, mirrored: is there an input on which the original's native class differs from the pruned
+model's although the pruned model is that sure? Any proved margin is valid; a smaller one is more useful.
 """
 
 from __future__ import annotations
@@ -22,9 +20,9 @@ from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.two_proofs import first_proof, second_proof
 
 _TRIALS = 14
-_CLOSE = 32  # stop where the margin is known up to one part in so many
-# deterministic seconds of CP-SAT per proof, and how many trials may end without an answer: large
-# models have none, and whoever gave no time limit waits for it (60 trees of depth 4: 100 s before)
+_CLOSE = 32  # stop once the margin is known to one part in 32
+# deterministic seconds of CP-SAT per proof, and trials that may end without an answer: large models never
+# get one, and without a time limit the caller waits for it (60 trees of depth 4: 100 s before)
 _PROOF_EFFORT = 0.3
 _MOST_UNANSWERED = 2
 _MOST_QUESTIONS = 200
@@ -32,18 +30,18 @@ _MOST_QUESTIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class StandaloneMargin:
-    """A margin in grid units, with two proofs of every question that nothing breaks it."""
+    """A margin in grid units, with two proofs per question that no input violates it."""
 
     units: int
     proofs: tuple[Proof, ...]
 
 
 def serving_problem(problem: Problem, units: int) -> Problem:
-    """Ask instead where the original's native class may be another one than the pruned model's.
+    """The mirrored problem: where the original's native class may differ from the pruned model's.
 
-    The pruned model counts as deciding a side from ``units`` beyond its cut on. Natively the
-    original may answer with a side unless its mirror is certain, so inputs within its rounding band
-    belong to both; toss-ups belong to the region.
+    The pruned model counts as deciding for a side from ``units`` beyond its cut on. Natively the original may
+    decide for a side unless the mirror side is certain, so inputs in its rounding band belong to both sides.
+    Undecided inputs belong to the region.
     """
     plain = restated(problem, problem.region, 0.0)
     mirror = [next(q.index for q in plain.questions if q.is_mirror(own)) for own in plain.questions]
@@ -59,24 +57,24 @@ def find_margin(
     ----------
     problem, pruned
     points : int32 (n_points, n_features)
-        State rows that are looked at first: what they break need not be asked about.
+        State rows that are tried first; margins that they violate need no proof attempt.
     budget : Budget
     n_jobs : int
 
     Returns
     -------
     StandaloneMargin or None
-        None: nothing was proved below what no input reaches anyway.
+        None if nothing was proved below the margin that no input reaches anyway.
     """
     if len(problem.questions) > _MOST_QUESTIONS:
         return None
     budget = budget.with_effort(replace(budget.effort, proof_effort=_PROOF_EFFORT))
     asked = serving_problem(problem, 0)
-    off = required_int(problem.forest, pruned.grid)[1]  # nearer, its own class is not certain
+    off = required_int(problem.forest, pruned.grid)[1]  # nearer to the cut, its own class is not certain
     low = max(off, 1 + broken_until(asked, pruned, points))
     high = 1 + _never_reached(asked, pruned)
     prover, best, unanswered = Prover(asked, n_jobs), None, 0
-    units = low + (high - low) // 2  # from above: what is far from any input is proved at once
+    units = low + (high - low) // 2  # from above: margins far from every input are proved at once
     for _ in range(_TRIALS):
         if budget.is_over or low >= high or (best is not None and (high - low) * _CLOSE <= high):
             break
@@ -92,7 +90,7 @@ def find_margin(
                 high, best = units, StandaloneMargin(units, (*proofs, *again))
         elif found:
             low = max(low, 1 + broken_until(asked, pruned, np.stack(found)))
-        if best is None or high > units:  # refuted or not answered: ask for more
+        if best is None or high > units:  # refuted or not answered: try a larger margin
             unanswered += not found
             low = max(low, units + (0 if found else 1))
         units = min(high - 1, low + (high - low) // (8 if high == units else 2))
@@ -100,7 +98,7 @@ def find_margin(
 
 
 def broken_until(asked: Problem, pruned: PrunedForest, states: npt.NDArray[Any]) -> int:
-    """The largest margin of the pruned model on state rows where its class may be wrong; exact."""
+    """The largest margin of the pruned model, exactly, on those state rows where its class may be wrong."""
     states = states[asked.region.contains(states)] if len(states) else states
     if len(states) == 0:
         return -1

@@ -1,8 +1,4 @@
-"""The two proofs of a candidate: every question answered, then answered again another way.
-
-In come a Prover, a pruned model and a budget; out go proofs, or counterexamples that a method
-found. Nothing is kept here; what follows from an answer is the caller's business.
-"""
+"""The two proofs of a candidate: every question is answered, then answered again by a different method."""
 
 from __future__ import annotations
 
@@ -16,24 +12,24 @@ from pine_boost.proof.enumeration import prove_listed, prove_walked
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Answer, Proof
 
-_LARGEST_TABLE = 10**8  # leaves times states, in bytes: boxes of more would take seconds to set up
-_MORE_BOXES = 20  # where the score has trees of its own CP-SAT needs seconds, boxes do not
+_LARGEST_TABLE = 10**8  # leaves times states, in bytes: larger tables of boxes take seconds to build
+_MORE_BOXES = 20  # times as many boxes in regions where CP-SAT needs seconds
 
 
 def first_settings(problem: Problem) -> tuple[SolverSetting, ...]:
-    """CP-SAT's settings in the first proof, those that answer sooner first."""
+    """Settings of CP-SAT for the first proof, the one that is usually faster first."""
     return (FIRST_LP, FIRST) if problem.region.slows_cp_sat else (FIRST, FIRST_LP)
 
 
 def second_settings(problem: Problem) -> tuple[SolverSetting, ...]:
-    """Other settings, for the second proof."""
+    """Different settings, for the second proof."""
     return (SECOND_LP, SECOND) if problem.region.slows_cp_sat else (SECOND, SECOND_LP)
 
 
 def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """CP-SAT on every question; boxes before it where they find sooner what CP-SAT would.
+    """CP-SAT on every question, after a run of boxes if CP-SAT is slow in this region.
 
-    Where the region holds few inputs, and the model many trees, every input instead.
+    If the region holds few inputs and the model many trees, all inputs are enumerated instead.
     """
     problem = prover.problem
     listing = prover.listing(budget)
@@ -47,9 +43,9 @@ def first_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Pr
 
 
 def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """Boxes where a short run of them is enough, else CP-SAT in its other settings.
+    """A short run of boxes, then CP-SAT in its other settings for the questions left open.
 
-    Where the first proof asked every input, the second does too, by other code.
+    If the first proof enumerated all inputs, so does the second, by other code.
     """
     problem = prover.problem
     if prover.listing(budget) is not None:
@@ -62,7 +58,7 @@ def second_proof(prover: Prover, pruned: PrunedForest, budget: Budget) -> list[P
 
 
 def _boxes(problem: Problem, pruned: PrunedForest, budget: Budget) -> list[Proof]:
-    """What a short run of boxes says of every question; nothing where the effort allows none."""
+    """The answers of a short run of boxes; none if the effort allows no boxes."""
     most = budget.effort.box_limit * (_MORE_BOXES if problem.region.slows_cp_sat else 1)
     if problem.trees.n_leaves * int(problem.space.n_states.sum()) > _LARGEST_TABLE:
         most = 0

@@ -1,7 +1,6 @@
-"""Whether the region holds an input on which the original itself is undecided.
+"""Whether the region contains an input on which the original itself is undecided.
 
-In comes a problem; out goes True, False (proved: then the claim has no exception) or None. The
-band is a few float roundings wide, so usually there is none.
+The band is a few float roundings wide, so usually there is none; the claim then has no exception.
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Answer, Question
 
 _EFFORT = 1.0  # deterministic seconds of CP-SAT per question
-_MOMENT = 0.2  # seconds that are left for a question after the deadline
+_MOMENT = 0.2  # seconds allowed per question after the deadline
 _SETTING = SolverSetting("cp-sat-undecided")
 
 
 def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: Budget | None = None) -> bool | None:
-    """Search the region for an input inside the original's rounding band, with little effort.
+    """Whether an input of the region lies in the original's rounding band; None if a short search cannot tell.
 
-    ``encoding`` saves building it anew. A point found is checked on exact integers.
+    A point that is found is checked on exact integers. ``encoding`` is built if it is not given.
     """
     budget = budget or Budget()
     if problem.undecided == 0:
         return False
     if encoding is None:
-        tables = (problem.space, problem.region, problem.trees, problem.masks)
         try:
-            encoding = encode_region(*tables, budget=budget)
+            encoding = encode_region(problem.space, problem.region, problem.trees, problem.masks, budget=budget)
         except OutOfTime:
             return None
     if not encoding.feasible:
@@ -39,7 +37,7 @@ def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: B
     unsettled = False
     for question in problem.questions:
         if not question.is_first_of_mirrors:
-            continue  # its mirror asks the same
+            continue  # its mirror is the same question
         answer = _ask(problem, encoding, question, budget)
         if answer is Answer.FOUND:
             return True
@@ -50,7 +48,7 @@ def find_undecided(problem: Problem, encoding: Encoding | None = None, budget: B
 
 
 def _ask(problem: Problem, encoding: Encoding, question: Question, budget: Budget) -> Answer:
-    """Rounded outward first; where only the rounding admits the point, exactly."""
+    """Rounded outward first, then exactly if only the rounding admits the point."""
     for exactly in (False, True):
         model = encoding.model.clone()
         _add_band(model, encoding, problem, question, exactly)
@@ -65,7 +63,7 @@ def _ask(problem: Problem, encoding: Encoding, question: Question, budget: Budge
 
 
 def _add_band(model: cp_model.CpModel, encoding: Encoding, problem: Problem, question: Question, exactly: bool) -> None:
-    """Neither side of the question is certain; with several outputs, between the two best."""
+    """Neither side of the question is certain; with several outputs the question is about the two best classes."""
 
     def row(of: Question) -> tuple[IntArray, int]:
         return of.side(problem.original_int), of.side_of(problem.intercept_int)

@@ -1,8 +1,7 @@
-"""Branch and bound over boxes of states: the second, independent way to prove a question.
+"""Branch and bound over boxes of states: a complete method that uses no solver.
 
-In come a problem, a pruned model and a question; out goes a counterexample, a proof that there is
-none, or how much of the region was covered. Integers decide, no solver takes part; only the order
-of branching is heuristic.
+Integers decide; only the order of branching is heuristic. The parts of a question are cut from its own search, so the
+answer does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -23,10 +22,14 @@ from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Answer, Proof, Question
 
 METHOD = "boxes"
+_ALONE = 20_000  # boxes of a question before other processes are worth their start-up
+_PARTS = 8  # per process, because parts differ in size
+_Part = tuple[Problem, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArray[np.int32], int]
+_Outcome = tuple[Answer, Any, list[Range]]
 _BATCH = 512
-_TRIED = 64  # candidate points of a batch whose points are tried
-_FIRST_TRIALS, _NEXT_TRIAL = 3, 4  # the first batches, then one of so many
-_STEEPNESS = 8.0  # how strongly a lower bound of one child makes up for the other
+_TRIED = 64  # points tried per batch
+_FIRST_TRIALS, _NEXT_TRIAL = 3, 4  # points are tried in the first batches, then in every fourth one
+_STEEPNESS = 8.0  # how strongly a lower bound of one half makes up for the other
 
 
 def prove_boxes(
@@ -37,34 +40,65 @@ def prove_boxes(
     max_boxes: int,
     budget: Budget,
     shared: SharedTables | None = None,
+    n_jobs: int = 1,
 ) -> Proof:
-    """Answer one question by branch and bound, complete by itself.
+    """Answer one question by branch and bound.
 
     Parameters
     ----------
     problem, pruned, question
     max_boxes : int
-        Boxes looked at before giving up.
+        Give up after this many boxes.
     budget : Budget
     shared : SharedTables, optional
-        What all questions of the problem share; built anew without it.
+        What all questions of the problem share; built if not given.
+    n_jobs : int
+        Processes for what is left after a first part of the search.
 
     Returns
     -------
     Proof
-        PROVED when no box is left, FOUND with the states of a counterexample that was checked
-        exactly, UNKNOWN with the share of the region (by number of state rows) that was covered.
+        PROVED if no box is left, FOUND with a counterexample that was checked exactly, or UNKNOWN with the share
+        of the region (by number of state rows) that was covered.
     """
     started = time.monotonic()
     search = BoxSearch(problem, pruned, question, shared)
-    answer, states, left = search.run(search.tables.whole(), max_boxes, budget)
-    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.tables.volume([part.range for part in left])
-    seconds = time.monotonic() - started
-    return Proof(question, METHOD, answer, seconds, states, covered)
+    first = min(max_boxes, _ALONE) if n_jobs > 1 else max_boxes
+    answer, states, boxes = search.run(search.tables.whole(), first, budget)
+    left = [part.range for part in boxes]
+    if answer is Answer.UNKNOWN and first < max_boxes and not budget.is_over:
+        parts = _split(left, n_jobs * _PARTS)
+        each = (max_boxes - search.n_boxes) // len(parts)
+        results = _run_parts([(problem, pruned, question, low, high, each) for low, high in parts], budget, n_jobs)
+        found = [states for answer, states, _ in results if answer is Answer.FOUND]
+        left = [part for _, _, rest in results for part in rest]
+        answer, states = Answer.PROVED, None
+        if found:
+            answer, states = Answer.FOUND, found[0]
+        elif left:
+            answer = Answer.UNKNOWN
+    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.tables.volume(left)
+    return Proof(question, METHOD, answer, time.monotonic() - started, states, covered)
+
+
+def prove_in_boxes(problem: Problem, pruned: PrunedForest, max_boxes: int, budget: Budget, n_jobs: int) -> list[Proof]:
+    """Answer every question of the problem; each gets its share of the remaining time."""
+    n_questions = len(problem.questions)
+    return [
+        prove_boxes(
+            problem,
+            pruned,
+            question,
+            max_boxes=max_boxes,
+            budget=budget.share(1 / (n_questions - number)),
+            n_jobs=n_jobs,
+        )
+        for number, question in enumerate(problem.questions)
+    ]
 
 
 class BoxSearch:
-    """One question, ready to be searched; boxes go in and out, so that parts can run elsewhere."""
+    """The search for one question; boxes go in and out, so that parts can run in other processes."""
 
     def __init__(
         self, problem: Problem, pruned: PrunedForest, question: Question, shared: SharedTables | None = None
@@ -76,7 +110,7 @@ class BoxSearch:
     def run(
         self, boxes: list[Boxes], max_boxes: int, budget: Budget
     ) -> tuple[Answer, npt.NDArray[np.int32] | None, list[Boxes]]:
-        """Depth first until nothing is left, something is found or the budget ran out."""
+        """Depth first, until no box is left, a counterexample is found or the budget runs out."""
         stack = list(boxes)
         n_batches = 0
         while stack:
@@ -101,7 +135,7 @@ class BoxSearch:
         return Answer.PROVED, None, []
 
     def filter(self, boxes: Boxes) -> Boxes:
-        """Drop the boxes that cannot hold a counterexample."""
+        """Drop the boxes that cannot contain a counterexample."""
         boxes = boxes.take(np.flatnonzero((boxes.bound >= 0).all(axis=0)))
         if self.problem.region.tau is not None and len(boxes):
             boxes = boxes.take(np.flatnonzero(self.tables.has_room(boxes)))
@@ -111,7 +145,7 @@ class BoxSearch:
         return boxes
 
     def try_points(self, boxes: Boxes, n_tried: int) -> npt.NDArray[np.int32] | None:
-        """Check one point of some boxes exactly, and every box that is a single point."""
+        """Check a point of the last ``n_tried`` boxes exactly, and every box that is a single point."""
         single = (boxes.low == boxes.high).all(axis=0)
         single[max(0, len(single) - n_tried) :] = True
         columns = np.flatnonzero(single)
@@ -125,17 +159,17 @@ class BoxSearch:
         return np.asarray(states[int(np.argmax(against))], dtype=np.int32)
 
     def branch(self, boxes: Boxes) -> Boxes:
-        """Halve every box along the feature that promises the lowest bounds of the halves."""
+        """Halve every box along the feature that promises the lowest bounds of its halves."""
         chosen = self._choose(boxes)
         children = join([self._halves(boxes, int(feature), chosen) for feature in np.unique(chosen)])
         alive = np.flatnonzero((children.bound >= 0).all(axis=0))
         self.n_boxes += len(children) - len(alive)
-        # the most promising last, because the stack is worked off from its end
+        # the most promising last, because the stack is popped from its end
         slack = (children.bound.take(alive, axis=1) / self.tables.norm[:, None]).min(axis=0)
         return children.take(alive[np.argsort(slack, kind="stable")])
 
     def _halves(self, boxes: Boxes, feature: int, chosen: IntArray) -> Boxes:
-        """The lower halves of the boxes for which a feature was chosen, then their upper halves."""
+        """The lower halves, then the upper halves, of the boxes for which a feature was chosen."""
         columns = np.flatnonzero(chosen == feature)
         n_boxes = len(columns)
         halves = boxes.take(np.concatenate([columns, columns]))
@@ -156,11 +190,11 @@ class BoxSearch:
         return replace(halves, bound=np.hstack([rest, rest]) + after.T)
 
     def _choose(self, boxes: Boxes) -> IntArray:
-        """The feature to branch on; heuristic, so floats may take part."""
+        """The feature to branch on; a heuristic, so floats may be used."""
         n_boxes = len(boxes)
         borders = self.tables.n_borders(boxes)
-        # Where the model sees one point only, the costs of leaves decide; before that they would
-        # lead to splits that no margin notices.
+        # Once a box is a single point to the model, leaf costs decide; before that they would lead to splits
+        # that change no margin.
         is_point = np.asarray(borders.max(axis=0) == 0)
         ratio = boxes.bound / self.tables.norm[:, None]
         if self.tables.has_score.any():
@@ -192,49 +226,8 @@ class BoxSearch:
         return np.asarray(effort.argmin(axis=0))
 
 
-_ALONE = 20_000  # boxes of a question before it is worth other processes
-_PARTS = 8  # per process, because parts differ in size
-
-_Part = tuple[Problem, PrunedForest, Question, npt.NDArray[np.int32], npt.NDArray[np.int32], int]
-_Outcome = tuple[Answer, Any, list[Range]]
-
-
-def prove_in_boxes(problem: Problem, pruned: PrunedForest, max_boxes: int, budget: Budget, n_jobs: int) -> list[Proof]:
-    """Answer every question of the problem; each gets its share of the time that is left."""
-    proofs = []
-    n_questions = len(problem.questions)
-    for number, question in enumerate(problem.questions):
-        own = budget.share(1 / (n_questions - number))
-        proofs.append(_prove_question(problem, pruned, question, max_boxes, own, n_jobs))
-    return proofs
-
-
-def _prove_question(
-    problem: Problem, pruned: PrunedForest, question: Question, max_boxes: int, budget: Budget, n_jobs: int
-) -> Proof:
-    started = time.monotonic()
-    search = BoxSearch(problem, pruned, question)
-    first = min(max_boxes, _ALONE) if n_jobs > 1 else max_boxes
-    answer, states, boxes = search.run(search.tables.whole(), first, budget)
-    left = [part.range for part in boxes]
-    if answer is Answer.UNKNOWN and first < max_boxes and not budget.is_over:
-        parts = _split(left, n_jobs * _PARTS)
-        each = (max_boxes - search.n_boxes) // len(parts)
-        tasks = [(problem, pruned, question, low, high, each) for low, high in parts]
-        results = _run_parts(tasks, budget, n_jobs)
-        found = [states for answer, states, _ in results if answer is Answer.FOUND]
-        left = [part for _, _, rest in results for part in rest]
-        answer, states = Answer.PROVED, None
-        if found:
-            answer, states = Answer.FOUND, found[0]
-        elif left:
-            answer = Answer.UNKNOWN
-    covered = 1.0 if answer is Answer.PROVED else 1.0 - search.tables.volume(left)
-    return Proof(question, METHOD, answer, time.monotonic() - started, states, covered)
-
-
 def _split(ranges: list[Range], n_parts: int) -> list[Range]:
-    """Deal boxes out like cards: neighbours on the stack are alike."""
+    """Distribute boxes round-robin, because neighbours on the stack are similar."""
     low, high = (np.concatenate([part[side] for part in ranges], axis=1) for side in (0, 1))
     n_parts = min(n_parts, low.shape[1])
     return [(low[:, start::n_parts], high[:, start::n_parts]) for start in range(n_parts)]
@@ -243,9 +236,9 @@ def _split(ranges: list[Range], n_parts: int) -> list[Range]:
 def _run_parts(tasks: list[_Part], budget: Budget, n_jobs: int) -> list[_Outcome]:
     try:
         from joblib import Parallel, delayed
-    except ImportError:  # one after the other, as without n_jobs
+    except ImportError:  # one after the other
         return [_run_part(task, budget) for task in tasks]
-    # other processes have other monotonic clocks: hand over an end in wall time
+    # monotonic clocks differ between processes: pass the deadline in wall time
     end = time.time() + budget.remaining
     return list(Parallel(n_jobs=n_jobs)(delayed(_run_part_until)(task, end) for task in tasks))
 

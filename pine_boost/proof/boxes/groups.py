@@ -1,8 +1,6 @@
 """Trees merged into groups, and byte tables that bound the groups over boxes.
 
-In come leaf sets over states and the sums to be bounded; out go byte masks per (row, position)
-and tables of the largest value of any set of eight leaves. A group of trees is bounded together:
-only combinations of their leaves that some input reaches count.
+A group of trees is bounded together: only combinations of leaves that some input reaches count.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pine_boost.model.exact import EMPTY_SET
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import LeafMasks, StateTrees
 
-_MERGE_LEAVES = 1600  # more leaves than this are not merged: the table of pairs would be too large
+_MERGE_LEAVES = 1600  # with more leaves no trees are merged: the table of pairs would be too large
 _MERGE_ROUNDS = 3
 
 
@@ -26,17 +24,17 @@ _MERGE_ROUNDS = 3
 class Groups:
     """Groups of trees as rows of eight leaves each.
 
-    Groups are sorted by falling number of rows; the first rows of all groups come first, then the
-    second rows of those that have one, and so on.
+    Groups are sorted by decreasing number of rows; the first rows of all groups come first, then the second rows of
+    those that have one, and so on.
 
     Attributes
     ----------
     counts : tuple of int
         Number of groups with a first row, a second row, ...
     mask : uint8 (n_rows, n_positions)
-        Which of a row's leaves each position of each feature leaves reachable.
+        Which leaves of a row are reachable at each position of each feature.
     table : int32 (n_rows * 256, n_sums)
-        The largest value of every set of a row's leaves, for every sum.
+        The largest value of every set of leaves of a row, for every sum.
     rows, groups : per feature
         The rows and groups that depend on it.
     feature_counts : per feature
@@ -86,11 +84,11 @@ def merge_trees(
     value : int32 (n_leaves,)
         The sum whose bound decides which trees are merged.
     limit : int
-        Most combinations of leaves in a group (trees that are larger stay alone).
+        The largest number of leaf combinations in a group; larger trees stay alone.
     n_merged : int
-        Trees that may be merged, those of the model; those of a score that follow stay alone.
+        The first trees, those of the model, may be merged; all later ones stay alone.
     compatible : bool (n_leaves, n_leaves) or None
-        Of the trees that may be merged; None: none are.
+        For the trees that may be merged; None merges none.
     """
     inside: BoolArray = np.ones(len(member), dtype=bool)
     for start, stop in pairwise(position_offset):
@@ -108,10 +106,7 @@ def merge_trees(
 
 
 def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray | None:
-    """Whether some input reaches both of two leaves, as far as each feature alone can tell.
-
-    None where there are too many leaves.
-    """
+    """Whether two leaves can be reached by one input, judging by each feature alone; None for too many leaves."""
     if len(member) > _MERGE_LEAVES:
         return None
     compatible = np.ones((len(member), len(member)), dtype=bool)
@@ -127,7 +122,7 @@ def compatible_leaves(member: BoolArray, position_offset: IntArray) -> BoolArray
 def _merge_round(
     groups: list[TreeGroup], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
 ) -> list[TreeGroup]:
-    """Merge disjoint pairs of groups, those first whose common bound is the greatest gain."""
+    """Merge disjoint pairs of groups, those with the greatest gain in the bound first."""
     small = [g for g in groups if len(g.leaves) * 2 <= limit]
     large = [g for g in groups if len(g.leaves) * 2 > limit]
     if len(small) < 2:
@@ -141,7 +136,7 @@ def _merge_round(
     best = np.maximum.reduceat(np.maximum.reduceat(pair_value, starts, axis=0), starts, axis=1)
     single = np.maximum.reduceat(total, starts)
     gain = (single[:, None] + single[None] - best).astype(np.float64)
-    # of pairs that gain nothing now, those with few combinations gain most in smaller boxes
+    # among pairs without gain now, those with few combinations gain most in smaller boxes
     share = count / (sizes[:, None] * sizes[None])
     spread = single - np.minimum.reduceat(total, starts)
     gain += (1 - share) * np.minimum(spread[:, None], spread[None])
@@ -165,7 +160,7 @@ def _merge_round(
 def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
     """Compatibility of the combinations of all groups."""
     width = max(g.leaves.shape[1] for g in groups)
-    # repeat a leaf to fill up: it is compatible with whatever it already was
+    # pad by repeating a leaf, which does not change compatibility
     padded = np.concatenate([np.hstack([g.leaves, *[g.leaves[:, :1]] * (width - g.leaves.shape[1])]) for g in groups])
     joint = np.ones((len(padded), len(padded)), dtype=bool)
     for a in range(width):
@@ -243,7 +238,7 @@ def best_value(table: Any, flat: Any, counts: tuple[int, ...]) -> Any:
     value = table.take(flat, axis=0)
     best = value[: counts[0]]
     start = counts[0]
-    # the groups with a further row come first: slices instead of a slow reduceat
+    # groups with further rows come first, so slices replace a slow reduceat
     for count in counts[1:]:
         np.maximum(best[:count], value[start : start + count], out=best[:count])
         start += count

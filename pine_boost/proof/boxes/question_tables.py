@@ -1,7 +1,8 @@
-"""One question over boxes of states: orders of states, masks, ranges and bounds.
+"""One question over boxes: linear rows over leaves, sums of rows, and upper bounds of the sums in every box.
 
-In come a problem, a pruned model and a question; out go boxes with upper bounds of every sum that a
-counterexample must keep non-negative. Nothing is searched here.
+Every counterexample satisfies ``sum(value[leaf]) + constant >= 0`` for each row, and so for every non-negative
+combination of rows. A box in which the upper bound of one combination is negative holds no counterexample. A point of
+the region that satisfies all rows is one.
 """
 
 from __future__ import annotations
@@ -19,28 +20,27 @@ from pine_boost.proof.boxes.shared_tables import Range, SharedTables
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
 
-_RATIOS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # log2, around the balance
+_RATIOS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)  # log2 of pruned to original weight
 _FEW_RATIOS = (-1.0, 0.0, 1.0)
-_FINENESS = 256  # the smallest multiplier of a sum: rounding it to a whole number costs 0.2 %
-_CANCELLED = 0.5  # of the original's range: what is left where most trees keep their weight
+_FINENESS = 256  # the smallest multiplier of a sum; rounding it to an integer costs 0.2 %
+_CANCELLED = 0.5  # of the original's range: less is left if most trees keep their weight
 
 
 @dataclass(frozen=True, eq=False)
 class LeafRows:
-    """Linear rows over the leaves: a counterexample has ``sum(value[leaf]) + constant >= 0``.
+    """Linear rows over the leaves that every counterexample satisfies.
 
     Attributes
     ----------
     value : int64 (n_rows, n_leaves)
-        Over the leaves of the model's trees, then of the score's own trees.
+        Over the leaves of the model's trees, then of the score's extra trees.
     constant : int64 (n_rows,)
     leaf_offset : int64 (n_trees + 1,)
     n_original : int
-        The first rows say that the original decides the question's side (one per rival); the next
-        that the pruned model does not; a last one, if any, that the leaves' costs leave room.
+        The first rows say that the original decides for the question's side (one per rival), the next one that
+        the pruned model does not, and a last one, if any, that the leaf costs fit into tau.
     doublings : int
-        How often a unit of the original's rows fits into one of the pruned model's, as a power of
-        two: so weighed, trees that keep their weight cancel.
+        log2 of the pruned model's unit over the original's; weighted by it, trees that keep their weight cancel.
     """
 
     value: IntArray
@@ -63,7 +63,7 @@ class Sums:
     shift : int64 (n_sums,)
         Bits that were rounded away.
     has_score : bool (n_sums,)
-        Which of them weigh the costs of leaves.
+        Which sums include the row of leaf costs.
     """
 
     value: npt.NDArray[np.int32]
@@ -73,15 +73,7 @@ class Sums:
 
 
 def question_rows(problem: Problem, pruned: PrunedForest, question: Question, room: int) -> LeafRows:
-    """State a question as rows over leaves.
-
-    Parameters
-    ----------
-    cost : int64 or None
-        Cost of each leaf of the score's trees; ``budget`` is the most that they may add.
-    own_trees : StateTrees or None
-        The score's trees where they are not the model's: their leaves are appended.
-    """
+    """The rows of a question; ``room`` is the most that leaf costs may add to the score."""
     rivals = problem.rivals(question)
     needed = int(problem.needed_sides(pruned.grid)[question.index])
     rows, constants = [], []
@@ -105,7 +97,7 @@ def question_rows(problem: Problem, pruned: PrunedForest, question: Question, ro
 
 
 def weigh(rows: LeafRows) -> Sums:
-    """Each row by itself, and sums around the balance of original and pruned model."""
+    """Each row by itself, and sums with several ratios of original and pruned model."""
     multipliers = _multipliers(rows)
     values, constants, shifts = [], [], []
     for weights in multipliers:
@@ -142,7 +134,7 @@ def _multipliers(rows: LeafRows) -> list[list[int]]:
 
     def take(whole: list[int]) -> None:
         largest = sum(w * int(m) for w, m in zip(whole, magnitude, strict=True))
-        if whole not in chosen and largest < exact.WORD_LIMIT:  # no sum of them wraps in 64 bits
+        if whole not in chosen and largest < exact.WORD_LIMIT:  # no sum overflows 64 bits
             chosen.append(whole)
 
     for ratio in _RATIOS:
@@ -158,7 +150,7 @@ def _multipliers(rows: LeafRows) -> list[list[int]]:
                 add({0: 1.0, pruned: 2.0**ratio, score: share})
     own, other = 2 ** max(0, -rows.doublings), 2 ** max(0, rows.doublings)
     if own * int(magnitude[0]) + other * int(magnitude[pruned]) >= exact.WORD_LIMIT:
-        return chosen  # the units are so far apart that the rows have nothing in common
+        return chosen  # the units are too far apart for anything to cancel
     difference = own * rows.value[[0]] + other * rows.value[[pruned]]
     if _spread(difference, rows.leaf_offset)[0] < _CANCELLED * own * spread[0]:
         take([own * (row == 0) + other * (row == pruned) for row in range(n_rows)])
@@ -166,7 +158,7 @@ def _multipliers(rows: LeafRows) -> list[list[int]]:
 
 
 def _spread(value: IntArray, leaf_offset: IntArray) -> list[float]:
-    """How much each row can vary: the sum over trees of the range of their leaves."""
+    """The range of each row: the sum over trees of the range of their leaf values."""
     starts = leaf_offset[:-1]
     highest = np.maximum.reduceat(value, starts, axis=1)
     lowest = np.minimum.reduceat(value, starts, axis=1)
@@ -201,7 +193,7 @@ class Boxes:
         return self.low, self.high
 
     def take(self, columns: IntArray) -> Boxes:
-        """Some of the boxes; `take` is several times as fast as an index here."""
+        """Some of the boxes; `take` is several times faster than indexing here."""
         return Boxes(
             self.low.take(columns, axis=1),
             self.high.take(columns, axis=1),
@@ -221,7 +213,7 @@ def join(parts: list[Boxes]) -> Boxes:
 
 
 class QuestionTables:
-    """What bounds the boxes of one question."""
+    """The tables that bound the boxes of one question."""
 
     def __init__(self, problem: Problem, pruned: PrunedForest, question: Question, shared: SharedTables) -> None:
         self.shared, self.order, self.lengths = shared, shared.order, shared.lengths
@@ -248,13 +240,13 @@ class QuestionTables:
         self.has_score = sums.has_score
 
     def whole(self) -> list[Boxes]:
-        """The box of all states that are worth looking at; no box where there are none."""
+        """The box of all states; no box if some feature has no state."""
         return [] if self.shared.is_empty else [self.boxes(*self.shared.whole)]
 
     def boxes(self, low: npt.NDArray[np.int32], high: npt.NDArray[np.int32]) -> Boxes:
-        """Masks and bounds of ranges of positions, from scratch."""
+        """Boxes with masks and bounds, computed from their ranges."""
         mask = np.full((len(self.groups.mask), low.shape[1]), 255, dtype=np.uint8)
-        # a row that does not depend on a feature has the same byte at all its positions
+        # a row that does not depend on a feature has the same byte at all of its positions
         mask &= np.bitwise_and.reduce(self.groups.mask[:, self.offset[:-1]], axis=1)[:, None] | (self._depends())
         for feature, rows in enumerate(self.groups.rows):
             if len(rows):
@@ -279,24 +271,24 @@ class QuestionTables:
         return np.asarray(table.take(first, axis=1) | table.take(last, axis=1))
 
     def has_room(self, boxes: Boxes) -> npt.NDArray[np.bool_]:
-        """Whether the cheapest score of each box is within tau, as far as bounds can tell."""
+        """Whether the lower bound on the score of each box is within tau."""
         extra = self.region.cheapest(boxes.low, boxes.high) - self.shared.base_score
         if self.score_sum < 0:
             return np.asarray(extra <= self.budget)
-        # the shifted bound was rounded up, so shifting it back never takes room away
+        # the shifted bound was rounded up, so shifting it back never reduces the room
         room = boxes.bound[self.score_sum].astype(np.int64) << self.score_shift
         return np.asarray(extra <= room)
 
     def n_borders(self, boxes: Boxes) -> IntArray:
-        """How many borders of the model lie within each range, (n_features, n_boxes)."""
+        """The number of borders of the model within each range, (n_features, n_boxes)."""
         start = self.offset[:-1, None]
         passed = self.shared.all_passed
         return np.asarray(passed.take(start + boxes.high) - passed.take(start + boxes.low))
 
     def middle(self, feature: int, low: Any, high: Any) -> Any:
-        """Last position of the lower half: at the median border of the model, else of all states.
+        """The last position of the lower half: at the median border of the model, else at the median state.
 
-        An isolation forest brings hundreds of states that the model cannot tell apart.
+        A score may add hundreds of states that the model does not distinguish.
         """
         passed, borders = self.shared.passed[feature], self.shared.borders[feature]
         if len(borders) == 0 or len(borders) == self.lengths[feature] - 1:
@@ -305,7 +297,7 @@ class QuestionTables:
         return np.where(passed[high] > passed[low], median, (low + high) // 2).astype(np.int32)
 
     def volume(self, ranges: list[Range]) -> float:
-        """Share of all state rows that lie in some disjoint boxes."""
+        """The share of all state rows in disjoint boxes."""
         share = 0.0
         for low, high in ranges:
             width = (high - low + 1) / self.lengths[:, None]

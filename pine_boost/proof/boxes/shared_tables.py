@@ -1,8 +1,7 @@
-"""What all questions of a problem share over boxes: orders of states, leaf sets and the region.
+"""What all questions of a problem share over boxes: the order of states, which leaves each admits, and the region.
 
-In comes a problem; out go the positions that boxes are made of and which leaves each admits.
-Nothing that is proved here depends on a pruned model or a question: the first question asked only
-chooses which trees all of them bound together.
+A box is an inclusive range of positions per feature. Nothing here depends on a pruned model or a question, except that
+the first question chooses which trees are bounded together.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class _Link:
 
 
 class BoxRegion:
-    """Lower bounds of the score and emptiness by domain knowledge, for many boxes at once.
+    """Lower bounds on the score, and emptiness by the domain, for many boxes at once.
 
-    Boxes are arrays ``low`` and ``high`` of shape (n_features, n_boxes): inclusive positions in
-    ``order[feature]``, the list of states that are worth looking at.
+    Boxes are arrays ``low`` and ``high`` of shape (n_features, n_boxes): inclusive positions in ``order[feature]``.
+    The bounds are exact for single points; a larger box may be kept in vain.
     """
 
     def __init__(self, region: RegionTables, order: list[IntArray]) -> None:
@@ -60,7 +59,7 @@ class BoxRegion:
         ]
 
     def _orient(self, order: list[IntArray]) -> None:
-        """Root the pair tables: a spanning forest is summed exactly, further pairs one by one."""
+        """Root the pair tables: a spanning forest is minimised exactly, the remaining pairs one by one."""
         score = self.score
         assert score is not None
         used = {j for j, cost in enumerate(score.unary) if cost.any()}
@@ -92,7 +91,7 @@ class BoxRegion:
         self._extra = left
 
     def cheapest(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> IntArray:
-        """Least score of the bins of every box, without the trees' part."""
+        """The least cost of the bins of every box, without leaf costs."""
         n_boxes = low.shape[1]
         total = np.zeros(n_boxes, dtype=np.int64)
         if self.score is None:
@@ -113,7 +112,7 @@ class BoxRegion:
         return total
 
     def impossible(self, low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
-        """Boxes without a permitted point; None where there is no domain knowledge."""
+        """Boxes without an allowed point; None if no pair or clause restricts the domain."""
         if not self._pairs and not self._clauses:
             return None
         empty = np.zeros(low.shape[1], dtype=bool)
@@ -133,15 +132,15 @@ Range = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]
 
 
 class SharedTables:
-    """Positions of states, and what they leave reachable.
+    """Positions of states, and which leaves they admit.
 
     Attributes
     ----------
     order : list of int64 arrays
-        Per feature the states worth looking at, in the order of positions.
+        Per feature the states that can occur within tau, by position.
     lengths : int64 (n_features,)
     is_empty : bool
-        Some feature has no such state: the region holds no point.
+        Some feature has no such state: the region is empty.
     extra_trees : TreeCost or None
         Trees of the score that are bounded beside the model's.
     """
@@ -168,7 +167,7 @@ class SharedTables:
 
     @cached_property
     def base_score(self) -> int:
-        """The cheapest score of all."""
+        """The least cost of the bins over all boxes."""
         return int(self.region.cheapest(*self.whole)[0])
 
     @cached_property
@@ -183,11 +182,11 @@ class SharedTables:
 
     @cached_property
     def compatible(self) -> BoolArray | None:
-        """Which leaves of the model some input can reach together; None for too many leaves."""
+        """Which pairs of leaves of the model one input can reach; None for too many leaves."""
         return compatible_leaves(self.member[: self._problem.trees.n_leaves], self.offset)
 
     def merged(self, guide: npt.NDArray[np.int32], leaf_offset: IntArray) -> list[TreeGroup]:
-        """Trees that are bounded together, chosen by the bound of the first ``guide``."""
+        """Trees that are bounded together, chosen by the first ``guide`` only."""
         if self._merged is None:
             self._merged = merge_trees(
                 self.member,
@@ -202,13 +201,13 @@ class SharedTables:
 
     @cached_property
     def borders(self) -> list[IntArray]:
-        """Per feature the positions after which the model's leaves change."""
+        """Per feature the positions after which the reachable leaves of the model change."""
         member = self.member[: self._problem.trees.n_leaves]
         return [_borders(member[:, a:b]) for a, b in pairwise(self.offset)]
 
     @cached_property
     def passed(self) -> list[IntArray]:
-        """Per feature how many borders lie before each position."""
+        """Per feature the number of borders before each position."""
         return [
             np.searchsorted(borders, np.arange(length))
             for borders, length in zip(self.borders, self.lengths, strict=True)
@@ -216,17 +215,17 @@ class SharedTables:
 
     @cached_property
     def all_passed(self) -> IntArray:
-        """`passed` of all features, one after the other."""
+        """`passed` of all features, concatenated."""
         return np.concatenate(self.passed)
 
 
 def _borders(member: npt.NDArray[np.bool_]) -> IntArray:
-    """Positions after which some leaf of the model becomes reachable or stops being so."""
+    """Positions after which some leaf of the model becomes or stops being reachable."""
     return np.flatnonzero((member[:, 1:] != member[:, :-1]).any(axis=0))
 
 
 def _orders(problem: Problem) -> list[IntArray]:
-    """States worth looking at, per feature; categories in the order of the original's margin."""
+    """States within tau, per feature; categories are sorted by the original's margin."""
     orders = []
     for feature, states in enumerate(_affordable(problem.region)):
         order = np.asarray(states, dtype=np.int64)
@@ -237,9 +236,9 @@ def _orders(problem: Problem) -> list[IntArray]:
 
 
 def _affordable(region: RegionTables) -> list[IntArray]:
-    """Allowed states whose cheapest completion is within tau: boxes of one state against all.
+    """Allowed states whose cheapest completion is within tau.
 
-    The solver's encoding drops states by another computation; they must not share an error.
+    The solver's encoding drops states by other code: the two methods must not share an error.
     """
     allowed = [np.flatnonzero(states) for states in region.allowed]
     lengths = np.array([len(states) for states in allowed])
@@ -260,7 +259,7 @@ def _affordable(region: RegionTables) -> list[IntArray]:
 
 
 def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
-    """Margin over the leaves that each state of a feature leaves reachable; only for ordering."""
+    """The mean margin over the leaves that each state of a feature admits; only for ordering."""
     words = np.ascontiguousarray(problem.masks.mask[problem.masks.state_offset[feature] + states])
     flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
     leaf, tree = np.arange(problem.trees.n_leaves), problem.trees.leaf_tree

@@ -1,7 +1,6 @@
-"""The CP-SAT model of trees and region: literals for states, one Boolean per leaf.
+"""The CP-SAT model of trees and region: literals for states, one Boolean per leaf, integer rows over the leaves.
 
-In come the problem's trees, its state space and the region's integer tables; out goes one base
-model that every question clones. No enforced linear rows (or-tools#5293), no floats.
+One base model is cloned for every question. It has no enforced linear rows (or-tools#5293) and no floats.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from pine_boost.region.score_tables import RegionTables
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """A CP-SAT model of all points of the region.
+    """A CP-SAT model whose solutions are the points of the region.
 
     Attributes
     ----------
     model : CpModel
     leaves : tuple
-        Boolean of each leaf of the model's trees, None where no point of the region reaches it.
+        Boolean of each leaf of the model's trees; None if no point of the region reaches the leaf.
     leaf_tree : int64 (n_leaves,)
         The tree of each leaf.
     features : tuple
-        Per feature its `FeatureLiterals`.
+        The `FeatureLiterals` of each feature.
     feasible : bool
-        False when the tables alone show that the region is empty.
+        False if the tables alone show that the region is empty.
     """
 
     model: cp_model.CpModel
@@ -61,10 +60,10 @@ def encode_region(
     wanted: npt.NDArray[np.bool_] | None = None,
     budget: Budget | None = None,
 ) -> Encoding:
-    """Build the base model: states, leaves of all trees, domain knowledge and score.
+    """The base model: states, leaves of all trees, domain and score.
 
-    Without the trees that are not ``wanted``, whose leaves are None; a score that adds up costs of
-    the model's leaves wants them all. Raises `OutOfTime` where the budget ends before.
+    Leaves of trees that are not ``wanted`` are None; a score with costs for the model's leaves needs all trees.
+    Raises `OutOfTime` if the budget ends first.
     """
     budget = budget or Budget()
     model = cp_model.CpModel()
@@ -90,7 +89,7 @@ def encode_region(
 
 
 def encode_values(value: IntArray, leaf_offset: IntArray, least: int) -> cp_model.CpModel:
-    """A row over leaves, ``sum >= least``, with any leaf of every tree: more than all inputs."""
+    """The row ``sum >= least`` over any combination of leaves, which includes every input."""
     model = cp_model.CpModel()
     literals: list[Literal] = []
     values: list[int] = []
@@ -125,10 +124,10 @@ def _add_trees(
     allowed: list[npt.NDArray[np.bool_]],
     budget: Budget,
 ) -> tuple[cp_model.IntVar | None, ...] | None:
-    """One Boolean per reachable leaf, exactly one per tree, linked to the states by cliques.
+    """One Boolean per ``kept`` leaf, exactly one true per ``wanted`` tree, linked to the states by cliques.
 
-    For each set of states that a tree splits on: at most one of the leaves that need the state
-    inside it and of "the state is outside", and the mirror. None when a tree has no leaf left.
+    For each set of states that a tree splits on, at most one is true of "the state is outside" and all leaves
+    that need the state inside, and the mirror of that. None if a tree has no leaf left.
     """
     leaves = tuple(model.new_bool_var("") if flag else None for flag in kept)
     for tree in np.flatnonzero(wanted).tolist():
@@ -195,7 +194,7 @@ def _add_score(
     allowed: list[npt.NDArray[np.bool_]],
     budget: Budget,
 ) -> bool:
-    """The row ``score <= tau`` over bin, pair and leaf literals; False when it cannot hold."""
+    """Add the row ``score <= tau`` over bin, pair and leaf literals; False if it cannot hold."""
     score, tau = region.score, region.tau
     if score is None or tau is None:
         return True
@@ -238,7 +237,7 @@ def _add_score(
 def _add_pair(
     model: cp_model.CpModel, bin_literals: dict[int, dict[int, Literal]], pair: Any, cheapest: IntArray | None, tau: int
 ) -> list[tuple[Literal, int]]:
-    """Pair literals with row and column sums: the integer hull on a tree of features."""
+    """Pair literals with row and column sums, which give the integer hull on a tree of features."""
     firsts, seconds = bin_literals[pair.first], bin_literals[pair.second]
     terms: list[tuple[Literal, int]] = []
     cells: dict[tuple[int, int], Literal] = {}
@@ -255,13 +254,13 @@ def _add_pair(
 
 
 def add_at_least(model: cp_model.CpModel, encoding: Encoding, values: IntArray, least: int, *, exactly: bool) -> bool:
-    """Demand ``sum(values[leaf]) >= least``; returns whether the row admits nothing more.
+    """Add ``sum(values[leaf]) >= least``; return whether the row is exact.
 
-    Values beyond the solver's safe range are divided by a power of two. Not ``exactly``: rounded
-    up, so that the row admits all that the sum does and a little more. Exactly: digit by digit.
-    With ``value = high * 2**k + low`` and ``0 <= low < 2**k`` the sum reaches ``least`` iff some
-    integer carry has ``sum(low) - carry * 2**k >= low part of least`` and ``sum(high) + carry >=
-    high part``; and so on with the high parts, where they are still too large.
+    Values beyond the solver's safe range are divided by a power of two. Unless ``exactly``, they are rounded up,
+    so the row admits all that the sum admits and a little more. Exactly means digit by digit: with
+    ``value = high * 2**k + low`` and ``0 <= low < 2**k``, the sum reaches ``least`` iff some integer carry has
+    ``sum(low) - carry * 2**k >= low part of least`` and ``sum(high) + carry >= high part of least``; and so on
+    with the high parts while they are too large.
     """
     excess = _excess_bits(values)
     if excess and not exactly:
@@ -282,12 +281,12 @@ def add_at_least(model: cp_model.CpModel, encoding: Encoding, values: IntArray, 
 
 
 def add_at_most(model: cp_model.CpModel, encoding: Encoding, values: IntArray, most: int, *, exactly: bool) -> bool:
-    """Demand ``sum(values[leaf]) <= most``, as `add_at_least` does."""
+    """Add ``sum(values[leaf]) <= most``, as `add_at_least` does."""
     return add_at_least(model, encoding, -values, -most, exactly=exactly)
 
 
 def leaf_sum(encoding: Encoding, values: IntArray) -> Any:
-    """The integer sum over the leaf Booleans, within the solver's safe range."""
+    """The integer sum over the leaf Booleans; raises if it leaves the solver's safe range."""
     terms = [
         (leaf, int(value))
         for leaf, value in zip(encoding.leaves, values, strict=True)
@@ -300,6 +299,6 @@ def leaf_sum(encoding: Encoding, values: IntArray) -> Any:
 
 
 def _excess_bits(values: IntArray) -> int:
-    """How many bits the values have to lose so that their sum is a safe row."""
+    """How many bits the values must lose for their sum to be a safe row."""
     total = sum(abs(int(value)) for value in values[values != 0])
     return max(0, total.bit_length() - (exact.ROW_LIMIT // 4).bit_length())

@@ -1,8 +1,4 @@
-"""Literals of CP-SAT that say in which set of its states a feature is.
-
-In come a model and the states that a feature may take; out go literals, created when first asked
-for. Knows nothing of trees or scores.
-"""
+"""CP-SAT literals for "the state of a feature is in this set", created on demand."""
 
 from __future__ import annotations
 
@@ -17,10 +13,10 @@ Literal = Any  # a Boolean variable of CP-SAT or its negation; ortools exports n
 
 
 class FeatureLiterals:
-    """Literals "state in a set" of one feature, created when first asked for.
+    """Literals "the state is in this set" of one feature.
 
-    Allowed interval states form a chain of order literals ``state <= s``; allowed special states
-    and categories have a literal each. A set is then a literal of the chain, or a new Boolean.
+    Allowed interval states form a chain of order literals ``state <= s``; allowed special states and categories
+    have one literal each. A set is then a literal of the chain, or a new Boolean.
     """
 
     def __init__(self, model: cp_model.CpModel, n_intervals: int, allowed: npt.NDArray[np.bool_]) -> None:
@@ -47,13 +43,13 @@ class FeatureLiterals:
         chain = [self.order[int(state)] for state in self.intervals[:-1]]
         for earlier, later in pairwise(chain):
             model.add_implication(earlier, later)
-        # A special state counts as the first interval in the chain: fixes the free literals.
+        # a special state counts as the first interval of the chain, which fixes the free literals
         for literal in self.special.values():
             for order in chain[:1]:
                 model.add_implication(literal, order)
 
     def at_most(self, state: int) -> Literal:
-        """``the interval state (0 for a special one) is <= state``."""
+        """A literal for "the interval state (the first one for a special state) is <= state"."""
         if len(self.intervals) == 0 or state >= self.intervals[-1]:
             return self._true
         if state < self.intervals[0]:
@@ -89,7 +85,7 @@ class FeatureLiterals:
             model.add_implication(part, literal)
         for other in others:
             model.add_implication(other, ~literal)
-        # each run of intervals start..stop: inside iff literal
+        # for each run of intervals: the state is in the run only if the literal says so
         bounds = np.concatenate([[0], runs + 1, [len(intervals)]])
         for start, stop in pairwise(bounds):
             if stop == start:
@@ -102,7 +98,7 @@ class FeatureLiterals:
         return literal
 
     def state_of(self, solution: Any) -> int:
-        """The state that a solver's solution gives this feature."""
+        """The state of this feature in a solution."""
         for state, literal in self.special.items():
             if solution.boolean_value(literal):
                 return state

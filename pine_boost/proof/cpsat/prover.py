@@ -1,8 +1,11 @@
 """CP-SAT as a complete method: a counterexample to a question, or a proof that there is none.
 
-In come a problem and pruned models; out goes one Proof per question. Every counterexample is
-checked on exact integers before it counts. One INFEASIBLE is never trusted: a certificate needs a
-second, different proof of every question (`two_proofs`).
+Every counterexample is checked on exact integers before it counts. A single INFEASIBLE is never trusted: a certificate
+needs a second, different proof of every question (`two_proofs`).
+
+A model near the original has a shortcut. Subtract "the pruned model does not decide for the side" from "the original
+does": trees that keep their weight cancel, and what remains is one integer row over the few trees that changed, which
+every counterexample satisfies. If no point of the region satisfies it, the question is proved.
 """
 
 from __future__ import annotations
@@ -26,21 +29,27 @@ from pine_boost.proof.enumeration import Listing, list_region
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Answer, Proof, Question
 
+_LOGGER = logging.getLogger("pine_boost")
+_MOST_MOVING = 0.9  # of the trees of a question; if nearly all moved, the whole question is stronger
+_LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
+_FEWEST_LEAVES = 400  # smaller models are answered by CP-SAT at once
+_FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds of the first turn, and the factor from turn to turn
+
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """Original minus pruned model, as a question sees it.
+    """The side of the original minus the side of the pruned model, over the leaves.
 
     Attributes
     ----------
     value : int64 (n_leaves,)
-        0 at the leaves of all trees but the ``moving`` ones.
+        0 at the leaves of all trees except the ``moving`` ones.
     least : int
         A counterexample has ``sum(value[leaf]) >= least``.
     moving : bool (n_trees,)
-        Trees whose part in the difference is not the same on all inputs.
+        Trees whose contribution to the difference varies with the input.
     n_asked : int
-        Trees that the question depends on in either model (those of other classes do not count).
+        Trees that the question depends on in either model; those of other classes do not count.
     """
 
     value: IntArray
@@ -50,11 +59,11 @@ class Difference:
 
 
 def difference(problem: Problem, pruned: PrunedForest, question: Question) -> Difference | None:
-    """The row "the original decides the side" minus the row "the pruned model does not".
+    """The row "the original decides for the side" minus the row "the pruned model does not".
 
-    None where the units of the two models are too far apart. Exact up to rounding outward: a tree
-    that counts as still is replaced by the most that it adds, and a row beyond the solver's safe
-    range is halved with every value rounded up.
+    None if the units of the two models are too far apart. Exact up to rounding outward: a tree that does not
+    move is replaced by its largest contribution, and a row beyond the solver's safe range is halved with every
+    value rounded up.
     """
     doublings = problem.scale - pruned.grid
     own, other = 2 ** max(0, -doublings), 2 ** max(0, doublings)
@@ -69,8 +78,8 @@ def difference(problem: Problem, pruned: PrunedForest, question: Question) -> Di
     highest -= question.side_of(pruned.intercept_int)
     starts = problem.trees.leaf_offset[:-1]
     largest = np.maximum.reduceat(value, starts)
-    # rounded to nearest in both units, a leaf of equal weight is off by at most half of each, and
-    # by twice that where a side is the difference of two outputs
+    # rounded to nearest in both units, a leaf of equal weight is off by at most half of each, and by twice that
+    # if a side is the difference of two outputs
     moving = _ranges(value, starts) > (own + other) * (1 if question.cut >= 0 else 2)
     least = own * lowest - other * highest - sum(int(x) for x in largest[~moving])
     value = np.where(moving[problem.trees.leaf_tree], value, 0)
@@ -81,15 +90,8 @@ def difference(problem: Problem, pruned: PrunedForest, question: Question) -> Di
 
 
 def _ranges(value: IntArray, starts: IntArray) -> IntArray:
-    """How far the leaves of each tree are apart."""
+    """The range of the leaf values of each tree."""
     return np.maximum.reduceat(value, starts) - np.minimum.reduceat(value, starts)
-
-
-_LOGGER = logging.getLogger("pine_boost")
-_MOST_MOVING = 0.9  # of the trees asked about; where nearly all moved the whole question says more
-_LARGEST_NEAR = 5 * 10**7  # leaves times states: more would take seconds to encode for every model
-_FEWEST_LEAVES = 400  # models of fewer have their answer from CP-SAT at once
-_FIRST_TURN, _LONGER_TURN = 4.0, 8.0  # deterministic seconds, and by how much turns grow
 
 
 class Prover:
@@ -105,20 +107,20 @@ class Prover:
         self._last_turn: dict[tuple[tuple[SolverSetting, ...], Question], tuple[SolverSetting, float]] = {}
 
     def encoding(self, budget: Budget) -> Encoding:
-        """The base CP-SAT model, built once; raises `OutOfTime` where the budget ends before."""
+        """The base CP-SAT model, built once; raises `OutOfTime` if the budget ends first."""
         if self._encoding is None:
             self._encoding = self._encode(None, budget)
         return self._encoding
 
     def on(self, problem: Problem) -> Prover:
-        """A prover of other questions about the same model in the same region."""
+        """A prover of other questions about the same model in the same region, with the same base model."""
         other = Prover(problem, self.n_jobs)
         other._encoding, other._near = self._encoding, self._near
         other._listing = self._listing
         return other
 
     def listing(self, budget: Budget) -> Listing | None:
-        """Every input of the region, listed once; None where they are too many, or leaves few."""
+        """Every input of the region, listed once; None if there are too many, or too few leaves to be worth it."""
         if self.problem.trees.n_leaves < _FEWEST_LEAVES:
             return None
         if not self._listing:
@@ -131,21 +133,21 @@ class Prover:
 
     @property
     def known_encoding(self) -> Encoding | None:
-        """The base model if it was built already."""
+        """The base model, if it is already built."""
         return self._encoding
 
     def prove(
         self, pruned: PrunedForest, questions: list[Question], settings: tuple[SolverSetting, ...], budget: Budget
     ) -> list[Proof]:
-        """Ask CP-SAT every question; in parallel threads, one deterministic worker each.
+        """Answer every question with CP-SAT, in parallel threads of one deterministic worker each.
 
-        Several settings take turns that grow up to the budget's effort per proof.
+        Several settings take turns, which grow up to the budget's effort per proof.
         """
         near = self.prove_near(pruned, questions, settings, budget, min(budget.effort.proof_effort, _FIRST_TURN))
         proofs = {proof.question: proof for proof in near}
         others = [question for question in questions if question not in proofs]
         try:
-            encoding = self.encoding(budget) if others else None  # before any thread asks for it
+            encoding = self.encoding(budget) if others else None  # built before the threads start
         except OutOfTime:
             late = [Proof(q, settings[0].name, Answer.UNKNOWN, 0.0) for q in others]
             proofs |= dict(zip(others, late, strict=True))
@@ -163,9 +165,9 @@ class Prover:
         budget: Budget,
         effort: float,
     ) -> list[Proof]:
-        """Proofs of those questions that the difference of a model near the original settles.
+        """Proofs of the questions that the difference from the original settles.
 
-        An easier question: only the trees whose weight changed take part, some must not have.
+        Only the trees whose weight changed take part, so these are easier questions.
         """
         setting = max(settings, key=lambda setting: setting.linearization_level)
         proofs = []
@@ -186,16 +188,15 @@ class Prover:
         return proofs
 
     def is_easier(self, gap: Difference) -> bool:
-        """Whether a difference leaves enough trees out to be asked about by itself."""
-        score = self.problem.region.score
-        costs_leaves = score is not None and score.trees is not None and score.trees.of_model
-        return not costs_leaves and int(gap.moving.sum()) <= _MOST_MOVING * gap.n_asked
+        """Whether a difference leaves out enough trees to be worth a question of its own."""
+        needs_all_trees = self.problem.region.leaf_cost is not None
+        return not needs_all_trees and int(gap.moving.sum()) <= _MOST_MOVING * gap.n_asked
 
     def _ask_near(self, gap: Difference, setting: SolverSetting, budget: Budget, effort: float) -> Answer:
         """Whether any point of the region satisfies the row of a difference.
 
-        Where the largest values of all trees do not add up to it, their values alone are asked
-        about and no states: that goes for thousands of leaves.
+        If the largest values of all trees do not add up to it, a model of the values alone, without states, is
+        enough; that works for thousands of leaves.
         """
         problem = self.problem
         trees = problem.trees
@@ -232,18 +233,19 @@ class Prover:
         exactly = False
         for setting, effort in self._turns(settings, question, budget.effort.proof_effort):
             name = setting.name
-            solver_budget = (setting, budget, effort)
-            answer, states = self._solve(encoding, pruned, question, solver_budget, stop, exactly)
+            solver = configured(setting, budget, effort)
+            answer, states = self._solve(encoding, pruned, question, solver, stop, exactly)
             if states is not None and not self._confirms(pruned, question, states):
-                exactly = True  # a point that only the rounding outward admits
-                answer, states = self._solve(encoding, pruned, question, solver_budget, stop, True)
+                exactly = True  # only the rounding outward admits this point
+                solver = configured(setting, budget, effort)
+                answer, states = self._solve(encoding, pruned, question, solver, stop, exactly)
             if answer is not Answer.UNKNOWN:
                 self._last_turn[settings, question] = setting, effort
             if answer is not Answer.UNKNOWN or budget.is_over:
                 break
         if states is not None and not self._confirms(pruned, question, states):
-            # never seen: a solver that names a point which the integers do not confirm
-            _LOGGER.warning("%s named a point for %s that is none", name, question.name)
+            # never observed: the solver returns a point that the integers do not confirm
+            _LOGGER.warning("%s returned a point for %s that is not a counterexample", name, question.name)
             answer, states = Answer.UNKNOWN, None
         return Proof(question, name, answer, time.monotonic() - started, states)
 
@@ -252,14 +254,13 @@ class Prover:
         encoding: Encoding,
         pruned: PrunedForest,
         question: Question,
-        how: tuple[SolverSetting, Budget, float],
+        solver: cp_model.CpSolver,
         stop: Stop,
         exactly: bool,
     ) -> tuple[Answer, States | None]:
-        """One attempt; a point only where one was found, not yet checked on the integers."""
+        """One attempt; a point that is found is not yet checked on the integers."""
         model = encoding.model.clone()
         add_question(model, encoding, self.problem, pruned, question, exactly=exactly)
-        solver = configured(*how)
         answer = answer_of(stop.solve(solver, model))
         return answer, encoding.states_of(solver) if answer is Answer.FOUND else None
 
@@ -269,7 +270,7 @@ class Prover:
     def _turns(
         self, settings: tuple[SolverSetting, ...], question: Question, effort: float
     ) -> list[tuple[SolverSetting, float]]:
-        """Who is asked for how long, beginning with what had an answer last time."""
+        """Which setting runs for how long, starting with the turn that had an answer last time."""
         if len(settings) == 1:
             return [(settings[0], effort)]
         growing = [_FIRST_TURN]
@@ -289,9 +290,9 @@ def add_question(
     *,
     exactly: bool,
 ) -> None:
-    """The original on the question's side for certain, the pruned model not.
+    """Add the rows of a counterexample: the original certainly on the question's side, the pruned model not.
 
-    Not ``exactly``: the original's rows are rounded outward where they do not fit the solver.
+    Unless ``exactly``, rows of the original that do not fit the solver are rounded outward.
     """
     for rival in problem.rivals(question):
         values = rival.side(problem.original_int)

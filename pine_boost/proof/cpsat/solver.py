@@ -1,7 +1,7 @@
-"""Settings of CP-SAT, and what its statuses mean: once, for every use of the solver.
+"""CP-SAT: its settings, the meaning of its statuses, and solving in threads that Ctrl-C can end.
 
-In come a setting and a budget; out goes a configured solver with one worker, so that runs repeat
-exactly. A status that is not in the map raises.
+One worker per solver, so that runs repeat exactly. CP-SAT's own handling of SIGINT leaves the default handler behind,
+so that the next Ctrl-C kills the Python process; here Python keeps the signal.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ STATUS_MAP = {
     cp_model.INFEASIBLE: Answer.PROVED,
     cp_model.UNKNOWN: Answer.UNKNOWN,
 }
-_SHORTEST = 0.01  # seconds: 0 would mean no limit
-_LONGEST = 1e8  # seconds: what the solver takes for no limit
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+_ROOM = 2**24  # bytes that CP-SAT needs at least; with fewer it crashes
+_PATIENCE = 0.05  # seconds between two requests to stop; the first may come before the solve
+_SHORTEST = 0.01  # seconds; 0 would mean no limit
+_LONGEST = 1e8  # seconds; effectively no limit
 
 
 @dataclass(frozen=True)
@@ -37,17 +41,17 @@ class SolverSetting:
 
     name: str
     random_seed: int = 0
-    # No LP: on these models it costs 3-30x (Spambase 30x2: proofs 0.3 s at level 0, 1.2 s at 1)
+    # no LP: on easy models it costs 3 to 30 times as much (Spambase 30x2: 0.3 s at level 0, 1.2 s at level 1)
     linearization_level: int = 0
     cp_model_presolve: bool = True
 
 
-# Without presolve small proofs take a quarter of the time (Pima 30x2: 0.01 s against 0.04 s). Most
-# wrong answers of CP-SAT came from its presolve: the two proofs differ in it.
+# Without presolve small proofs take a quarter of the time (Pima 30x2: 0.01 s instead of 0.04 s). Most wrong
+# answers of CP-SAT came from its presolve, so the two proofs differ in it.
 FIRST = SolverSetting("cp-sat-no-presolve", random_seed=7919, cp_model_presolve=False)
 SECOND = SolverSetting("cp-sat")
-# The LP costs where proofs are easy and saves where they are hard (JM1 40x3: 53 s without, 0.02 s
-# with it), most of all with trees of the score's own: the two take turns.
+# The LP costs time in easy proofs and saves it in hard ones (JM1 40x3: 53 s without, 0.02 s with it), so the
+# settings with and without it take turns.
 FIRST_LP = SolverSetting("cp-sat-lp-no-presolve", random_seed=7919, linearization_level=1, cp_model_presolve=False)
 SECOND_LP = SolverSetting("cp-sat-lp", linearization_level=1)
 
@@ -66,7 +70,7 @@ def configured(setting: SolverSetting, budget: Budget, effort: float) -> cp_mode
 
 
 def answer_of(status: cp_model.CpSolverStatus) -> Answer:
-    """What a status says of "there is a solution"."""
+    """The answer that a status means; an unmapped status raises."""
     if status not in STATUS_MAP:
         raise PineBoostError(
             f"Internal error: CP-SAT ended with status {status}, which proves nothing. Please report this."
@@ -74,14 +78,8 @@ def answer_of(status: cp_model.CpSolverStatus) -> Answer:
     return STATUS_MAP[status]
 
 
-_Item = TypeVar("_Item")
-_Answer = TypeVar("_Answer")
-_ROOM = 2**24  # bytes that CP-SAT needs at the very least; where there are fewer it crashes
-_PATIENCE = 0.05  # seconds between two requests to stop; the first may come before the solve
-
-
 class Stop:
-    """Solvers that run in threads, and the wish that they end: state shared between threads."""
+    """The solvers running in threads, and whether they are asked to stop; shared between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,21 +87,21 @@ class Stop:
         self._asked = False
 
     def solve(self, solver: cp_model.CpSolver, model: cp_model.CpModel) -> Any:
-        """Solve, unless everything is to end; returns CP-SAT's status."""
+        """Solve unless stopped; return CP-SAT's status."""
         solver.parameters.catch_sigint_signal = False
         with self._lock:
             if self._asked:
                 return cp_model.UNKNOWN
             self._solvers.append(solver)
         try:
-            np.empty(_ROOM, dtype=np.uint8)  # reserved and given back: MemoryError, no crash
+            np.empty(_ROOM, dtype=np.uint8)  # allocated and freed: raises MemoryError instead of a crash
             return solver.solve(model)
         finally:
             with self._lock:
                 self._solvers.remove(solver)
 
     def ask(self) -> None:
-        """End what runs, and let nothing new begin."""
+        """Stop the running solvers and let no new one start."""
         with self._lock:
             self._asked = True
             for solver in self._solvers:
@@ -113,7 +111,7 @@ class Stop:
 def solve_each(ask: Callable[[Stop, _Item], _Answer], items: Sequence[_Item], n_jobs: int = 1) -> list[_Answer]:
     """Call ``ask(stop, item)`` for every item, in threads; Ctrl-C ends them and is raised.
 
-    The main thread only waits: inside CP-SAT it would not hear of the signal before the end.
+    The main thread only waits: inside CP-SAT it would not receive the signal before the solve ends.
     """
     stop = Stop()
     if n_jobs == 1 and threading.current_thread() is not threading.main_thread():
@@ -138,13 +136,13 @@ def solve(solver: cp_model.CpSolver, model: cp_model.CpModel) -> Any:
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """For the short work after a search: the first Ctrl-C is let pass, the second is raised.
+    """For the short work after a search: ignore the first Ctrl-C, raise the second.
 
-    Whoever presses Ctrl-C wants the search to end and its result, not to lose both.
+    A user who presses Ctrl-C wants the search to end and to keep its result.
     """
     is_main = threading.current_thread() is threading.main_thread()
     previous = signal.getsignal(signal.SIGINT) if is_main else None
-    if previous is not signal.default_int_handler:  # the program has plans of its own
+    if previous is not signal.default_int_handler:  # the program has a handler of its own
         yield
         return
     presses = 0
