@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import GradientBoostingClassifier
 
 import pine_boost
-from pine_boost import HoldoutWarning, InvalidInputError, prune_booster
+from pine_boost import HoldoutWarning, InvalidInputError, PruneResult, prune_booster
 from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.next_steps import next_steps
+from pine_boost.errors import CertificateMismatch
 from pine_boost.files import write_folder
 
 
@@ -133,3 +136,92 @@ def test_a_file_is_no_folder(result: Any, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(InvalidInputError, match="is a file"):
         result.save(tmp_path / "taken")
+
+
+def test_completion_knows_every_public_name() -> None:
+    code = "import pine_boost; assert set(pine_boost.__all__) <= set(dir(pine_boost))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert "SolverBudgetExceeded" not in dir(pine_boost)
+
+
+def test_representations_fit_into_a_line(result: Any) -> None:
+    for thing in (result, result.region, result.certificate):
+        assert len(repr(thing)) < 160
+        assert "\n" not in repr(thing)
+    assert "CERTIFIED" in repr(result)
+    assert "alpha=0.3" in repr(result.region)
+
+
+def test_a_saved_result_is_loaded_again(result: Any, table: Any, boosting: Any, tmp_path: Path) -> None:
+    X, _ = table
+    folder = result.save(tmp_path / "out", report=False)
+    with pytest.raises(Exception, match="trust_pickle"):
+        PruneResult.load(folder)
+    bare = PruneResult.load(folder, trust_pickle=True)
+    assert bare.certificate == result.certificate
+    assert bare.region == result.region
+    assert np.array_equal(bare.weights, result.weights)
+    assert np.array_equal(bare.model.predict(X), result.model.predict(X))
+    assert bare.summary().splitlines()[0] == result.summary().splitlines()[0]
+    with pytest.raises(InvalidInputError, match=r"load\(folder, original=\.\.\.\)"):
+        bare.evaluate(X[450:])
+    full = PruneResult.load(folder, boosting, trust_pickle=True)
+    assert full.evaluate(X[450:]) == result.evaluate(X[450:])
+    assert full.save(tmp_path / "again", report=False).is_dir()
+    assert bare.save(tmp_path / "bare").is_dir()
+    assert "original is not at hand" in (tmp_path / "bare" / "report.html").read_text()
+    other = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, X[:, 0] > 14)
+    with pytest.raises(CertificateMismatch, match="The original model given is not"):
+        PruneResult.load(folder, other, trust_pickle=True)
+
+
+def test_little_removed_names_the_next_steps_that_fit(result: Any) -> None:
+    c = result.certificate
+    assert next_steps(c) == ()
+    all_kept = replace(c, units_kept=c.units_before)
+    needed = next_steps(replace(all_kept, optimal=True))
+    assert "every round is proved to be needed" in needed[0]
+    assert any("indifference='auto'" in step for step in needed)
+    assert any("compress_booster" in step for step in needed)
+    assert not any("time_limit" in step for step in needed)
+    late = replace(
+        all_kept,
+        status="NOT_CERTIFIED",
+        optimal=False,
+        reason="The time limit ran out before a smaller model was proved.",
+    )
+    assert "time limit ran out" in next_steps(late)[0]
+    assert "time_limit" in next_steps(late)[1]
+    indifferent = next_steps(replace(all_kept, optimal=True, indifference=0.05, alpha=0.1))
+    assert not any("indifference=" in step for step in indifferent)
+    assert any("larger alpha" in step for step in indifferent)
+    rounds = next_steps(replace(all_kept, optimal=True, trees_before=3 * c.units_before))
+    assert any("unit='tree'" in step for step in rounds)
+    assert 3 <= len(rounds) <= 4
+
+
+def test_the_summary_of_a_model_that_stayed_ends_with_them(table: Any, boosting: Any) -> None:
+    X, _ = table
+    kept = prune_booster(boosting, X[:250], X[250:450], alpha=0.3, time_limit=1e-9)
+    assert kept.summary().splitlines()[-1].startswith("- pine_boost.compress_booster(")
+
+
+def test_one_of_a_kind_is_no_plural(result: Any) -> None:
+    from pine_boost.fleet.run import FleetResult
+    from pine_boost.fleet.work import Row
+
+    c = replace(result.certificate, lower_bound=1, optimal=False)
+    text = replace(result, certificate=c).summary()
+    assert "at least 1 round is needed" in text
+    assert "probabilities moved by" in text
+    assert FleetResult(Path("f"), (Row("a", "FAILED"),)).summary() == "1 job: 1 FAILED"
+
+
+def test_a_regressor_has_no_probabilities(table: Any) -> None:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    X, y = table
+    model = GradientBoostingRegressor(n_estimators=3, max_depth=2, random_state=0)
+    found = prune_booster(model.fit(X[:250], 100.0 * y[:250]), X[:250], X[250:450], alpha=0.3, threshold=50.0)
+    assert "Proved" in found.summary()
+    assert "probabilities moved" not in found.summary()

@@ -111,3 +111,19 @@ def test_refuses_a_calibration_size_that_is_no_share(size: Any) -> None:
     X, y = load_iris(return_X_y=True)
     with pytest.raises(InvalidInputError, match="calibration_size"):
         PineClassifier(calibration_size=size).fit(X, y)
+
+
+def test_weights_of_the_rows_reach_the_estimator() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :6]
+    weight = np.where(y == 1, 5.0, 0.1)
+    options = {"alpha": 0.5, "random_state": 0, "objective": "l1"}
+    plain = PineClassifier(**options).fit(X, y)
+    weighted = PineClassifier(**options).fit(X, y, sample_weight=weight)
+    train, _ = plain._split(y, int(np.random.RandomState(0).randint(2**31 - 1)))
+    expected = GradientBoostingClassifier(n_estimators=30, max_depth=2, random_state=0)
+    expected.fit(X[train], y[train], sample_weight=weight[train])
+    assert np.array_equal(weighted.original_.predict_proba(X), expected.predict_proba(X))
+    assert not np.array_equal(weighted.original_.predict_proba(X), plain.original_.predict_proba(X))
+    with pytest.raises(ValueError, match="sample_weight"):
+        PineClassifier(**options).fit(X, y, sample_weight=weight[:10])

@@ -12,8 +12,8 @@ import pytest
 
 from pine_boost import InvalidInputError, prune_booster
 from pine_boost.cli import main
-from pine_boost.errors import CertificateMismatch
-from pine_boost.files import UNFINISHED
+from pine_boost.errors import CertificateMismatch, OutputError
+from pine_boost.files import UNFINISHED, clear_errors, write_file
 from pine_boost.fleet.page import summary_csv
 from pine_boost.fleet.run import run_fleet
 from pine_boost.fleet.work import RECORD, _owned, _sweep_up
@@ -203,3 +203,10 @@ def test_a_forged_record_of_a_fleet_owns_nothing_outside_its_folder(tmp_path: Pa
     assert _owned(target) == []
     (target / RECORD).write_text("[" * 100_000)
     assert _owned(target) == []
+
+
+def test_a_folder_that_lacks_is_named(tmp_path: Path) -> None:
+    target = tmp_path / "nodir" / "x.txt"
+    message = r"there is no folder '.*nodir'; make it"
+    with pytest.raises(OutputError, match=message), clear_errors(target):
+        write_file(target, b"")

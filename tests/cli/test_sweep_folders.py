@@ -1,0 +1,122 @@
+"""Folders of sweeps on the command line: verified, reported, checked against; errors and help in its words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.datasets import load_breast_cancer
+
+from pine_boost.certificate.saved import COMPRESSION
+from pine_boost.cli import build_parser, main
+from pine_boost.compression.record import RECORD
+
+xgboost = pytest.importorskip("xgboost")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :6]
+    folder = tmp_path_factory.mktemp("place")
+    model = xgboost.XGBClassifier(n_estimators=6, max_depth=2, n_jobs=1).fit(X[:250], y[:250])
+    model.save_model(folder / "model.json")
+    other = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(X[:250], y[:250])
+    other.save_model(folder / "other.json")
+    for name, rows in (("fit", X[:250]), ("cal", X[250:450]), ("test", X[450:])):
+        np.save(folder / f"{name}.npy", rows)
+    arguments = [
+        "sweep",
+        folder / "model.json",
+        "--fit",
+        folder / "fit.npy",
+        "--cal",
+        folder / "cal.npy",
+        "--alphas",
+        "0.3,0.5",
+        "--objective",
+        "l1",
+        "--indifference",
+        "0.05",
+        "--no-report",
+        "-o",
+        folder / "swept",
+    ]
+    assert main([str(argument) for argument in arguments]) == 0
+    return folder
+
+
+def _run(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_folders_of_sweeps_are_verified_and_reported(place: Path, capsys: Any) -> None:
+    code, out, _ = _run(capsys, "verify", place / "model.json", place / "swept")
+    assert code == 0
+    assert "alpha-0.3: AGREES" in out
+    assert "alpha-0.5: AGREES" in out
+    code, out, _ = _run(capsys, "verify", place / "model.json", place / "swept", "--json")
+    assert set(json.loads(out)) == {"alpha-0.3", "alpha-0.5"}
+    code, out, _ = _run(capsys, "report", place / "swept")
+    assert code == 0
+    assert out.count("report.html") == 2
+    assert "Trade-off" in (place / "swept" / "alpha-0.5" / "report.html").read_text()
+
+
+def test_inputs_are_checked_against_a_folder_and_its_own_original(place: Path, capsys: Any) -> None:
+    inner, rows = place / "swept" / "alpha-0.3", place / "test.npy"
+    code, out, _ = _run(capsys, "check-inputs", inner, rows, "--model", place / "model.json")
+    assert code == 0
+    assert "lie in the region" in out
+    code, _, err = _run(capsys, "check-inputs", inner, rows, "--model", place / "other.json")
+    assert code == 1
+    assert "--model is not the original" in err
+    code, _, err = _run(capsys, "check-inputs", place / "swept", rows)
+    assert code == 1
+    assert "name one of its folders: alpha-0.3, alpha-0.5" in err
+
+
+def test_labels_that_are_not_there_are_an_error(place: Path, capsys: Any) -> None:
+    base = ["prune", place / "model.json", "--fit", place / "fit.npy", "--cal", place / "cal.npy"]
+    code, _, err = _run(capsys, *base, "--label", "y", "-o", place / "nowhere")
+    assert code == 1
+    assert "--label y names a column of --test, but --test is missing" in err
+    code, _, err = _run(capsys, *base, "--test", place / "test.npy", "--label", "y", "-o", place / "nowhere")
+    assert code == 1
+    assert "no column 'y'" in err
+    assert not (place / "nowhere").exists()
+
+
+def test_errors_name_what_the_command_line_has(place: Path, capsys: Any) -> None:
+    (place / "model.pkl").write_bytes(b"\x80\x04K\x01.")
+    code, _, err = _run(capsys, "inspect", place / "model.pkl")
+    assert code == 1
+    assert "--trust-pickle" in err
+    assert "trust_pickle=True" not in err
+
+
+@pytest.mark.parametrize("option", ["--time-limit", "--jobs", "--seed", "--unit", "--score"])
+def test_every_option_has_a_help_text(option: str) -> None:
+    subparsers = build_parser()._subparsers
+    assert subparsers is not None
+    prune = subparsers._group_actions[0].choices["prune"]  # type: ignore[index]
+    action = next(a for a in prune._actions if option in a.option_strings)
+    assert action.help is not None
+    assert len(action.help) > 20
+
+
+def test_a_compression_is_told_from_a_certificate(tmp_path: Path, capsys: Any) -> None:
+    assert COMPRESSION == RECORD
+    (tmp_path / COMPRESSION).write_text("{}")
+    for command in ("report", "check-inputs", "monitor"):
+        more = [] if command == "report" else ["rows.csv"]
+        state = ["--state", "s.json"] if command == "monitor" else []
+        assert main([command, str(tmp_path), *more, *state]) == 1
+        assert "holds a compression, a statistic without a region" in capsys.readouterr().err
