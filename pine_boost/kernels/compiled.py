@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, NativeSum
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
 from pine_boost.kernels.library import ScorerStruct, TableStruct
 
 REFUSED = -2  # the class of a row that the library itself would refuse
@@ -40,14 +40,15 @@ class CompiledTrees:
         return found
 
     def margins(
-        self, X: npt.NDArray[Any], *, linked: bool = False, is_raw: bool = False, n_jobs: int = 1
+        self, X: npt.NDArray[Any], *, link: Link | None = None, is_raw: bool = False, n_jobs: int = 1
     ) -> tuple[FloatArray, bool]:
-        """The library's own sums, or linked scores, and whether it would refuse a row."""
+        """The library's own sums, or what a link makes of them, and whether it would refuse a row."""
+        code = -1 if link is None else int(link)
         table, _kept = self._table(X, is_raw)
         found = np.empty((len(X), self._flat.n_outputs))
         place = found.ctypes.data
         codes = self._spread(
-            lambda begin, end: self._run(self._library.pine_margins, table, begin, end, int(linked), place),
+            lambda begin, end: self._run(self._library.pine_margins, table, begin, end, code, place),
             len(X),
             n_jobs,
         )

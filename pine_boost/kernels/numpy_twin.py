@@ -40,16 +40,16 @@ class NumpyTrees:
         return found
 
     def margins(
-        self, X: npt.NDArray[Any], *, linked: bool = False, is_raw: bool = False, n_jobs: int = 1
+        self, X: npt.NDArray[Any], *, link: Link | None = None, is_raw: bool = False, n_jobs: int = 1
     ) -> tuple[FloatArray, bool]:
-        """The library's own sums, or linked scores, and whether it would refuse a row."""
+        """The library's own sums, or what a link makes of them, and whether it would refuse a row."""
         assert self._native is not None
         found = np.empty((len(X), self._flat.n_outputs))
         for rows in self._chunks(len(X)):
             leaves = self._walk(self.bins(X[rows], is_raw), np.arange(self._flat.n_trees))
             found[rows] = self._sums(leaves)
-        if linked:
-            found = apply_link(self._native, found)
+        if link is not None:
+            found = apply_link(self._native, link, found)
         return found, bool(self._refused(X, is_raw).any())
 
     def classes(
@@ -191,7 +191,7 @@ class NumpyTrees:
                 break
         if len(left):
             assert self._native is not None
-            scores = apply_link(self._native, self._sums(self._walk(bins[left], np.arange(flat.n_trees))))
+            scores = apply_link(self._native, self._native.link, self._sums(self._walk(bins[left], np.arange(flat.n_trees))))
             classes[left] = decide(self._native, scores)
         return classes, met
 
@@ -219,27 +219,27 @@ def decide(native: NativeSum, scores: FloatArray) -> Int32Array:
     return np.argmax(scores, axis=1).astype(np.int32)
 
 
-def apply_link(native: NativeSum, margins: FloatArray) -> FloatArray:
+def apply_link(native: NativeSum, link: Link, margins: FloatArray) -> FloatArray:
     """Linked scores in the operations and types of the library."""
     score = margins if native.divisor == 1.0 else margins / native.divisor
-    if native.link is Link.IDENTITY:
+    if link is Link.IDENTITY:
         return score
     with np.errstate(over="ignore"):
         narrow = score.astype(np.float32)
-        if native.link is Link.SIGMOID_FLOAT32:
+        if link is Link.SIGMOID_FLOAT32:
             power = _expf(np.minimum(-narrow, np.float32(88.7)))
             return (np.float32(1) / (power + np.float32(1) + np.float32(1e-16))).astype(np.float64)
-        if native.link is Link.SOFTMAX_FLOAT32:
+        if link is Link.SOFTMAX_FLOAT32:
             terms = _expf(narrow - narrow.max(axis=1, keepdims=True))
             total = np.zeros(len(terms))
             for k in range(terms.shape[1]):
                 total += terms[:, k]
             return (terms / total.astype(np.float32)[:, None]).astype(np.float64)
-        if native.link is Link.EXP_FLOAT32:
+        if link is Link.EXP_FLOAT32:
             return _expf(narrow).astype(np.float64)
-        if native.link is Link.SIGMOID:
+        if link is Link.SIGMOID:
             return 1.0 / (1.0 + _exp(-native.slope * score))
-        if native.link is Link.SOFTMAX:
+        if link is Link.SOFTMAX:
             terms = _exp(score - score.max(axis=1, keepdims=True))
             total = np.zeros(len(terms))
             for k in range(terms.shape[1]):

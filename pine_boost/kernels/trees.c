@@ -278,12 +278,12 @@ static inline double native_sum(const scorer_t *s, const void *sums, int64_t out
 }
 
 /* Margins to what the library's decision reads, in the same operations and types. */
-static void apply_link(const scorer_t *s, double *score)
+static void apply_link(const scorer_t *s, int64_t link, double *score)
 {
     int64_t n = s->n_outputs;
     if (s->divisor != 1.0)
         for (int64_t k = 0; k < n; k++) score[k] /= s->divisor;
-    switch (s->link) {
+    switch (link) {
     case SIGMOID_FLOAT32: /* XGBoost, common/math.h */
         for (int64_t k = 0; k < n; k++) {
             float denominator = expf(fminf(-(float)score[k], 88.7f)) + 1.0f + 1e-16f;
@@ -330,7 +330,7 @@ static void apply_link(const scorer_t *s, double *score)
 static int32_t decide(const scorer_t *s, const void *sums, double *score)
 {
     for (int64_t k = 0; k < s->n_outputs; k++) score[k] = native_sum(s, sums, k);
-    apply_link(s, score);
+    apply_link(s, s->link, score);
     if (s->n_cuts) {
         int32_t above = 0;
         for (int64_t c = 0; c < s->n_cuts; c++)
@@ -546,8 +546,8 @@ int32_t pine_leaves(const scorer_t *s, const table_t *table, int64_t begin, int6
 }
 
 /* The library's own sums of the rows begin..end, widened to float64, (n_rows, n_outputs);
- * after its link where linked is not 0. Returns 1 where the library would refuse a row. */
-int32_t pine_margins(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t linked,
+ * divided and linked unless link is -1. Returns 1 where the library would refuse a row. */
+int32_t pine_margins(const scorer_t *s, const table_t *table, int64_t begin, int64_t end, int32_t link,
                      double *margins)
 {
     scratch_t scratch;
@@ -573,7 +573,7 @@ int32_t pine_margins(const scorer_t *s, const table_t *table, int64_t begin, int
         for (int64_t j = 0; j < count; j++) {
             double *score = margins + (first + j) * n;
             for (int64_t k = 0; k < n; k++) score[k] = native_sum(s, sums + j * size, k);
-            if (linked) apply_link(s, score);
+            if (link >= 0) apply_link(s, link, score);
         }
     }
     release(&scratch);

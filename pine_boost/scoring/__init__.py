@@ -1,0 +1,1 @@
+"""Scorers: the same classes as a native model, in microseconds."""

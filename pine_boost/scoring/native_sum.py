@@ -1,0 +1,147 @@
+"""How each library adds its leaves and decides, in its own order, types and operations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.kernels.flat_forest import Link, NativeSum
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.rules import SplitKind, Tie
+from pine_boost.model.subtrees import find_subtrees
+
+_XGBOOST_VALUE_LINKS = {
+    "reg:logistic": Link.SIGMOID_FLOAT32,
+    "reg:gamma": Link.EXP_FLOAT32,
+    "reg:tweedie": Link.EXP_FLOAT32,
+    "count:poisson": Link.EXP_FLOAT32,
+    "survival:cox": Link.EXP_FLOAT32,
+    "survival:aft": Link.EXP_FLOAT32,
+}
+_LIGHTGBM_VALUE_LINKS = {
+    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), Link.IDENTITY),
+    **dict.fromkeys(("lambdarank", "rank_xendcg", "custom"), Link.IDENTITY),
+    **dict.fromkeys(("poisson", "gamma", "tweedie"), Link.EXP),
+    "cross_entropy": Link.SIGMOID,
+}
+
+
+def leaf_nodes(forest: Forest) -> IntArray:
+    """The node of each leaf, in the order in which the kernel numbers leaves."""
+    is_leaf = forest.kind == SplitKind.LEAF
+    return find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right).leaf_node
+
+
+def native_sum(model: Model) -> NativeSum:
+    """What the native ``predict`` of a model's kind computes from the leaves.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A value model whose link is not one that the kernel reproduces.
+    """
+    forest = model.forest
+    plain = NativeSum(
+        value=forest.value[leaf_nodes(forest)].astype(forest.arithmetic),
+        intercept=forest.intercept.astype(forest.arithmetic),
+        link=Link.IDENTITY,
+        divisor=1.0,
+        slope=1.0,
+        cuts=np.array(forest.decision.cuts, dtype=np.float64),
+        wins_ties=forest.decision.tie is Tie.HIGHEST,
+    )
+    return {"xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[forest.library](model, plain)
+
+
+def _xgboost(model: Model, plain: NativeSum) -> NativeSum:
+    forest = model.forest
+    if forest.slack and hasattr(model.native, "get_booster"):
+        plain = replace(plain, value=_dart_values(model))
+    thresholds, objective = forest.decision.thresholds, forest.objective
+    if objective == "multi:softprob":
+        return replace(plain, link=Link.SOFTMAX_FLOAT32)
+    if not forest.decides:
+        return replace(plain, link=_XGBOOST_VALUE_LINKS.get(objective, Link.IDENTITY))
+    if not thresholds:
+        return plain
+    if objective == "binary:logistic":  # a float32 probability, compared as float32
+        cuts = np.array(thresholds, dtype=np.float32).astype(np.float64)
+        return replace(plain, link=Link.SIGMOID_FLOAT32, cuts=cuts)
+    link = Link.SIGMOID if objective == "binary:logitraw" else Link.IDENTITY
+    return replace(plain, link=link, cuts=np.array(thresholds))
+
+
+def _dart_values(model: Model) -> npt.NDArray[np.float32]:
+    """What inplace_predict adds for a leaf of dart: ((base + leaf) - base) * weight, all float32.
+
+    The wrapper's ``predict`` is inplace_predict, whose numbers differ from those of the Booster.
+    """
+    from pine_boost.parsers.xgboost.document import read_document
+
+    forest = model.forest
+    document = read_document(bytes(model.native.get_booster().save_raw(raw_format="ubj")))
+    nodes = leaf_nodes(forest)
+    tree = forest.node_tree[nodes]
+    leaf = document.trees.condition[nodes].astype(np.float32)
+    base = forest.intercept.astype(np.float32)[forest.tree_output[tree]]
+    weights = np.ones(forest.n_trees) if document.weight_drop is None else document.weight_drop
+    return np.asarray(((base + leaf) - base) * weights.astype(np.float32)[tree])[:, None]
+
+
+def _lightgbm(model: Model, plain: NativeSum) -> NativeSum:
+    from pine_boost.parsers.lightgbm.decision import read_objective
+
+    forest, document = model.forest, model.document
+    divisor = float(document.n_used_rounds if document.average_output else 1)
+    slope = read_objective(document.objective, forest.n_outputs).sigmoid
+    plain = replace(plain, divisor=divisor, slope=slope)
+    decision = forest.decision
+    if not forest.decides:
+        line = document.objective or "custom"
+        if forest.objective not in _LIGHTGBM_VALUE_LINKS or "sqrt" in line:
+            raise UnsupportedModelError(f"The LightGBM objective {line[:60]!r} is not supported by a scorer.")
+        return replace(plain, link=_LIGHTGBM_VALUE_LINKS[forest.objective])
+    if forest.n_outputs > 1:
+        return replace(plain, link=Link.SOFTMAX if forest.objective == "multiclass" else Link.SIGMOID)
+    if forest.objective in ("binary", "cross_entropy"):
+        if not decision.thresholds and decision.guard == 0:
+            return plain  # the measured cut of the sum itself
+        return replace(plain, link=Link.SIGMOID, cuts=np.array(decision.thresholds or (0.5,)))
+    return replace(plain, cuts=np.array(decision.thresholds))
+
+
+def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
+    forest, family = model.forest, model.document.family
+    thresholds = forest.decision.thresholds
+    if family == "average":
+        plain = replace(plain, divisor=float(forest.n_trees))
+        if not thresholds:
+            return plain
+        # the forest holds differences to the threshold; scikit-learn adds the shares themselves
+        return replace(plain, value=_shares(model), cuts=np.array(thresholds))
+    if family == "votes":
+        if forest.n_outputs == 1:
+            return plain
+        weights = np.asarray(model.native.estimator_weights_, dtype=np.float64)
+        against = -1 / (forest.n_outputs - 1) * weights[np.repeat(np.arange(forest.n_trees), _leaf_counts(forest))]
+        value = np.where(plain.value > 0, plain.value, against[:, None])
+        return replace(plain, value=value, divisor=float(model.native.estimator_weights_.sum()))
+    if thresholds and hasattr(model.native, "classes_"):
+        return replace(plain, link=Link.SIGMOID, slope=forest.slope, cuts=np.array(thresholds))
+    return plain
+
+
+def _leaf_counts(forest: Forest) -> IntArray:
+    return np.add.reduceat(forest.kind == SplitKind.LEAF, forest.tree_offset[:-1], dtype=np.int64)
+
+
+def _shares(model: Model) -> FloatArray:
+    """Leaves of an averaged model as scikit-learn holds them: share of class 1, or the value."""
+    native: Any = model.native
+    estimators = native.estimators_ if hasattr(native, "estimators_") else [native]
+    stacked = np.concatenate([estimator.tree_.value[:, 0, -1] for estimator in estimators])
+    return np.asarray(stacked[leaf_nodes(model.forest)], dtype=np.float64)[:, None]
