@@ -21,6 +21,7 @@
 
 #define BLOCK 64
 #define LANES 8
+#define FEW_EDGES 12
 #define STACK_COLUMNS 1024
 #define STACK_SUMS 64
 #define TOP_BIN 65535
@@ -135,34 +136,85 @@ static int32_t category_state(const scorer_t *s, int64_t source, double x)
     return s->source_other[source];
 }
 
-/* Fill the columns of one source for some rows; slot j of a column is bins[column * stride + j]. */
-static void bin_source(const scorer_t *s, int64_t source, const table_t *table, int64_t first_row,
-                       const uint8_t *slots, int64_t count, uint16_t *bins, int64_t stride)
+/* A cell as the comparison of the library sees it. */
+static inline double read_cell(const scorer_t *s, const table_t *table, int64_t row, int64_t feature)
 {
-    int64_t feature = s->source_feature[source];
+    double x = cell(table, row, feature);
+    if (table->is_raw && s->has_missing_value && (float)x == (float)s->missing_value) x = NAN;
+    if (s->is_float32) x = (double)(float)x;
+    if (s->snaps && fabs(x) <= s->zero) x = 0.0;
+    return x;
+}
+
+/* The bin of a value in one column, given how many thresholds it passes. */
+static inline uint16_t column_bin(const scorer_t *s, int64_t column, int64_t passed, double x)
+{
+    int64_t own = passed - s->column_base[column];
+    own = own < 0 ? 0 : own > TOP_BIN ? TOP_BIN : own;
+    if (x == 0.0 && s->column_zero[column] >= 0) own = s->column_zero[column];
+    if (x != x) own = s->column_nan[column];
+    return (uint16_t)own;
+}
+
+/* Fill the columns of one source for one row. */
+static inline void bin_row(const scorer_t *s, int64_t source, const table_t *table, int64_t row, uint16_t *bins)
+{
+    double x = read_cell(s, table, row, s->source_feature[source]);
     int64_t begin = s->source_column[source], end = s->source_column[source + 1];
+    if (s->source_known[source] >= 0) {
+        bins[begin] = (uint16_t)category_state(s, source, x);
+        return;
+    }
     const double *edge = s->edge + s->source_edge[source];
     int64_t n_edges = s->source_edge[source + 1] - s->source_edge[source];
-    int is_category = s->source_known[source] >= 0;
-    for (int64_t j = 0; j < count; j++) {
-        int64_t slot = slots[j];
-        double x = cell(table, first_row + slot, feature);
-        if (table->is_raw && s->has_missing_value && (float)x == (float)s->missing_value) x = NAN;
-        if (s->is_float32) x = (double)(float)x;
-        if (s->snaps && fabs(x) <= s->zero) x = 0.0;
-        if (is_category) {
-            bins[begin * stride + slot] = (uint16_t)category_state(s, source, x);
-            continue;
+    int64_t passed = s->is_closed ? count_up_to(edge, n_edges, x) : count_below(edge, n_edges, x);
+    for (int64_t column = begin; column < end; column++) bins[column] = column_bin(s, column, passed, x);
+}
+
+/* Fill the columns of one source for some rows of a block: bins[column * BLOCK + slot]. */
+static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, int64_t first_row,
+                     const uint8_t *slots, int64_t count, uint16_t *bins)
+{
+    double x[BLOCK];
+    int32_t passed[BLOCK];
+    int64_t feature = s->source_feature[source];
+    int64_t begin = s->source_column[source], end = s->source_column[source + 1];
+    for (int64_t j = 0; j < count; j++) x[j] = cell(table, first_row + slots[j], feature);
+    if (table->is_raw && s->has_missing_value)
+        for (int64_t j = 0; j < count; j++) x[j] = (float)x[j] == (float)s->missing_value ? NAN : x[j];
+    if (s->is_float32 && !table->is_float32)
+        for (int64_t j = 0; j < count; j++) x[j] = (double)(float)x[j];
+    if (s->snaps)
+        for (int64_t j = 0; j < count; j++) x[j] = fabs(x[j]) <= s->zero ? 0.0 : x[j];
+    if (s->source_known[source] >= 0) {
+        for (int64_t j = 0; j < count; j++)
+            bins[begin * BLOCK + slots[j]] = (uint16_t)category_state(s, source, x[j]);
+        return;
+    }
+    const double *edge = s->edge + s->source_edge[source];
+    int64_t n_edges = s->source_edge[source + 1] - s->source_edge[source];
+    int is_plain = 1; /* no NaN, no zero that counts as missing */
+    if (n_edges <= FEW_EDGES) {
+        memset(passed, 0, sizeof passed);
+        for (int64_t e = 0; e < n_edges; e++) {
+            double limit = edge[e];
+            if (s->is_closed)
+                for (int64_t j = 0; j < count; j++) passed[j] += limit <= x[j];
+            else
+                for (int64_t j = 0; j < count; j++) passed[j] += limit < x[j];
         }
-        int is_nan = x != x, is_zero = x == 0.0;
-        int64_t bin = s->is_closed ? count_up_to(edge, n_edges, x) : count_below(edge, n_edges, x);
-        for (int64_t column = begin; column < end; column++) {
-            int64_t own = bin - s->column_base[column];
-            own = own < 0 ? 0 : own > TOP_BIN ? TOP_BIN : own;
-            if (is_zero && s->column_zero[column] >= 0) own = s->column_zero[column];
-            if (is_nan) own = s->column_nan[column];
-            bins[column * stride + slot] = (uint16_t)own;
-        }
+    } else if (s->is_closed) {
+        for (int64_t j = 0; j < count; j++) passed[j] = (int32_t)count_up_to(edge, n_edges, x[j]);
+    } else {
+        for (int64_t j = 0; j < count; j++) passed[j] = (int32_t)count_below(edge, n_edges, x[j]);
+    }
+    for (int64_t j = 0; j < count; j++) is_plain &= x[j] == x[j];
+    for (int64_t column = begin; column < end; column++) {
+        uint16_t *own = bins + column * BLOCK;
+        if (is_plain && s->column_zero[column] < 0 && n_edges <= TOP_BIN)
+            for (int64_t j = 0; j < count; j++) own[slots[j]] = (uint16_t)passed[j];
+        else
+            for (int64_t j = 0; j < count; j++) own[slots[j]] = column_bin(s, column, passed[j], x[j]);
     }
 }
 
@@ -382,7 +434,6 @@ static inline void start_sums(const scorer_t *s, double *sums)
 static int32_t score_row(const scorer_t *s, const table_t *table, int64_t row, uint16_t *bins, double *sums,
                          double *native, int32_t *met)
 {
-    const uint8_t slot = 0;
     int32_t leaves[2 * LANES];
     int64_t place = 0;
     if (is_refused(s, table, row)) return REFUSED;
@@ -393,7 +444,7 @@ static int32_t score_row(const scorer_t *s, const table_t *table, int64_t row, u
         while (place < end) {
             int64_t count = end - place < 2 * LANES ? end - place : 2 * LANES;
             for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + count]; i++)
-                bin_source(s, s->fresh_source[i], table, row, &slot, 1, bins, 1);
+                bin_row(s, s->fresh_source[i], table, row, bins);
             walk_trees(s, s->order + place, count, bins, leaves);
             if (s->n_sets * s->n_outputs == 1)
                 for (int64_t j = 0; j < count; j++) sums[0] += s->value[leaves[j]];
@@ -477,7 +528,7 @@ static void score_block(const scorer_t *s, const table_t *table, int64_t first, 
         for (; place < end; place++) {
             int64_t tree = s->order[place];
             for (int64_t i = s->fresh_offset[place]; i < s->fresh_offset[place + 1]; i++)
-                bin_source(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins, BLOCK);
+                bin_rows(s, s->fresh_source[i], table, first, slots, n_left, scratch->bins);
             walk_rows(s, tree, scratch->bins, slots, n_left, scratch->leaves);
             if (n_sums == 1)
                 for (int64_t j = 0; j < n_left; j++) sums[slots[j]] += s->value[scratch->leaves[j]];
@@ -525,7 +576,7 @@ static void bin_all(const scorer_t *s, const table_t *table, int64_t first, int6
 {
     for (int64_t j = 0; j < count; j++) scratch->slots[j] = (uint8_t)j;
     for (int64_t source = 0; source < s->n_sources; source++)
-        bin_source(s, source, table, first, scratch->slots, count, scratch->bins, BLOCK);
+        bin_rows(s, source, table, first, scratch->slots, count, scratch->bins);
 }
 
 /* Leaf numbers of the rows begin..end in all trees, (n_rows, n_trees). */

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.certificate.certificate import _SINCE_3, _SINCE_4, _SINCE_5, FORMAT_VERSION, Certificate
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import CertificateMismatch, MalformedModelError
 from pine_boost.model.digest import forest_digest
 from pine_boost.parsers import read_model
@@ -181,12 +181,10 @@ def test_edited_counts_with_a_new_digest_are_noticed(booster: tuple[Any, PruneRe
     model, result = booster
     found = result.certificate
     one_proof = tuple(p for p in found.proofs if p.method == found.proofs[0].method)
-    refuted = (replace(found.proofs[0], answer="FOUND"), *found.proofs[1:])
     other = (replace(found.proofs[0], question="class 2 over 7"), *found.proofs)
     heavier = (found.weights[0] * 1.001, *found.weights[1:])
     for edit in (
         {"proofs": one_proof},
-        {"proofs": refuted},
         {"proofs": other},
         {"weights": heavier},
         {"lower_bound": -1},
@@ -266,11 +264,7 @@ def test_the_files_themselves_are_proved(folder: Path) -> None:
 
 def test_any_edited_value_of_the_certificate_is_noticed(folder: Path) -> None:
     document = json.loads((folder / "certificate.json").read_text())
-    assert set(document) == {field.name for field in fields(Certificate)} - {"version"} | {
-        "format",
-        "format_version",
-        "digest",
-    }
+    assert set(document) == {field.name for field in fields(Certificate)} | {"format", "format_version", "digest"}
     edits = [path for path in _edits(document, 100) if path[0] not in ("timings", "date")]
     empty = {"thresholds", "files"}
     assert {path[0] for path in edits} | {"timings", "date"} | empty == set(document)
@@ -315,23 +309,3 @@ def test_any_edited_leaf_of_a_model_is_noticed(folder: Path, name: str) -> None:
             assert _verdict(folder, name, edited) == "CertificateMismatch", (number, node)
             n_edited += 1
     assert n_edited >= 8
-
-
-def test_a_certificate_of_the_first_format_is_read_and_said_to_have_no_digest(folder: Path) -> None:
-    """It has no digest: what does not follow from the models is taken on trust, and said so."""
-    document = json.loads((folder / "certificate.json").read_text())
-    del document["digest"]
-    assert _verdict(folder, "certificate.json", document) == "CertificateMismatch"
-    document["format_version"] = 1
-    assert _verdict(folder, "certificate.json", document) == "CertificateMismatch"
-    for name in (*_SINCE_3, *_SINCE_4, *_SINCE_5):
-        del document[name]
-    old = folder / "old.json"
-    old.write_text(json.dumps(document))
-    certificate = Certificate.load(old)
-    assert not certificate.has_digest
-    assert certificate.claim == Certificate.load(folder / "certificate.json").claim
-    found = verify(*(folder / name for name in FILES[:3]), old)
-    assert found.agrees is True
-    assert any("format version 1" in remark for remark in found.remarks)
-    assert json.loads(certificate.to_json())["format_version"] == FORMAT_VERSION

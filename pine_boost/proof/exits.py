@@ -1,0 +1,136 @@
+"""Checks the exits of a proved scorer: recomputes in integers what the remaining trees can add.
+
+The builder of the exits is not believed. Every stored exit must be no tighter than the bound that
+is computed here from the forest alone; then no completion changes the class of an input that exits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from pine_boost.kernels.flat_forest import ExitPlan
+from pine_boost.model.exact import certain_distance, integer_scale, largest_leaf
+from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.reach import find_live
+from pine_boost.model.rules import SplitKind
+from pine_boost.model.subtrees import find_subtrees
+
+# Integers that bound what a tree can add, times 2**scale, add up to less than this in int64.
+_LIMIT = 2**60
+
+
+def faults_of(forest: Forest, plan: ExitPlan, tolerance: float = 0.0) -> list[str]:
+    """What is wrong with a plan; empty exactly where its exits are proved.
+
+    Let P be the float64 sum of the trees seen and R what the others add, in exact arithmetic. The
+    native margin lies within the rounding of P + R (`certain_distance`, the guard of the decision
+    included), and R lies between the sums of the least and largest leaves of the trees not seen,
+    over the leaves that some input reaches. So P > high implies a native class above the cut if
+    high >= cut + rounding - least R; the other exits are alike.
+    """
+    faults = list(_shape_faults(forest, plan))
+    if faults:
+        return faults
+    is_leaf = forest.kind == SplitKind.LEAF
+    nodes = find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right).leaf_node
+    if not _same_bits(plan.value[:, 0, :], forest.value[nodes]):
+        faults.append("a stage value is not the leaf value of the model")
+    if not _same_bits(plan.intercept[0], forest.intercept):
+        faults.append("the intercept is not the model's")
+    scale, lowest, highest = _integer_ranges(forest)
+    if forest.n_outputs == 1:
+        faults += _cut_faults(forest, plan, scale, lowest, highest)
+    else:
+        faults += _gap_faults(forest, plan, scale, lowest, highest)
+    return faults
+
+
+def _same_bits(found: np.ndarray, expected: np.ndarray) -> bool:
+    return found.shape == expected.shape and found.astype(np.float64).tobytes() == expected.astype(np.float64).tobytes()
+
+
+def _shape_faults(forest: Forest, plan: ExitPlan) -> Iterator[str]:
+    n_trees, n_cuts = forest.n_trees, len(forest.decision.cuts)
+    if not np.array_equal(np.sort(plan.order), np.arange(n_trees)):
+        yield "the order does not visit every tree once"
+    if plan.n_stages == 0 or np.any(np.diff(plan.stage) <= 0) or plan.stage[0] < 1 or plan.stage[-1] != n_trees:
+        yield "the stages do not ascend to the number of trees"
+    if plan.n_sets != 1 or np.any(plan.stage_set != 0) or plan.intercept.shape != (1, forest.n_outputs):
+        yield "a proved scorer has one set of leaf values"
+    several = forest.n_outputs if forest.n_outputs > 1 else 0
+    shapes = {
+        "low": (plan.low.shape, (plan.n_stages, n_cuts)),
+        "high": (plan.high.shape, (plan.n_stages, n_cuts)),
+        "gap": (plan.gap.shape, (plan.n_stages if several else 0, forest.n_outputs, forest.n_outputs)),
+    }
+    for name, (found, expected) in shapes.items():
+        if found != expected:
+            yield f"{name} has the shape {found}, expected {expected}"
+
+
+def _integer_ranges(forest: Forest) -> tuple[int, IntArray, IntArray]:
+    """Exponent s, and per tree integers below and above 2**s times what it can add.
+
+    One output: (n_trees,). Several: (n_trees, leader, rival), to the rival's sum minus the leader's.
+    """
+    scale = integer_scale(2 * float(largest_leaf(forest).sum()) + 1.0, _LIMIT // 4) - 1
+    nodes = np.flatnonzero(find_live(forest) & (forest.kind == SplitKind.LEAF))
+    first = np.searchsorted(nodes, forest.tree_offset[:-1])
+    # multiplying by a power of two is exact, floor and ceil bound from both sides
+    scaled = np.ldexp(forest.value[nodes], scale)
+    below, above = np.floor(scaled).astype(np.int64), np.ceil(scaled).astype(np.int64)
+    n = forest.n_outputs
+    if n == 1:
+        return scale, np.minimum.reduceat(below[:, 0], first), np.maximum.reduceat(above[:, 0], first)
+    lowest = np.zeros((forest.n_trees, n, n), dtype=np.int64)
+    highest = np.zeros((forest.n_trees, n, n), dtype=np.int64)
+    if forest.value.shape[1] == 1:
+        least, most = np.minimum.reduceat(below[:, 0], first), np.maximum.reduceat(above[:, 0], first)
+        for tree, output in enumerate(forest.tree_output):
+            lowest[tree, output, :], highest[tree, output, :] = -most[tree], -least[tree]
+            lowest[tree, :, output], highest[tree, :, output] = least[tree], most[tree]
+    else:
+        for leader in range(n):
+            lowest[:, leader] = np.minimum.reduceat(below - above[:, leader : leader + 1], first, axis=0)
+            highest[:, leader] = np.maximum.reduceat(above - below[:, leader : leader + 1], first, axis=0)
+    return scale, lowest, highest
+
+
+def _rest(added: IntArray, plan: ExitPlan) -> IntArray:
+    """Sums over the trees that a stage has not seen."""
+    total = np.zeros((len(added) + 1, *added.shape[1:]), dtype=np.int64)
+    total[:-1] = np.cumsum(added[plan.order][::-1], axis=0)[::-1]
+    return np.asarray(total[plan.stage])
+
+
+def _cut_faults(forest: Forest, plan: ExitPlan, scale: int, lowest: IntArray, highest: IntArray) -> Iterator[str]:
+    rounding, unit = Fraction(certain_distance(forest)), Fraction(2) ** scale
+    least, most = _rest(lowest, plan), _rest(highest, plan)
+    for stage in range(plan.n_stages):
+        for c, cut in enumerate(forest.decision.cuts):
+            low, high = float(plan.low[stage, c]), float(plan.high[stage, c])
+            where = f"after {plan.stage[stage]} trees"
+            if math.isnan(low) or math.isnan(high):
+                yield f"an exit {where} is not a number"
+                continue
+            if high != math.inf and Fraction(high) < Fraction(cut) + rounding - int(least[stage]) / unit:
+                yield f"the upper exit {where} is too tight"
+            if low != -math.inf and Fraction(low) > Fraction(cut) - rounding - int(most[stage]) / unit:
+                yield f"the lower exit {where} is too tight"
+
+
+def _gap_faults(forest: Forest, plan: ExitPlan, scale: int, lowest: IntArray, highest: IntArray) -> Iterator[str]:
+    if np.isnan(plan.gap).any():
+        yield "a gap is not a number"
+        return
+    rounding = math.ceil(Fraction(certain_distance(forest)) * Fraction(2) ** scale)
+    needed = _rest(highest, plan) + rounding
+    stored = np.floor(np.ldexp(np.clip(plan.gap, -(2.0**900), 2.0**900), scale))
+    stored = np.clip(stored, -(2.0**62), 2.0**62).astype(np.int64)
+    off_diagonal = ~np.eye(forest.n_outputs, dtype=bool)
+    for stage in np.flatnonzero(((stored < needed) & off_diagonal).any(axis=(1, 2))):
+        yield f"a gap after {plan.stage[stage]} trees is too tight"
