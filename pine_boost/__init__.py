@@ -19,6 +19,7 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.region import Region
 
 if TYPE_CHECKING:
+    from pine_boost.accelerate import accelerate_booster
     from pine_boost.certificate.certificate import Certificate, Status
     from pine_boost.certificate.verdict import Verification
     from pine_boost.classifier import PineClassifier
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.prune import prune_booster
     from pine_boost.result import PruneResult
+    from pine_boost.scoring.accelerate_result import AccelerateResult
+    from pine_boost.scoring.fast_scorer import FastScorer
+    from pine_boost.scoring.scorer_folder import load_scorer
     from pine_boost.selection import AlphaSelection, select_alpha
     from pine_boost.serving.folder import load_guarded
     from pine_boost.serving.guarded import GuardedModel
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from pine_boost.verifying import verify
 
 __all__ = [
+    "AccelerateResult",
     "AlphaSelection",
     "Certificate",
     "CertificateMismatch",
@@ -49,6 +54,7 @@ __all__ = [
     "CompressionVerification",
     "Domain",
     "Evaluation",
+    "FastScorer",
     "GuardedModel",
     "HoldoutWarning",
     "InvalidInputError",
@@ -68,8 +74,10 @@ __all__ = [
     "UnsupportedModelError",
     "Verification",
     "__version__",
+    "accelerate_booster",
     "compress_booster",
     "load_guarded",
+    "load_scorer",
     "load_survey",
     "prune_booster",
     "recalibrate",
@@ -84,6 +92,10 @@ __all__ = [
 # No module may bear the name of a function here: importing it would hide the function.
 # A scorer asks a Region and never prunes: what needs the solver is imported when it is first used.
 _MODULE_OF = {
+    "AccelerateResult": "scoring.accelerate_result",
+    "FastScorer": "scoring.fast_scorer",
+    "accelerate_booster": "accelerate",
+    "load_scorer": "scoring.scorer_folder",
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
     "CompressResult": "compression.result",

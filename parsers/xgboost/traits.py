@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
@@ -115,6 +114,8 @@ def _classes(model: Model, native: Any, X: Any) -> IntArray:
 
 def _scores(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
     if model.forest.objective == "binary:logitraw":  # its predict_proba is the margin itself
+        from scipy.special import expit
+
         return np.asarray(expit(_margins(model, native, X)[0][:, 0]))
     if not model.forest.objective.startswith("binary:"):
         return _margins(model, native, X)[0][:, 0]

@@ -13,6 +13,7 @@ from pine_boost.kernels.flat_forest import Link, NativeSum
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import SplitKind, Tie
 from pine_boost.model.subtrees import find_subtrees
+from pine_boost.scoring.fast_scorer import ProbabilityRule
 
 _XGBOOST_VALUE_LINKS = {
     "reg:logistic": Link.SIGMOID_FLOAT32,
@@ -124,15 +125,43 @@ def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
         # the forest holds differences to the threshold; scikit-learn adds the shares themselves
         return replace(plain, value=_shares(model), cuts=np.array(thresholds))
     if family == "votes":
+        plain = replace(plain, divisor=float(model.native.estimator_weights_.sum()))
         if forest.n_outputs == 1:
             return plain
         weights = np.asarray(model.native.estimator_weights_, dtype=np.float64)
         against = -1 / (forest.n_outputs - 1) * weights[np.repeat(np.arange(forest.n_trees), _leaf_counts(forest))]
         value = np.where(plain.value > 0, plain.value, against[:, None])
-        return replace(plain, value=value, divisor=float(model.native.estimator_weights_.sum()))
+        return replace(plain, value=value)
+    plain = replace(plain, slope=forest.slope)
     if thresholds and hasattr(model.native, "classes_"):
-        return replace(plain, link=Link.SIGMOID, slope=forest.slope, cuts=np.array(thresholds))
+        return replace(plain, link=Link.SIGMOID, cuts=np.array(thresholds))
     return plain
+
+
+def probability_rule(model: Model) -> ProbabilityRule:
+    """How ``predict_proba`` of a model's kind follows from its sums."""
+    forest, objective = model.forest, model.forest.objective
+    if not forest.decides:
+        return ProbabilityRule("none")
+    if forest.library == "xgboost":
+        rules = {
+            "binary:logistic": ProbabilityRule("pair", Link.SIGMOID_FLOAT32),
+            "multi:softprob": ProbabilityRule("columns", Link.SOFTMAX_FLOAT32),
+        }
+        return rules.get(objective, ProbabilityRule("none"))
+    if forest.library == "lightgbm":
+        several = Link.SOFTMAX if objective == "multiclass" else Link.SIGMOID
+        if forest.n_outputs > 1:
+            return ProbabilityRule("columns", several)
+        is_probability = objective in ("binary", "cross_entropy")
+        return ProbabilityRule("pair", Link.SIGMOID) if is_probability else ProbabilityRule("none")
+    if not hasattr(model.native, "predict_proba"):
+        return ProbabilityRule("none")
+    if model.document.family == "votes":
+        return ProbabilityRule("votes")
+    if model.document.family == "average":
+        return ProbabilityRule("columns" if forest.n_outputs > 1 else "pair")
+    return ProbabilityRule("softmax") if forest.n_outputs > 1 else ProbabilityRule("pair", Link.SIGMOID)
 
 
 def _leaf_counts(forest: Forest) -> IntArray:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pine_boost.kernels.flat_forest import ExitPlan
+from pine_boost.kernels import leaves
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array
 from pine_boost.model.exact import certain_distance
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reach import find_live
@@ -16,15 +17,21 @@ from pine_boost.scoring.native_sum import leaf_nodes
 
 # Of the sum of all magnitudes: far above the rounding of the sums here, far below what an exit is worth
 _SAFETY = 2.0**-44
+_RIVALS = 3  # classes behind the leader that the order is chosen for
 _LARGEST_TABLE = 2_000_000  # entries of the table of gaps
 
 
-def build_exits(forest: Forest, order: IntArray | None = None) -> ExitPlan:
-    """Exits with the original's leaf values that no completion by the remaining trees contradicts."""
+def build_exits(forest: Forest, flat: FlatForest, sample: FloatArray | None = None) -> ExitPlan:
+    """Exits with the original's leaf values that no completion by the remaining trees contradicts.
+
+    ``sample`` are rows (see `tables.to_matrix`) that should exit early; without, trees are visited
+    by the width of what they can add.
+    """
     nodes = leaf_nodes(forest)
     lowest, highest = rises(forest)
-    if order is None:
-        order = widest_first(lowest, highest)
+    order = widest_first(lowest, highest)
+    if sample is not None and forest.decides:
+        order = earliest_exits(forest, leaves(flat, sample), nodes, lowest, highest)
     stage = choose_stages(forest)
     value = forest.value[nodes].astype(np.float64)
     n_cuts = len(forest.decision.cuts)
@@ -86,6 +93,67 @@ def widest_first(lowest: FloatArray, highest: FloatArray) -> IntArray:
     """Trees by the width of what they can add, the widest first."""
     width = (highest - lowest).sum(axis=(1, 2))
     return np.argsort(-width, kind="stable")
+
+
+def earliest_exits(
+    forest: Forest, reached: Int32Array, nodes: IntArray, lowest: FloatArray, highest: FloatArray
+) -> IntArray:
+    """Order of trees that lets sample rows exit early, greedily.
+
+    An exit is a sum of gains that must exceed a need: with the leaf v of a row and the least leaf l
+    of a tree, seeing the tree brings the row v - l nearer to the exit above a cut, h - v to the one
+    below; all gains are >= 0 and the need does not depend on the order. Each step takes the tree
+    with the largest sum of gains, each capped at and divided by what its row still needs.
+    """
+    gains, needs = _gains(forest, forest.value[nodes][reached], lowest, highest)
+    wants = gains.sum(axis=1) > needs  # the others never exit
+    gains, left = gains[wants].astype(np.float32), needs[wants].astype(np.float32)
+    order, rest = [], np.ones(forest.n_trees, dtype=bool)
+    while rest.any() and len(left):
+        trees = np.flatnonzero(rest)
+        best = int(trees[np.argmax((1 / left) @ np.minimum(gains[:, trees], left[:, None]))])
+        order.append(best)
+        rest[best] = False
+        left = left - gains[:, best]
+        open_ = left > 0
+        if np.count_nonzero(open_) < 0.8 * len(left):
+            gains, left = gains[open_], left[open_]
+        else:
+            left[~open_] = np.inf
+    by_width = widest_first(lowest, highest)
+    return np.concatenate([order, by_width[rest[by_width]]]).astype(np.int64)
+
+
+def _gains(
+    forest: Forest, values: FloatArray, lowest: FloatArray, highest: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Per row and decision what each tree brings it nearer to its exit, and what it needs."""
+    gains, needs = [], []
+    if forest.n_outputs == 1:
+        values = values[:, :, 0]
+        low, high = lowest[:, 0, 0], highest[:, 0, 0]
+        margin = forest.intercept[0] + values.sum(axis=1)
+        for cut in forest.decision.cuts:
+            above = (margin > cut)[:, None]
+            gains.append(np.where(above, values - low, high - values))
+            needed = cut - forest.intercept[0]
+            needs.append(np.where(above[:, 0], needed - low.sum(), high.sum() - needed))
+        return np.concatenate(gains), np.concatenate(needs)
+    n = forest.n_outputs
+    if values.shape[2] == 1:
+        spread = np.zeros((*values.shape[:2], n))
+        spread[:, np.arange(forest.n_trees), forest.tree_output] = values[:, :, 0]
+        values = spread
+    margins = forest.intercept + values.sum(axis=1)
+    ranking = np.argsort(-margins, axis=1, kind="stable")
+    rows, leader = np.arange(len(values)), ranking[:, 0]
+    for place in range(1, min(n, _RIVALS + 1)):
+        rival = ranking[:, place]
+        lead = values[rows, :, leader] - values[rows, :, rival]
+        most = highest[:, leader, rival].T  # of the rival's sum minus the leader's
+        gains.append(lead + most)
+        needs.append(most.sum(axis=1) - (forest.intercept[leader] - forest.intercept[rival]))
+    return np.concatenate(gains), np.concatenate(needs)
 
 
 def choose_stages(forest: Forest) -> IntArray:

@@ -1,0 +1,183 @@
+"""Whether arrays from a file may be given to the kernel: nothing it reads lies outside of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.errors import MalformedModelError
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Link, NativeSum
+
+_SIGNED, _REAL, _WORD = np.dtype(np.int32), np.dtype(np.float64), np.dtype(np.uint64)
+
+
+def require_wellformed(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> None:
+    """Refuse arrays that do not form trees, or exits and values that do not fit them.
+
+    Raises
+    ------
+    MalformedModelError
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        _check_sources(flat)
+        _check_trees(flat)
+        _check_native(flat, native)
+        _check_plan(flat, native, plan)
+
+
+def _require(condition: Any, what: str) -> None:
+    if not bool(condition):
+        raise MalformedModelError(f"Invalid scorer: {what}. Save the scorer again with AccelerateResult.save.")
+
+
+def _array(array: npt.NDArray[Any], name: str, dtype: np.dtype[Any], *shape: int) -> None:
+    _require(isinstance(array, np.ndarray) and array.dtype == dtype, f"{name} is not an array of {dtype}")
+    _require(array.shape == shape, f"{name} has the shape {array.shape}, expected {shape}")
+
+
+def _offsets(array: npt.NDArray[Any], name: str, length: int, first: int, last: int) -> None:
+    _array(array, name, _SIGNED, length + 1)
+    _require(array[0] == first and array[-1] == last and np.all(np.diff(array) >= 0), f"{name} does not ascend")
+
+
+def _within(array: npt.NDArray[Any], name: str, low: int, high: int) -> None:
+    _require(np.all((array >= low) & (array < high)), f"{name} is out of range")
+
+
+def _check_sources(flat: FlatForest) -> None:
+    n_sources, n_columns = len(flat.source_feature), flat.n_columns
+    _require(0 < flat.n_features < 2**31 and 0 < flat.n_outputs < 2**20, "the number of features or outputs")
+    _require(0 < n_columns < 2**23, "the number of columns")
+    _array(flat.source_feature, "source_feature", _SIGNED, n_sources)
+    _within(flat.source_feature, "source_feature", 0, flat.n_features)
+    _array(flat.edge, "edge", _REAL, len(flat.edge))
+    _array(flat.code, "code", _SIGNED, len(flat.code))
+    _array(flat.code_state, "code_state", _SIGNED, len(flat.code))
+    _offsets(flat.source_edge, "source_edge", n_sources, 0, len(flat.edge))
+    _offsets(flat.source_code, "source_code", n_sources, 0, len(flat.code))
+    _offsets(flat.source_column, "source_column", n_sources, 1, n_columns)
+    _require(np.all(np.diff(flat.source_column) > 0), "a source without a column")
+    for name in ("source_other", "source_missing"):
+        _array(getattr(flat, name), name, _SIGNED, n_sources)
+        _within(getattr(flat, name), name, 0, 2**16)
+    _within(flat.code_state, "code_state", 0, 2**16)
+    _array(flat.source_known, "source_known", _SIGNED, n_sources)
+    _within(flat.source_known, "source_known", -1, 2**31)
+    for name, low in (("column_base", 0), ("column_nan", 0), ("column_zero", -1)):
+        _array(getattr(flat, name), name, _SIGNED, n_columns)
+        _within(getattr(flat, name), name, low, 2**31 if name == "column_base" else 2**16)
+    for values, offset, name in ((flat.edge, flat.source_edge, "edge"), (flat.code, flat.source_code, "code")):
+        inside = np.ones(max(len(values) - 1, 0), dtype=bool)
+        starts = offset[1:-1]
+        inside[starts[(starts > 0) & (starts < len(values))] - 1] = False
+        _require(np.all(np.diff(values)[inside] > 0) and not np.isnan(values).any(), f"{name} does not ascend")
+
+
+def _check_trees(flat: FlatForest) -> None:
+    n_trees, n_nodes = len(flat.root), len(flat.node)
+    _require(n_trees > 0, "there is no tree")
+    _array(flat.node, "node", _WORD, n_nodes)
+    for name in ("root", "depth", "tree_set", "tree_output"):
+        _array(getattr(flat, name), name, _SIGNED, n_trees)
+    _require(flat.root[0] == 0 and np.all(np.diff(flat.root) > 0) and flat.root[-1] < n_nodes, "root does not ascend")
+    _within(flat.tree_output, "tree_output", -1, flat.n_outputs)
+    _array(flat.leaf_of_node, "leaf_of_node", _SIGNED, n_nodes)
+    tree = np.repeat(np.arange(n_trees), np.diff(np.append(flat.root, n_nodes)))
+    end = np.append(flat.root[1:], n_nodes)[tree]
+    step = (flat.node >> np.uint64(40)).astype(np.int64)
+    column = (flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
+    is_category = (flat.node >> np.uint64(39) & np.uint64(1)).astype(bool)
+    rank = (flat.node & np.uint64(0xFFFF)).astype(np.int64)
+    inner = np.flatnonzero(step)
+    left = inner + step[inner]
+    _require(np.all(left + 1 < end[inner]), "a child lies outside its tree")
+    # children come after their parents, each node but the roots once: trees, without a cycle
+    parents = np.bincount(np.concatenate([left, left + 1]), minlength=n_nodes)
+    parents[flat.root] += 1
+    _require(np.all(parents == 1), "the nodes do not form trees")
+    leaf = step == 0
+    _require(np.all(column[leaf] == 0) and not is_category[leaf].any(), "a leaf with a split")
+    _require(np.all(flat.leaf_of_node[~leaf] == -1), "leaf_of_node names a split")
+    _offsets(flat.leaf_offset, "leaf_offset", n_trees, 0, int(np.count_nonzero(leaf)))
+    numbers = flat.leaf_of_node[leaf]
+    _require(np.array_equal(np.sort(numbers), np.arange(len(numbers))), "leaf_of_node does not number the leaves")
+    owner = tree[leaf]
+    _require(
+        np.all((numbers >= flat.leaf_offset[owner]) & (numbers < flat.leaf_offset[owner + 1])),
+        "a leaf is numbered in another tree",
+    )
+    _within(column[inner], "a column", 1, flat.n_columns)
+    _check_depth(flat, tree, inner, left)
+    _check_sets(flat, inner, tree, column, rank, is_category)
+
+
+def _check_depth(flat: FlatForest, tree: npt.NDArray[Any], inner: npt.NDArray[Any], left: npt.NDArray[Any]) -> None:
+    child = np.zeros(len(flat.node), dtype=np.int64)
+    child[inner] = left
+    level, depth = flat.root.astype(np.int64), np.zeros(len(flat.root), dtype=np.int64)
+    while len(level := level[child[level] > 0]):
+        depth[tree[level]] += 1
+        level = np.concatenate([child[level], child[level] + 1])
+    _require(np.array_equal(depth, flat.depth), "depth is not that of the trees")
+
+
+def _check_sets(
+    flat: FlatForest,
+    inner: npt.NDArray[Any],
+    tree: npt.NDArray[Any],
+    column: npt.NDArray[Any],
+    rank: npt.NDArray[Any],
+    is_category: npt.NDArray[Any],
+) -> None:
+    n_sets = len(flat.set_word) - 1
+    _array(flat.word, "word", _WORD, len(flat.word))
+    _offsets(flat.set_word, "set_word", n_sets, 0, len(flat.word))
+    _within(flat.tree_set, "tree_set", -1, max(n_sets, 1))
+    source = np.searchsorted(flat.source_column, column[inner], side="right") - 1
+    of_category = flat.source_known[source] >= 0
+    _require(np.array_equal(of_category, is_category[inner]), "a split and its feature differ in kind")
+    nodes, source = inner[of_category], source[of_category]
+    number = flat.tree_set[tree[nodes]].astype(np.int64) + rank[nodes]
+    _require(np.all(flat.tree_set[tree[nodes]] >= 0) and np.all(number < n_sets), "a category set is out of range")
+    states = np.maximum(flat.source_other, flat.source_missing).astype(np.int64)
+    for one in np.flatnonzero(np.diff(flat.source_code)):
+        states[one] = max(states[one], flat.code_state[flat.source_code[one] : flat.source_code[one + 1]].max())
+    _require(np.all(64 * np.diff(flat.set_word)[number] > states[source]), "a category set is too short")
+
+
+def _check_native(flat: FlatForest, native: NativeSum) -> None:
+    dtype, n_leaves = native.value.dtype, int(flat.leaf_offset[-1])
+    _require(dtype in (np.float32, np.float64), "native_value is not of floats")
+    width = native.value.shape[1] if native.value.ndim == 2 else 0
+    _array(native.value, "native_value", dtype, n_leaves, width)
+    is_vector = bool((flat.tree_output < 0).all())
+    _require(is_vector or (flat.tree_output >= 0).all(), "some trees have vector leaves")
+    _require(width == (flat.n_outputs if is_vector else 1), "the width of native_value")
+    _array(native.intercept, "native_intercept", dtype, flat.n_outputs)
+    _array(native.cuts, "cut", _REAL, len(native.cuts))
+    _require(native.link in list(Link), "an unknown link")
+    _require(len(native.cuts) == 0 or flat.n_outputs == 1, "cuts of several outputs")
+    numbers = [native.value, native.intercept, native.cuts, native.divisor, native.slope]
+    _require(all(np.all(np.isfinite(part)) for part in numbers) and native.divisor != 0, "a number is not finite")
+
+
+def _check_plan(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> None:
+    n_trees, n = len(flat.root), flat.n_outputs
+    n_stages, n_sets, n_cuts = len(plan.stage), plan.value.shape[1] if plan.value.ndim == 3 else 0, len(native.cuts)
+    _array(plan.order, "order", _SIGNED, n_trees)
+    _require(np.array_equal(np.sort(plan.order), np.arange(n_trees)), "the order does not visit every tree once")
+    for name in ("stage", "stage_set"):
+        _array(getattr(plan, name), name, _SIGNED, n_stages)
+    _require(n_stages > 0 and n_sets > 0, "there is no stage")
+    _require(plan.stage[0] > 0 and np.all(np.diff(plan.stage) > 0) and plan.stage[-1] == n_trees, "the stages")
+    _within(plan.stage_set, "stage_set", 0, n_sets)
+    _require(np.all(np.diff(plan.stage_set) >= 0), "stage_set does not ascend")
+    _array(plan.value, "value", _REAL, int(flat.leaf_offset[-1]), n_sets, native.value.shape[1])
+    _array(plan.intercept, "intercept", _REAL, n_sets, n)
+    _array(plan.low, "low", _REAL, n_stages, n_cuts)
+    _array(plan.high, "high", _REAL, n_stages, n_cuts)
+    _array(plan.gap, "gap", _REAL, n_stages if n > 1 else 0, n, n)
+    _require(np.all(np.isfinite(plan.value)) and np.all(np.isfinite(plan.intercept)), "a stage value is not finite")
+    _require(not any(np.isnan(part).any() for part in (plan.low, plan.high, plan.gap)), "an exit is not a number")

@@ -1,0 +1,125 @@
+"""What `accelerate_booster` returns: the scorer, what is claimed of it, and how fast it is."""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost import kernels
+from pine_boost.model.forest import Model
+from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.scorer_folder import save_scorer
+
+
+@dataclass(frozen=True, eq=False)
+class AccelerateResult:
+    """A fast scorer and the statement that holds for it.
+
+    Attributes
+    ----------
+    scorer : FastScorer
+    status : str
+        ``"CERTIFIED"``: proved for every input. ``"VALIDATED"``: a statistic about future inputs.
+    claim : str
+        The one sentence that may be said of the scorer.
+    work : float
+        Mean share of the trees that an input meets, on the rows that ``work_rows`` names.
+    work_rows : str
+        ``"X_fit"``, or ``"synthetic rows"`` drawn from the leaves where no data were given.
+    seconds : float
+        What building and proving took.
+    facts : mapping
+        Digests, versions, and what else the manifest records.
+    native : callable
+        The native ``predict`` of the model that was given.
+    sample : array
+        Rows for `speedup` where none are given.
+    """
+
+    scorer: FastScorer
+    status: str
+    claim: str
+    work: float
+    work_rows: str
+    seconds: float
+    facts: Mapping[str, Any] = field(repr=False)
+    original: Model = field(repr=False)
+    native: Callable[[Any], Any] = field(repr=False)
+    sample: Any = field(repr=False)
+
+    def speedup(self, X: Any = None, sizes: Sequence[int] = (1, 100, 100_000)) -> dict[int, float]:
+        """How many times as fast as the native ``predict`` the scorer is, measured now.
+
+        Parameters
+        ----------
+        X : table, optional
+            Rows to score, repeated as often as needed; default: those that `work` was measured on.
+        sizes : sequence of int
+            Numbers of rows per call.
+
+        Returns
+        -------
+        dict
+            Number of rows to ratio of times. Both are timed in turn, the best of several calls each.
+        """
+        rows = np.asarray(self.sample if X is None else X)
+        found = {}
+        for size in sizes:
+            table = rows[np.arange(size) % len(rows)]
+            ours, theirs = _best_times((self.scorer.predict, self.native), table)
+            found[int(size)] = theirs / ours
+        return found
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the scorer's folder, which `load_scorer` reads and ``pine-boost verify`` proves again."""
+        return save_scorer(self.scorer.parts, self.facts, folder, overwrite=overwrite)
+
+    def headline(self) -> str:
+        """One line: the status and what an input costs."""
+        flat = self.scorer.parts.flat
+        return f"{self.status}: {flat.n_trees} trees, {self.work:.0%} of them met by an input ({self.work_rows})"
+
+    def summary(self) -> str:
+        """What is claimed, what it costs, what runs."""
+        flat = self.scorer.parts.flat
+        return "\n".join(
+            [
+                self.headline(),
+                self.claim,
+                f"{flat.n_trees} trees, {flat.n_leaves} leaves; kernel: {kernels.name()}; "
+                f"built and checked in {self.seconds:.2f} s.",
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<AccelerateResult {self.headline()}>"
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary().splitlines()[1:])
+        return f"<div><p><b>{html.escape(self.headline())}</b></p>{lines}</div>"
+
+
+def _best_times(calls: Sequence[Callable[[Any], Any]], table: Any, seconds: float = 0.3) -> list[float]:
+    """Least time of each call; they take turns, so that a busy machine slows all of them."""
+    best = [float("inf")] * len(calls)
+    for call in calls:
+        call(table)
+    started = time.perf_counter()
+    rounds = 0
+    while rounds < 3 or (time.perf_counter() - started < seconds and rounds < 2000):
+        for place, call in enumerate(calls):
+            begun = time.perf_counter()
+            call(table)
+            best[place] = min(best[place], time.perf_counter() - begun)
+        rounds += 1
+    return best

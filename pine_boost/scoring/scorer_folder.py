@@ -1,0 +1,310 @@
+"""A scorer as a folder: arrays and a manifest with their digest; loading needs numpy alone."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost._version import __version__
+from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, write_folder
+from pine_boost.json_fields import categories, parse, reading, record, write_category
+from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum
+from pine_boost.kernels.wellformed_arrays import require_wellformed
+from pine_boost.model.rules import CategoryRule, Comparison
+from pine_boost.parsers.traits import LIBRARIES
+from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerParts
+from pine_boost.tables.schema import InputSchema
+
+FORMAT, FORMAT_VERSION = "pine_boost scorer", 1
+MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
+_REMEDY = "Save the scorer again with AccelerateResult.save"
+_FORMS = ("pair", "columns", "softmax", "votes", "none")
+_KINDS = {
+    "format": "str",
+    "format_version": "int",
+    "pine_boost": "str",
+    "files": "Mapping[str, str]",
+    "model_digest": "str",
+    "status": "str",
+    "claim": "str",
+    "thresholds": "tuple[float, ...]",
+    "classes": "tuple[str | int | float | bool, ...]",
+    "forest": "Section",
+    "native": "Section",
+    "schema": "Section",
+    "probability": "Section",
+    "facts": "Section",
+}
+_RECORDS = {"forest": FlatForest, "native": NativeSum, "exits": ExitPlan}
+
+
+def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a scorer by name; ``facts`` are model_digest, status, claim, thresholds and more."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **_arrays(parts))
+    files = {ARRAYS: buffer.getvalue()}
+    if parts.prepare is not None or parts.finish is not None:
+        from pine_boost.parsers.pickling import pickled
+
+        files[LAYERS] = pickled((parts.prepare, parts.finish))
+    flat, native, schema = parts.flat, parts.native, parts.schema
+    manifest = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "pine_boost": __version__,
+        "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
+        "model_digest": facts["model_digest"],
+        "status": facts["status"],
+        "claim": facts["claim"],
+        "thresholds": list(facts["thresholds"]),
+        "classes": [_plain(label) for label in parts.classes],
+        "forest": {
+            "n_features": flat.n_features,
+            "n_outputs": flat.n_outputs,
+            "n_columns": flat.n_columns,
+            "is_float32": flat.is_float32,
+            "is_closed": flat.is_closed,
+            "zero": flat.zero,
+            "missing_value": _number_or_none(flat.missing_value),
+            "refuses_missing": flat.refuses_missing,
+            "refuses_infinite": flat.refuses_infinite,
+            "code_rule": flat.code_rule.name,
+        },
+        "native": {
+            "link": native.link.name,
+            "divisor": native.divisor,
+            "slope": native.slope,
+            "wins_ties": native.wins_ties,
+        },
+        "schema": {
+            "n_features": schema.n_features,
+            "feature_names": None if schema.feature_names is None else list(schema.feature_names),
+            "feature_categories": [
+                None if known is None else [write_category(value) for value in known]
+                for known in schema.feature_categories
+            ],
+            "library": schema.library,
+            "comparison": schema.comparison.name,
+            "category_rule": schema.category_rule.name,
+            "missing_value": _number_or_none(schema.missing_value),
+            "sparse_zero_is_missing": schema.sparse_zero_is_missing,
+            "accepts_missing": schema.accepts_missing,
+        },
+        "probability": {"form": parts.probability.form, "link": parts.probability.link.name},
+        "facts": {key: value for key, value in facts.items() if key not in _KINDS},
+    }
+    manifest["digest"] = _sha256(_canonical(manifest))
+    files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    return files
+
+
+def save_scorer(
+    parts: ScorerParts, facts: Mapping[str, Any], folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> Path:
+    """Write a folder that `load_scorer` reads; it appears complete or not at all."""
+    folder = path_of(folder)
+    files = scorer_files(parts, facts)
+    return write_folder(folder, files, last=[MANIFEST], owned=_own_files(folder), overwrite=overwrite)
+
+
+def load_scorer(folder: str | os.PathLike[str], *, n_jobs: int = 1, trust_pickle: bool = False) -> FastScorer:
+    """Read a scorer that `AccelerateResult.save` wrote; needs numpy and no training library.
+
+    Parameters
+    ----------
+    folder : path
+    n_jobs : int
+        Threads for batches of several thousand rows; -1 for all cores.
+    trust_pickle : bool
+        Load the steps of a Pipeline that was accelerated as a whole. Unpickling runs code from the
+        file: only for folders you made.
+
+    Returns
+    -------
+    FastScorer
+
+    Raises
+    ------
+    CertificateMismatch
+        A file is not the one that the manifest names.
+    MalformedModelError
+        The arrays do not form trees with exits.
+    InvalidInputError
+        No scorer folder, or a pickle that is not trusted.
+    """
+    return FastScorer(read_parts(folder, trust_pickle=trust_pickle)[0], n_jobs)
+
+
+def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The manifest of a scorer folder, its own digest checked."""
+    path = path_of(folder) / MANIFEST
+    if not path.is_file():
+        raise InvalidInputError(f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`.")
+    with reading("scorer manifest", _REMEDY, CertificateMismatch):
+        data = dict(parse(read_limited(path, CERTIFICATE_LIMIT, "manifest")))
+        digest = data.pop("digest", None)
+        if digest != _sha256(_canonical(data)):
+            raise CertificateMismatch(f"{path} was changed after it was written. {_REMEDY}.")
+        manifest = record(data, _KINDS)
+    if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
+        raise CertificateMismatch(
+            f"{path} is {manifest['format']!r} version {manifest['format_version']}; this version reads "
+            f"{FORMAT!r} version {FORMAT_VERSION}."
+        )
+    return manifest
+
+
+def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> tuple[ScorerParts, dict[str, Any]]:
+    """The checked parts of a scorer folder, and its manifest."""
+    place, manifest = path_of(folder), read_manifest(folder)
+    contents = _read_file(place, ARRAYS, manifest)
+    prepare = finish = None
+    if LAYERS in manifest["files"]:
+        if not trust_pickle:
+            raise InvalidInputError(
+                f"{LAYERS} is a pickle, and loading it would run code from the file; pass trust_pickle=True for a "
+                "folder you made."
+            )
+        prepare, finish = pickle.loads(_read_file(place, LAYERS, manifest))
+    arrays = _load_arrays(contents, place / ARRAYS)
+    try:
+        with reading("scorer", _REMEDY):
+            parts = _build(manifest, arrays, prepare, finish)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, PineBoostError):
+            raise
+        raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {_REMEDY}.") from error
+    require_wellformed(parts.flat, parts.native, parts.plan)
+    return parts, manifest
+
+
+def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepare: Any, finish: Any) -> ScorerParts:
+    forest, native, schema = (dict(manifest[key]) for key in ("forest", "native", "schema"))
+    forest["code_rule"] = CodeRule[forest["code_rule"]]
+    forest["missing_value"] = _nan_for_none(forest["missing_value"])
+    native["link"] = Link[native["link"]]
+    for key in ("is_float32", "is_closed", "refuses_missing", "refuses_infinite"):
+        _require(isinstance(forest[key], bool), f"{key} is not true or false")
+    for key in ("n_features", "n_outputs", "n_columns"):
+        _require(type(forest[key]) is int, f"{key} is not a whole number")
+    names = schema["feature_names"]
+    known = tuple(None if values is None else categories(values) for values in schema["feature_categories"])
+    _require(schema["n_features"] == forest["n_features"], "two numbers of features")
+    _require(names is None or (len(names) == forest["n_features"] and all(type(n) is str for n in names)), "feature_names")
+    _require(len(known) in (0, forest["n_features"]), "feature_categories")
+    _require(schema["library"] in LIBRARIES, "an unknown library")
+    flat = FlatForest(**forest, **arrays["forest"])
+    probability = ProbabilityRule(manifest["probability"]["form"], Link[manifest["probability"]["link"]])
+    _require(probability.form in _FORMS, "an unknown form of probabilities")
+    cuts = arrays["native"]["cuts"]
+    expected = len(cuts) + 1 if len(cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
+    _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
+    return ScorerParts(
+        flat=flat,
+        native=NativeSum(
+            **arrays["native"],
+            link=native["link"],
+            divisor=float(native["divisor"]),
+            slope=float(native["slope"]),
+            wins_ties=bool(native["wins_ties"]),
+        ),
+        plan=ExitPlan(**arrays["exits"]),
+        schema=InputSchema(
+            n_features=schema["n_features"],
+            feature_names=None if names is None else tuple(names),
+            feature_categories=known,
+            library=schema["library"],
+            comparison=Comparison[schema["comparison"]],
+            category_rule=CategoryRule[schema["category_rule"]],
+            missing_value=_nan_for_none(schema["missing_value"]),
+            sparse_zero_is_missing=bool(schema["sparse_zero_is_missing"]),
+            accepts_missing=bool(schema["accepts_missing"]),
+        ),
+        classes=tuple(manifest["classes"]),
+        probability=probability,
+        prepare=prepare,
+        finish=finish,
+    )
+
+
+def _arrays(parts: ScorerParts) -> dict[str, np.ndarray]:
+    found = {}
+    for prefix, source in (("forest", parts.flat), ("native", parts.native), ("exits", parts.plan)):
+        for field in fields(_RECORDS[prefix]):
+            value = getattr(source, field.name)
+            if isinstance(value, np.ndarray):
+                found[f"{prefix}.{field.name}"] = value
+    return found
+
+
+def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {prefix: {} for prefix in _RECORDS}
+    try:
+        with np.load(io.BytesIO(contents), allow_pickle=False) as archive:
+            for name in archive.files:
+                prefix, _, field = name.partition(".")
+                _require(prefix in found, f"an unknown array {name[:60]!r}")
+                found[prefix][field] = archive[name]
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise MalformedModelError(f"{path} cannot be read as arrays: {error}. {_REMEDY}.") from error
+    return found
+
+
+def _read_file(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
+    path = folder / name
+    if name not in manifest["files"] or not path.is_file():
+        raise CertificateMismatch(f"{folder} lacks {name}. {_REMEDY}.")
+    contents = read_limited(path, MODEL_LIMIT, "scorer")
+    if _sha256(contents) != manifest["files"][name]:
+        raise CertificateMismatch(f"{path} is not the file that {MANIFEST} names: their digests differ. {_REMEDY}.")
+    return contents
+
+
+def _own_files(folder: Path) -> list[str]:
+    """Files of an earlier scorer in this folder: those that its manifest names by digest."""
+    try:
+        manifest = read_manifest(folder)
+        for name in manifest["files"]:
+            _read_file(folder, name, manifest)
+    except PineBoostError:
+        return []
+    return [*manifest["files"], MANIFEST]
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise MalformedModelError(f"Invalid scorer: {what}. {_REMEDY}.")
+
+
+def _number_or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _nan_for_none(value: Any) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _sha256(contents: bytes) -> str:
+    return hashlib.sha256(contents).hexdigest()
+
+
+def _canonical(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _plain(label: Any) -> Any:
+    value = label.item() if isinstance(label, np.generic) else label
+    if not isinstance(value, (str, int, float, bool)):
+        raise InvalidInputError(f"The label {value!r} cannot be written to a manifest.")
+    return value

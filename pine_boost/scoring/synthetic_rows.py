@@ -1,0 +1,41 @@
+"""Rows made from the trees alone: random leaves' paths over values between thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pine_boost.model.forest import FloatArray, Forest
+from pine_boost.model.rules import SplitKind
+from pine_boost.model.states import build_space
+
+
+def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
+    """Rows whose values follow how densely the trees split each feature.
+
+    Trees split where the training rows were, so the gap between two neighbouring thresholds is
+    drawn as often as splits end there; every fourth row has its features drawn from the paths of
+    one random leaf instead, which keeps features together that the trees use together.
+    """
+    rng = np.random.default_rng(seed)
+    space = build_space(forest)
+    X = np.zeros((n_rows, forest.n_features))
+    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
+    for feature in np.unique(forest.feature[inner]):
+        axis = space.axes[feature]
+        nodes = inner[forest.feature[inner] == feature]
+        if axis.codes is not None:
+            pool = axis.codes if len(axis.codes) else np.zeros(1)
+            X[:, feature] = rng.choice(pool, n_rows)
+            continue
+        place = np.searchsorted(axis.edges, forest.threshold[nodes])
+        state = rng.choice(place, n_rows) + rng.integers(0, 2, n_rows)
+        X[:, feature] = _between(axis.edges)[state]
+    return X
+
+
+def _between(edges: FloatArray) -> FloatArray:
+    """A value in every interval between ascending edges."""
+    finite = np.clip(edges, -1e30, 1e30)
+    spread = np.diff(finite).mean() if len(finite) > 1 else max(1.0, abs(float(finite[0])))
+    middles = finite[:-1] + np.diff(finite) / 2
+    return np.concatenate([finite[:1] - spread, middles, finite[-1:] + spread])
