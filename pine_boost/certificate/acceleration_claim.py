@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pine_boost.certificate.compression_claim import by_thresholds
+from pine_boost.model.digits import rounded_up
 from pine_boost.model.exact import certain_distance
 from pine_boost.model.forest import Forest
-from pine_boost.model.digits import rounded_up
 
 
 def proved_claim(forest: Forest, *, is_unordered: bool, tolerance: float | None = None) -> str:

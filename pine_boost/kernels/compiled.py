@@ -48,9 +48,7 @@ class CompiledTrees:
         found = np.empty((len(X), self._flat.n_outputs))
         place = found.ctypes.data
         codes = self._spread(
-            lambda begin, end: self._run(self._library.pine_margins, table, begin, end, code, place),
-            len(X),
-            n_jobs,
+            lambda begin, end: self._run(self._library.pine_margins, table, begin, end, code, place), len(X), n_jobs
         )
         return found, any(codes)
 

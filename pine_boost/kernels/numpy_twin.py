@@ -191,7 +191,9 @@ class NumpyTrees:
                 break
         if len(left):
             assert self._native is not None
-            scores = apply_link(self._native, self._native.link, self._sums(self._walk(bins[left], np.arange(flat.n_trees))))
+            scores = apply_link(
+                self._native, self._native.link, self._sums(self._walk(bins[left], np.arange(flat.n_trees)))
+            )
             classes[left] = decide(self._native, scores)
         return classes, met
 

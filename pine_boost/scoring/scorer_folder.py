@@ -150,7 +150,9 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a scorer folder, its own digest checked."""
     path = path_of(folder) / MANIFEST
     if not path.is_file():
-        raise InvalidInputError(f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`.")
+        raise InvalidInputError(
+            f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`."
+        )
     with reading("scorer manifest", _REMEDY, CertificateMismatch):
         data = dict(parse(read_limited(path, CERTIFICATE_LIMIT, "manifest")))
         digest = data.pop("digest", None)
@@ -201,7 +203,9 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     names = schema["feature_names"]
     known = tuple(None if values is None else categories(values) for values in schema["feature_categories"])
     _require(schema["n_features"] == forest["n_features"], "two numbers of features")
-    _require(names is None or (len(names) == forest["n_features"] and all(type(n) is str for n in names)), "feature_names")
+    _require(
+        names is None or (len(names) == forest["n_features"] and all(type(n) is str for n in names)), "feature_names"
+    )
     _require(len(known) in (0, forest["n_features"]), "feature_categories")
     _require(schema["library"] in LIBRARIES, "an unknown library")
     flat = FlatForest(**forest, **arrays["forest"])

@@ -183,12 +183,7 @@ def test_edited_counts_with_a_new_digest_are_noticed(booster: tuple[Any, PruneRe
     one_proof = tuple(p for p in found.proofs if p.method == found.proofs[0].method)
     other = (replace(found.proofs[0], question="class 2 over 7"), *found.proofs)
     heavier = (found.weights[0] * 1.001, *found.weights[1:])
-    for edit in (
-        {"proofs": one_proof},
-        {"proofs": other},
-        {"weights": heavier},
-        {"lower_bound": -1},
-    ):
+    for edit in ({"proofs": one_proof}, {"proofs": other}, {"weights": heavier}, {"lower_bound": -1}):
         with pytest.raises(CertificateMismatch):
             verify(model, result.model, result.region, replace(found, **edit))
 
