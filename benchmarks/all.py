@@ -1,8 +1,7 @@
-"""Every run of the plan in one go, resumable (python -m benchmarks.all, or make benchmarks).
+"""Run everything in the plan, resumably (python -m benchmarks.all, or make benchmarks).
 
-In come the plan, a number of cores and of minutes; out go the files of benchmarks/results, a line
-per run in commands.txt, TABLES.md, figures and README. A run that the clock stopped is published
-only with --partial; the same command goes on where it stopped, while pine_boost is the same.
+A run that the clock stopped is published only with --partial. The same command continues where it stopped as long as
+pine_boost has not changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One cell of the paper's experiments: train, prune, measure on the test rows.
 
-In comes a frozen description of the cell; out goes one row of results.csv, rates in percent.
-Measures only: neither the split nor the model depends on anything outside the description.
+The split and the model depend only on the description of the cell.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Cell:
         """The objective as results.csv names it, with what differs from the paper's setting.
 
         ``-leaf``: leaf values of their own; ``-leaves``: leaves are counted, subtrees become
-        leaves; ``-i`` and a share or ``auto``: toss-ups are given up.
+        leaves; ``-i`` and a share or ``auto``: undecided inputs are left out.
         """
         label = self.objective
         if self.unit == "leaf":

@@ -1,7 +1,6 @@
-"""A commit's pine_boost in a process of its own, asked for one cell after another.
+"""Run cells with the pine_boost of another commit, in a process of its own.
 
-In come a commit (or "." for this working tree) and cells of benchmarks.paper; out go their rows.
-Only pine_boost comes from the commit: cells, data and training are this tree's for every commit.
+Only pine_boost comes from the commit; cells, data and training are those of this working tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Two commits on the same cells in one run (python -m benchmarks.compare BEFORE [AFTER]).
+"""Compare two commits on the same cells (python -m benchmarks.compare BEFORE [AFTER]).
 
-In come two commits and the grid of benchmarks.paper; out goes one CSV line per cell with both
-times and both answers, and a summary: ratio of times as geometric mean, and whose answer differs.
+Writes one CSV line per cell with both times and answers, and prints the geometric mean of the time ratios and the
+cells whose answers differ.
 """
 
 from __future__ import annotations

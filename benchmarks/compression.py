@@ -1,7 +1,6 @@
 """One cell of the compression benchmark: train a default-sized model, compress it, compare.
 
-In comes a frozen description of the cell; out go the lines of defaults.csv: what compress_booster
-returned, and the path against slicing, retraining and random trees at the same number of leaves.
+The path is compared with slicing, retraining and random trees at the same number of leaves.
 """
 
 from __future__ import annotations

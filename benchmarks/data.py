@@ -1,7 +1,6 @@
 """The twelve data sets of the paper: read, encode, split.
 
-In come a folder with ``<Name>.csv`` or ``<Name>.csv.gz`` (label last) and a seed; out go float32
-tables and what is known of every input. Refuses a folder without the file, and says where to look.
+A data set is ``<Name>.csv`` or ``<Name>.csv.gz`` in a folder, with the label last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Compression of models of the size people run (python -m benchmarks.defaults).
+"""Compress models of default size (python -m benchmarks.defaults).
 
-In come data sets, models and seeds; out go the lines of defaults.csv and a table of what was
-reached: leaves gone for 99 % at 95 % confidence, test fidelity, slicing and retraining beside it.
+Reports the leaves removed for 99 % at 95 % confidence and the test fidelity, beside slicing and retraining.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Two speeds of the region: leaves over states against XGBoost's pred_leaf, and membership.
+"""Speed of the region: leaves over states against XGBoost's pred_leaf, and membership.
 
-In come sizes on the command line; out goes a table of seconds for each score and model size, in
-one thread and over halves in two. Asserts nothing: the targets are 5 times pred_leaf for leaves,
-and 2 s for the membership of a million rows of 20 features.
+Prints seconds for each score and model size, in one thread and in two. Nothing is asserted; the targets are 5 times
+pred_leaf for leaves and 2 s for the membership of a million rows of 20 features.
 
 Run: python -m benchmarks.evaluation [--rows 1000000]
 """

@@ -1,8 +1,7 @@
-"""A fleet with one process and with two, turn by turn in one run (python -m benchmarks.fleet).
+"""A fleet with one process and with two, alternating (python -m benchmarks.fleet).
 
-In come a number of jobs and of workers; out go seconds and speed-up, with joblib's processes and
-on a Dask cluster of this machine, the seconds of a second run that finds all jobs done, and how
-many cores were busy meanwhile: with one worker 1.0 on a quiet machine, more where others work too.
+Measures seconds and speed-up with joblib and on a local Dask cluster, a second run that finds all jobs done, and how
+many cores were busy: 1.0 with one worker on a quiet machine.
 """
 
 from __future__ import annotations

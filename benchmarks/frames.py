@@ -1,7 +1,6 @@
 """Small statistics over result rows, shared by tables and figures.
 
-In come CSV files of benchmarks.paper; out go filtered rows, means and Markdown. Numbers stay as
-measured: nothing is dropped, a cell that was not certified counts with what it removed (nothing).
+Nothing is dropped: a cell that was not certified counts as nothing removed.
 """
 
 from __future__ import annotations
@@ -93,9 +92,9 @@ def kept_of(row: dict[str, str]) -> int:
 
 
 ANSWER_TIMES = (
-    "Median seconds until a certified model of the final size was there. One proof is what the "
-    "published method gives; the second, different proof, and the proof that no model of "
-    "this form has fewer, are only ours and part of our total."
+    "Median seconds until a certified model of the final size was found. The published method gives one "
+    "proof; the second, different proof and the proof that no smaller model of this form exists are "
+    "additional here and included in our total."
 )
 _STAGES = ("once_s", "twice_s", "fewest_s", "time_s")
 

@@ -1,7 +1,6 @@
-"""Size against kept classes, every way to a smaller model (python -m benchmarks.glance).
+"""Size against kept classes for every way to a smaller model (python -m benchmarks.glance).
 
-In come data sets, seeds and two sizes of XGBoost models; out goes one CSV line per model, size and
-way, measured on test rows that nothing has seen, and docs/glance.svg. All ways get as many leaves.
+All methods are compared at the same number of leaves, on test rows that nothing has used. Draws docs/glance.svg.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The figure of benchmarks.glance: size against kept classes.
+"""The figure of benchmarks.glance: size against kept classes, as means over the data sets.
 
-In comes glance.csv; out goes docs/glance.svg, on no background and in ink that follows the reader's
-light or dark setting. Draws means over the data sets that are in the file.
+The SVG has no background, and its ink follows the reader's light or dark setting.
 """
 
 from __future__ import annotations

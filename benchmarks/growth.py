@@ -1,7 +1,6 @@
-"""Time and memory against the size of the question (python -m benchmarks.growth).
+"""Time and memory against the size of the problem (python -m benchmarks.growth).
 
-In comes nothing but generated data; out goes one CSV line per size and step (prune, compress,
-verify, contains), each size in a process of its own. Out of time is an answer, not an error.
+Every size runs in a process of its own on generated data. Running out of time is an answer, not an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A guarded model against the original (python -m benchmarks.guarded).
 
-In come data sets; out go rows per second of the original alone and of the guarded model in batches
-of 1, 100 and 100 000, for every backend, and the share of rows that went to the original. One
-thread. The ratio counts everything a server pays: input checks, membership, both models.
+Measures rows per second in batches of 1, 100 and 100 000 for every backend, and the share of rows that went to the
+original. One thread. The ratio includes everything a server pays: input checks, membership, both models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Models of the size people run (python -m benchmarks.large).
+"""Prove models of default size (python -m benchmarks.large).
 
-In come data sets and libraries with their default sizes; out goes one CSV line per model with
-and without indifference, alpha 0.1. A cell that runs out of time or memory says so in its status.
+One CSV line per model, with and without indifference, at alpha 0.1. A cell that runs out of time or memory says so in
+its status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which commit wrote which results file: commands.txt, one line per run.
 
-In come running files and what wrote them; out go files in benchmarks/results and lines of
-commands.txt. Files of another commit are replaced, never added to.
+Files of another commit are replaced, never added to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether limits are kept by large models (python -m benchmarks.limits).
 
-In come generated data and models that are too large to finish; out goes one CSV line per model,
-limit and call: seconds from reading the file to the written result, memory, seconds after Ctrl-C.
+The models are too large to finish. Measures seconds from reading the file to the written result, memory, and seconds
+after Ctrl-C.
 """
 
 from __future__ import annotations

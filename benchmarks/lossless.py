@@ -1,7 +1,7 @@
-"""What simplify leaves out of models as the libraries train them (python -m benchmarks.lossless).
+"""What simplify removes from models as the libraries train them (python -m benchmarks.lossless).
 
-In come data sets and kinds of models; out goes one CSV line per model: trees and leaves before and
-after, bit for bit and with constants folded, and the largest native margin that moved. Seed 0.
+Counts trees and leaves before and after, bit for bit and with constants folded, and the largest change of a native
+margin.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The machine and the commands behind a results folder (python -m benchmarks.machine).
-
-In comes a results file; out go machine.txt and a line of commands.txt beside it. Reads /proc where
-there is one and says so where it cannot tell.
-"""
+"""The machine and the commands behind a results folder (python -m benchmarks.machine)."""
 
 from __future__ import annotations
 

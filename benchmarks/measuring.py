@@ -1,7 +1,6 @@
-"""Seconds and peak memory of one call in a process of its own.
+"""Seconds and peak memory of one call in a process of its own, also after Ctrl-C.
 
-In come a benchmark's module and a cell; out goes what the process reports, also after Ctrl-C. Peak
-memory is what the call adds to the process (Linux: VmHWM, reset before each call).
+Peak memory is what the call adds to the process (Linux: VmHWM, reset before each call).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Tables inside the pages of the documentation, each between two markers.
-
-In come the files of benchmarks/results; out go README.md and the pages of docs/ with what the files
-say between their markers. Refuses a page without its markers.
-"""
+"""Tables in the pages of the documentation, each between two markers."""
 
 from __future__ import annotations
 
@@ -81,7 +77,7 @@ def at_a_glance(results: Path, picture: str = "glance.svg") -> str:
         "![Size against kept classes: pine_boost proved and validated, slicing, retraining, the "
         f"best rule of PyPruning]({picture})\n\n"
         f"Test rows that keep the original's class, mean of {len(texts(rows, 'dataset'))} data "
-        "sets; every way has as many leaves."
+        "sets. All methods are compared at the same number of leaves."
     )
 
 

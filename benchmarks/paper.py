@@ -1,7 +1,6 @@
 """The paper's experiments (python -m benchmarks.paper --out results.csv).
 
-In come data sets, seeds, alphas and model sizes; out goes one CSV line per cell. A finished cell is
-not run again; rows whose proof ran out of time say NOT_CERTIFIED.
+A finished cell is not run again. Cells whose proof ran out of time say NOT_CERTIFIED.
 """
 
 from __future__ import annotations

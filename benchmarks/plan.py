@@ -1,8 +1,4 @@
-"""What `python -m benchmarks.all` runs, in order of worth, with what each run costs.
-
-In comes nothing; out goes the list of runs: module, options, file and core-minutes, estimated from
-a few cells on the machine of machine.txt. Runs nothing itself.
-"""
+"""What `python -m benchmarks.all` runs, most important first, with the estimated cost of each run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Puts the figure and one table per promise into the README (python -m benchmarks.readme).
-
-In come the files of benchmarks/results; out go README.md with what they say between its markers and
-the commits that wrote them, and the pages of docs/ that hold a table (benchmarks/pages.py).
-"""
+"""Write the figure and one table per promise into the README, and the tables of docs/ (python -m benchmarks.readme)."""
 
 from __future__ import annotations
 
@@ -51,8 +47,8 @@ def _certified(results: Path) -> str:
     return (
         f"**CERTIFIED.** XGBoost, 30 trees of depth 2, {n_datasets} data sets, {n_seeds} seeds: "
         f"{len(cells)} cells by the protocol of the paper's main table (its times: Gurobi on an "
-        'Intel i7-11800H): a weight per tree (`reweight="tree"`); one column has what the default, '
-        f"leaf values chosen anew, removes.\n\n{summary(cells, by_leaf)}" + _answer_times(cells)
+        'Intel i7-11800H), with one weight per tree (`reweight="tree"`). One column shows what the '
+        f"default, with refitted leaf values, removes.\n\n{summary(cells, by_leaf)}" + _answer_times(cells)
     )
 
 
@@ -69,8 +65,8 @@ def _default_sizes(results: Path) -> str:
     return (
         "**CERTIFIED and VALIDATED at default sizes.** 100 trees, the libraries' own settings, "
         "leaves removed in percent. Proved at alpha 0.1: a model that is refused or not proved in "
-        "time counts as 0. Validated: 99 % at 95 % confidence, on data sets with few rows the most "
-        f"that they can carry.\n\n{table}"
+        "time counts as 0. Validated: 99 % at 95 % confidence, or the highest share that a data set "
+        f"with few rows supports.\n\n{table}"
     )
 
 

@@ -1,7 +1,6 @@
-"""Runs cells of a benchmark in worker processes and appends their rows to a CSV file.
+"""Run cells of a benchmark in worker processes and append their rows to a CSV file.
 
-In come cells, a function from a cell to rows and a file; out go one or more lines per cell. A cell
-whose key is in the file is not run again. A worker that dies or overruns costs its cell only.
+A cell whose key is in the file is not run again. A worker that dies or overruns costs only its cell.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Latency of the example scorer, guarded and with the original (python -m benchmarks.scorer).
 
-In comes nothing; out go percentiles of the latency over HTTP for several sizes of a request, and a
-figure. Two servers on this machine, asked in turns by the same few connections; bounded in number.
+Two servers on this machine answer the same few connections in turns. Writes percentiles for several request sizes,
+and a figure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Inference before and after pruning (python -m benchmarks.serving).
 
-In come data sets and libraries; out go rows per second, file size and memory for the native call,
-Treelite's gtil and tl2cgen, in batches of 1, 100 and 100 000. One thread; the call as a server
-makes it, so a single row mostly pays the fixed cost of the call.
+Measures rows per second, file size and memory for the native call, Treelite's gtil and tl2cgen, in batches of 1, 100
+and 100 000 and one thread. The call is the one a server makes, so a single row mostly pays its fixed cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Models of default size: proved, proved with toss-ups given up, validated, side by side.
+"""Default-sized models: proved, proved without undecided inputs, and validated, side by side.
 
-In comes a results folder with large.csv and defaults.csv; out goes Markdown, or an empty text where
-both are absent. A model that was refused or not proved counts as nothing removed.
+A model that was refused or not proved counts as nothing removed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The slow tests, whole, with time and result in the docs (python -m benchmarks.slow_tests).
+"""Run the slow tests and write their times and results to docs/robustness.md (python -m benchmarks.slow_tests).
 
-In come the tests marked slow; out go one CSV line per file and the table of docs/robustness.md
-between its markers. A file that was run at this commit is not run again; a failure is an answer.
+A file that was run at this commit is not run again; a failure is an answer.
 """
 
 from __future__ import annotations

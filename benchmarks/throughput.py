@@ -1,7 +1,6 @@
 """Rows per second and bytes of a model, natively, in Treelite's gtil and compiled by tl2cgen.
 
-In come native models and rows; out go the best of several timings, one thread. Times the call that
-a server makes, input checks included; asserts nothing.
+The best of several timings of the call a server makes, input checks included; one thread.
 """
 
 from __future__ import annotations
