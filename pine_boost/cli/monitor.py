@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     if arguments.page is not None:
         inputs = [arguments.state, arguments.region, *arguments.data]
-        require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING.encode(), overwrite=arguments.force)
+        require_free_file(arguments.page, inputs=inputs, beginning=BEGINNING, overwrite=arguments.force)
     path = Path(arguments.region)
     path = read_saved(path).folder / REGION if path.is_dir() else path
     region = Region.load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from pine_boost.cli import flags
 
 EXAMPLES = """examples:
   pine-boost report pruned
-  pine-boost report pruned --original model.json --data test.csv"""
+  pine-boost report pruned --original model.json --data test.csv
+  pine-boost report compressed --original model.json --data holdout.csv"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -27,25 +29,14 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Render and replace report.html."""
-    from pine_boost.certificate.saved import REPORT, read_saved, result_folders
+    from pine_boost.certificate.saved import REPORT, result_folders
+    from pine_boost.compression.record import RECORD
     from pine_boost.files import clear_errors, write_file
-    from pine_boost.pipelines.given import read_named_model
-    from pine_boost.report.report import render_folder_report
 
+    is_compressed = (Path(arguments.folder) / RECORD).is_file()
     written = []
-    for folder in result_folders(arguments.folder):
-        saved = read_saved(folder)
-        original = X = given = None
-        if arguments.original is not None:
-            given = read_named_model(
-                arguments.original, saved.certificate.thresholds, trust_pickle=arguments.trust_pickle
-            )
-            original = given.wrapper.inner
-        if arguments.data is not None:
-            columns = given or saved.region.schema
-            X = flags.read_data(arguments.data, columns, arguments.label).X
-            X = X if given is None else given.wrapper.rows(X)
-        page = render_folder_report(folder, original, X, _curve_beside(folder), trust_pickle=arguments.trust_pickle)
+    for folder in [Path(arguments.folder)] if is_compressed else result_folders(arguments.folder):
+        page = _compression(arguments, folder) if is_compressed else _pruning(arguments, folder)
         path = folder / REPORT
         with clear_errors(path):
             write_file(path, page.encode())
@@ -57,9 +48,43 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _curve_beside(folder: Path) -> list[dict[str, Any]]:
-    """The table of the sweep that the folder belongs to, if there is one."""
-    from pine_boost.certificate.saved import SWEEP_JSON, read_table
+def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
+    from pine_boost.certificate.saved import SWEEP_JSON, read_saved, read_table
+    from pine_boost.report.report import render_folder_report
 
-    path = folder.resolve().parent / SWEEP_JSON
-    return read_table(path) if path.is_file() else []
+    saved = read_saved(folder)
+    given, X = _original(arguments, saved.certificate.thresholds, saved.region.schema)
+    original = None if given is None else given.wrapper.inner
+    beside = folder.resolve().parent / SWEEP_JSON  # the folder may belong to a sweep
+    curve = read_table(beside) if beside.is_file() else []
+    return render_folder_report(folder, original, X, curve, trust_pickle=arguments.trust_pickle)
+
+
+def _compression(arguments: argparse.Namespace, folder: Path) -> str:
+    from pine_boost.compression.result import CompressResult
+    from pine_boost.errors import CertificateMismatch
+    from pine_boost.model.digest import forest_digest
+    from pine_boost.report.compression import render_compression
+    from pine_boost.tables.schema import schema_of
+
+    result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)
+    record = result.record
+    given, X = _original(arguments, record.thresholds, schema_of(result.compressed.forest), decision="value")
+    if given is not None:
+        if forest_digest(given.parsed.forest) != record.original_digest:
+            raise CertificateMismatch(f"{arguments.original} is not the model that was compressed.")
+        result = replace(result, original=given.parsed)
+    return render_compression(result, X)
+
+
+def _original(arguments: argparse.Namespace, stored: Any, schema: Any, decision: str = "class") -> tuple[Any, Any]:
+    """The model of --original and the rows of --data, each None if it was not given."""
+    from pine_boost.pipelines.given import read_named_model
+
+    given = X = None
+    if arguments.original is not None:
+        given = read_named_model(arguments.original, stored, trust_pickle=arguments.trust_pickle, decision=decision)
+    if arguments.data is not None:
+        X = flags.read_data(arguments.data, given or schema, arguments.label).X
+        X = X if given is None else given.wrapper.rows(X)
+    return given, X

@@ -269,6 +269,10 @@ def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
         path = Path(folder) / Path(name).name
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             owned.add(path.name)
+    report = Path(folder) / REPORT  # may be written again; it names both models
+    named = (record.original_digest.encode(), record.compressed_digest.encode())
+    if report.is_file() and all(digest in report.read_bytes() for digest in named):
+        owned.add(REPORT)
     return frozenset(owned)
 
 

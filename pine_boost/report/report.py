@@ -1,8 +1,4 @@
-"""The report: one HTML page about one pruned model.
-
-In comes a PruneResult or a folder that it was saved to; out goes a self-contained page. Measures
-what it can with what is installed and says what it could not; never changes a model.
-"""
+"""The report of a pruned model: one HTML page with what was proved and what was measured."""
 
 from __future__ import annotations
 
@@ -13,10 +9,26 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget
+from pine_boost.certificate.certificate import Certificate
+from pine_boost.certificate.claim import (
+    bound_of,
+    coverage_of,
+    exception_of,
+    headline_of,
+    proof_of,
+    serving_of,
+    speaks_of_everything,
+    without_twins,
+)
+from pine_boost.certificate.next_steps import next_steps
 from pine_boost.certificate.saved import read_named, read_saved
+from pine_boost.model.digits import percent_down, percent_up
 from pine_boost.native.child_process import try_in_child
-from pine_boost.report.facts import Subject, gather
-from pine_boost.report.page import render_page
+from pine_boost.options import plural
+from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, draw_tradeoff
+from pine_boost.report.facts import Facts, Subject, gather
+from pine_boost.report.measure import REPEATS, Size
+from pine_boost.report.pages import render
 from pine_boost.result import Absent, PruneResult
 
 
@@ -29,13 +41,13 @@ def render_report(
     ----------
     result : PruneResult
     X : table, optional
-        Rows for coverage and speed; rows that nothing was fitted on tell most. Without it speed is
+        Rows for coverage and speed, best such that nothing was fitted on. Without them speed is
         measured on the points of the search.
     curve : sequence of mapping
         ``SweepResult.table()`` for the trade-off plot.
     budget : Budget, optional
-        How long it may take, and who is told what is being done; parts that find no time left are
-        not done, and the page says so.
+        How long it may take, and a callback for its parts. The page states which parts were left
+        out because the time was over.
 
     Returns
     -------
@@ -72,10 +84,10 @@ def render_folder_report(
     folder : path
         With certificate.json, region.json and the model file.
     original : model, path or bytes, optional
-        The model before pruning; without it sizes before are those of the certificate, and
-        neither speed nor inputs outside the region are shown.
+        The model before pruning. Without it the sizes before pruning are those of the certificate,
+        and neither speed nor inputs outside the region are shown.
     X : table, optional
-        Rows for coverage and speed, and to look for inputs outside the region from.
+        Rows for coverage and speed, and to start the search for inputs outside the region from.
     curve : sequence of mapping
     trust_pickle : bool
         As in `PruneResult.load`.
@@ -99,3 +111,76 @@ def render_folder_report(
     states = np.zeros((0, n_features), np.int32) if X is None else region.states(X)
     subject = Subject(certificate, region, pruned, before, states)
     return render_page(gather(subject, X, curve, budget or Budget()))
+
+
+def render_page(facts: Facts) -> str:
+    """The page of the facts."""
+    c, margins, covered = facts.certificate, facts.margins, facts.coverage
+    n_rows = max((speed.n_rows for speed in facts.speeds), default=0)
+    calibration = ""
+    if c.toss_ups == 0:  # else tau and delta were calibrated together, and no score alone decides
+        calibration = draw_calibration(facts.scores, facts.tau, c.n_cal - len(facts.scores), facts.score_unit)
+    return render(
+        "prune.html",
+        "pine_boost: pruning report",
+        facts=facts,
+        c=c,
+        units=plural(c.unit),
+        headline=headline_of(c),
+        proof=proof_of(c),
+        serving=serving_of(c),
+        bound=bound_of(c),
+        steps=next_steps(c),
+        covers_everything=speaks_of_everything(c),
+        coverage=coverage_of(c),
+        exception=exception_of(c),
+        twins=without_twins(c),
+        sizes=[_shown(size) for size in facts.sizes],
+        history=draw_history(facts.history, c.units_before, c.lower_bound, c.unit, facts.once),
+        speeds=[(s.engine, f"{s.before:,.0f}", f"{s.after:,.0f}", f"{s.ratio:.2f} ×") for s in facts.speeds],
+        speed_note=f"Rows per second on one thread, batches of up to {n_rows:,} rows, best of {REPEATS}.",
+        margins="" if margins is None else draw_margins(margins.before, margins.after, margins.inside),
+        tradeoff=draw_tradeoff(facts.curve, c.alpha, c.unit),
+        calibration=calibration,
+        low="" if covered is None else percent_down(covered.low, 1),
+        high="" if covered is None else percent_up(covered.high, 1),
+        proofs=[_proof(c, proof) for proof in c.proofs],
+        details=_details(facts),
+    )
+
+
+def _shown(size: Size) -> dict[str, Any]:
+    """A size before and after, bytes in the unit that suits the larger one."""
+    unit, divisor = (" B", 1) if size.is_bytes else ("", 1)
+    for name, value in ((" kB", 1000), (" MB", 1_000_000)):
+        if size.is_bytes and max(size.before, size.after) >= value:
+            unit, divisor = name, value
+    before, after = (f"{n:,}" if divisor == 1 else f"{n / divisor:,.1f}" for n in (size.before, size.after))
+    percent = 100 * size.after / max(size.before, 1)
+    return {"name": size.name, "before": before, "after": f"{after}{unit}", "percent": percent}
+
+
+def _proof(c: Certificate, proof: Any) -> tuple[str, ...]:
+    seconds = c.timings.get(f"{proof.question} by {proof.method}")
+    return proof.question, proof.method, proof.answer.lower(), "" if seconds is None else f"{seconds:.2f} s"
+
+
+def _details(facts: Facts) -> list[tuple[str, str]]:
+    c = facts.certificate
+    return [
+        ("alpha", f"{c.alpha:g}"),
+        ("tau", "infinite" if facts.tau is None else f"{facts.tau:.4f} {facts.score_unit}"),
+        ("indifference", f"{c.indifference:g}"),
+        *((("choice of indifference", c.choice),) if c.choice else ()),
+        ("kept trees", ", ".join(str(tree) for tree in c.kept)),
+        *((f"seconds of this report: {part}", f"{spent:.2f}") for part, spent in facts.spent.items()),
+        ("date", c.date or "not recorded"),
+        ("model file", c.model_name or "a live object"),
+        *((f"rests on, {number}", text) for number, text in enumerate(c.rests_on, 1)),
+        ("probability shift, mean", f"{c.probability_shift.get('mean', 0.0):.4f}"),
+        ("probability shift, largest", f"{c.probability_shift.get('maximum', 0.0):.4f}"),
+        ("original", c.original_digest),
+        ("pruned", c.pruned_digest),
+        ("region", c.region_fingerprint),
+        *((f"{name} version", str(version)) for name, version in sorted(c.versions.items())),
+    ]

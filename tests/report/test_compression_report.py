@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from html import escape
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import pine_boost
 from pine_boost.compression.result import CompressResult
@@ -27,7 +27,7 @@ def test_a_page_of_what_was_counted():
     result = pine_boost.compress_booster(model, X[:600], X[600:], fidelity=0.9, segments=1)
     page = render_compression(result, X[600:])
     record = result.record
-    assert escape(record.claim) in page
+    assert str(escape(record.claim)) in page
     assert "<b>no</b>" not in page
     assert "&lt;b&gt;no&lt;/b&gt;" in page
     assert "CERTIFIED" not in page

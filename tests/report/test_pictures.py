@@ -12,12 +12,10 @@ import pytest
 
 from pine_boost import PruneResult, prune_booster
 from pine_boost.budget import Budget
+from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, round_ticks
 from pine_boost.report.facts import Subject, gather
-from pine_boost.report.page import render_page
-from pine_boost.report.pictures import draw_calibration, draw_history, draw_margins
-from pine_boost.report.report import render_report
-from pine_boost.report.style import STYLE
-from pine_boost.report.svg import round_ticks
+from pine_boost.report.pages import style
+from pine_boost.report.report import render_page, render_report
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -112,8 +110,8 @@ def test_every_colour_is_the_style_sheets_and_known_in_the_dark_and_on_paper(res
     for picture in pictures:
         assert not re.search(r"#[0-9a-fA-F]{3,6}|rgb\(|style=", picture)
         for names in re.findall(r'class="([^"]+)"', picture):
-            assert any(f"svg .{name} " in STYLE or name in ("tick", "axis") for name in names.split()), names
-    variables = [set(re.findall(r"(--[a-z-]+):", part)) for part in STYLE.split("@media")]
+            assert any(f"svg .{name} " in style() or name in ("tick", "axis") for name in names.split()), names
+    variables = [set(re.findall(r"(--[a-z-]+):", part)) for part in style().split("@media")]
     assert variables[0] <= variables[1]  # dark
     assert variables[0] <= variables[-1]  # print
 

@@ -1,0 +1,46 @@
+"""The HTML pages: Jinja2 templates with autoescape, one style sheet for light, dark, phone and paper.
+
+A page is one self-contained text without scripts and without anything to load.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+from markupsafe import Markup
+
+_BEGINNING = '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+
+
+def beginning_of(title: str) -> bytes:
+    """The first bytes of every page with this title, by which an earlier page is recognised."""
+    return (_BEGINNING + title).encode()
+
+
+@cache
+def style() -> str:
+    """The style sheet."""
+    return _read("style.css")
+
+
+def render(template: str, title: str, **values: Any) -> str:
+    """A page from one of the templates; every value is escaped unless it is Markup."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(beginning=Markup(_BEGINNING), title=title, style=Markup(style()), **values)
+    )
+
+
+def _read(name: str) -> str:
+    return (files("pine_boost.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    names = ("base.html", "parts.html", "prune.html", "compression.html", "monitor.html", "fleet.html")
+    loader = DictLoader({name: _read(name) for name in names})
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
