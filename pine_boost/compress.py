@@ -146,7 +146,7 @@ def compress_booster(
         found, stopped = find_path(task, share, part, parsed.forest)
     # test
     chains = choose_chains(found, share)
-    validated = validate(parsed, lossless, task, chains, tables, options, budget.until(_TEST_SHARE))
+    validated = validate(parsed, lossless, task, chains, tables, options, budget.until(_TEST_SHARE), budget)
     stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
     # record
     smaller = None if validated.written is None else validated.written.shape

@@ -237,6 +237,6 @@ def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOpti
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
         chains = choose_chains(path, share)
         own = budget.until(1 / (len(FIDELITIES) - n_before))
-        found = validate(parsed, whole, task, chains, tables, target, own).written
+        found = validate(parsed, whole, task, chains, tables, target, own, own).written
         best = parsed if found is None else found.model
         yield _offer(parsed, best, tables, promise, call, budget)

@@ -107,7 +107,7 @@ def read_integers(text: str, where: str) -> IntArray:
     """Integers separated by single spaces."""
     if not _INTEGERS.fullmatch(text):
         raise MalformedModelError(f"{where} is {text[:60]!r}, not integers separated by spaces.")
-    return np.array(text.split(), dtype=object).astype(np.int64)
+    return np.fromstring(text, dtype=np.int64, sep=" ")
 
 
 def read_numbers(text: str, where: str, *, infinite: bool = False) -> FloatArray:

@@ -5,6 +5,7 @@ A `Goal` compares margins, which is an estimate, and native answers, which decid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,13 +84,13 @@ class Goal:
         low, high = (logit(np.clip(chance + step, 0.0, 1.0)) / slope for step in (-half, half))
         return np.asarray(low), np.asarray(high)
 
-    def native_answers(self, model: Model, X: Any) -> Answers:
-        """Predict a table natively, in chunks if it is larger than memory."""
+    def native_answers(self, model: Model, X: Any, check: Callable[[], None] | None = None) -> Answers:
+        """Predict a table natively, in chunks if it is larger than memory or if ``check`` is called between them."""
         model = replace(model, native=load_native(model))
-        classes = asked_in_chunks(predict_classes, model, X) if self.keeps_class else None
+        classes = asked_in_chunks(predict_classes, model, X, check) if self.keeps_class else None
         numbers = None
         if self.tolerance is not None:
-            numbers = asked_in_chunks(_probabilities if self.keeps_class else _values, model, X)
+            numbers = asked_in_chunks(_probabilities if self.keeps_class else _values, model, X, check)
         return Answers(classes, numbers)
 
     def differ(self, before: Answers, after: Answers) -> BoolArray:
@@ -102,20 +103,20 @@ class Goal:
         return np.logical_or.reduce(parts)
 
 
-def native_probabilities(model: Model, X: Any) -> FloatArray | None:
+def native_probabilities(model: Model, X: Any, check: Callable[[], None] | None = None) -> FloatArray | None:
     """Native probabilities, one column per class; None for models that give none."""
     if not model.forest.classes:
         return None
     try:
-        return asked_in_chunks(_probabilities, model, X)
+        return asked_in_chunks(_probabilities, model, X, check)
     except UnsupportedModelError:
         return None
 
 
-def count_beyond(model: Model, X: Any, distance: float) -> int:
+def count_beyond(model: Model, X: Any, distance: float, check: Callable[[], None] | None = None) -> int:
     """Rows whose native margin is farther than ``distance`` from the decision."""
     loaded = replace(model, native=load_native(model))
-    return int(np.count_nonzero(asked_in_chunks(_distances, loaded, X) > distance))
+    return int(np.count_nonzero(asked_in_chunks(_distances, loaded, X, check) > distance))
 
 
 def _probabilities(model: Model, X: Any) -> FloatArray:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.compression_claim import (
     MEASURED,
@@ -243,11 +243,11 @@ def build_compress_result(
         segments=find_segments(
             options.segments, tables.X_val, schema_of(parsed.forest), validated.changed, options.confidence
         ),
-        probability_shift=_shift(parsed, compressed, tables.X_val),
+        probability_shift=_shift(parsed, compressed, tables.X_val, budget),
         attack_starts=0 if attacked is None else attacked.n_starts,
         attack_distance=None if attacked is None else attacked.distance,
         attack_row=_row(attacked),
-        **_proved(parsed, validated, tables.X_val),
+        **_proved(parsed, validated, tables.X_val, budget),
         seed=int(options.random_state),
         seconds=budget.elapsed,
         stopped=str(stopped),
@@ -289,23 +289,33 @@ def saved_model(folder: Path, record: CompressionRecord) -> Path:
     )
 
 
-def _shift(parsed: Model, compressed: Model, X_val: Any) -> Mapping[str, float]:
-    before, after = (native_probabilities(model, X_val) for model in (parsed, compressed))
+def _shift(parsed: Model, compressed: Model, X_val: Any, budget: Budget) -> Mapping[str, float]:
+    """How far probabilities moved on X_val; empty for models without any, and when time is up."""
+    if compressed is parsed:
+        return {}
+    try:
+        before, after = (native_probabilities(model, X_val, budget.check) for model in (parsed, compressed))
+    except OutOfTime:
+        return {}
     if before is None or after is None:
         return {}
     moved = np.abs(after - before).max(axis=1)
     return {"mean": float(moved.mean()), "maximum": float(moved.max())}
 
 
-def _proved(parsed: Model, validated: Validated, X_val: Any) -> dict[str, Any]:
-    """Fields of the proved distance."""
-    written, proved = validated.written, None
+def _proved(parsed: Model, validated: Validated, X_val: Any, budget: Budget) -> dict[str, Any]:
+    """Fields of the proved distance; none when time is up."""
+    written, proved, n_beyond = validated.written, None, 0
     if written is not None and parsed.forest.decides:
         proved = prove_distance(parsed.forest, written.model.forest, written.source_trees)
+    try:
+        n_beyond = 0 if proved is None else count_beyond(parsed, X_val, proved.distance, budget.check)
+    except OutOfTime:
+        proved = None
     return {
         "proved_distance": None if proved is None else proved.distance,
         "proved_largest": None if proved is None else proved.largest,
-        "proved_rows": 0 if proved is None else count_beyond(parsed, X_val, proved.distance),
+        "proved_rows": n_beyond,
         "proved_trees": () if proved is None else proved.compared,
     }
 

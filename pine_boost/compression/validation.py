@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, expected_share, in_order, lower_bound
 from pine_boost.compression.path import Candidate, Task
@@ -24,6 +24,7 @@ from pine_boost.compression.shape import SLICE, LosslessPart, Shape, margins, to
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import BoolArray, Int32Array, Model, PrunedForest
+from pine_boost.native.chunks import CHUNK_CELLS
 from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 
@@ -187,19 +188,24 @@ def validate(
     tables: Tables,
     options: CompressOptions,
     budget: Budget,
+    deadline: Budget,
 ) -> Validated:
     """Test both chains natively; the smallest that passed in either is taken.
 
-    As many sizes are tested as time allows, one at least. Ending a sequence early, for lack of time or because a
-    candidate is refused, accepts less: what passed before stays valid.
+    As many sizes are tested as time allows, none if X_val cannot be predicted before ``deadline``. Ending a sequence
+    early, for lack of time or because a candidate is refused, accepts less: what passed before stays valid.
     """
     goal = task.goal
     watch = budget.share(1.0)
-    before = goal.native_answers(parsed, tables.X_val)
     n_rows, confidence = tables.val.n_rows, options.confidence
+    try:
+        before = goal.native_answers(parsed, tables.X_val, deadline.check)
+    except OutOfTime:
+        return Validated(None, (), np.zeros(n_rows, dtype=bool), lower_bound(0, n_rows, confidence), StopReason.TIME)
     target = (n_rows, options.fidelity, confidence)
     given = chains
-    if budget.is_limited and chains.first:
+    is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
+    if budget.is_limited and chains.first and (is_quick or not deadline.is_over):
         _write(parsed, lossless, task, chains.first[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
         chains = chains.thinned(n_most, expected_share(*target))
@@ -216,12 +222,14 @@ def validate(
         def counts() -> Iterator[int]:
             nonlocal is_refused
             for candidate in candidates:
-                if tested and budget.is_over:
+                if (tested and budget.is_over) or (deadline.is_over and not is_quick):
                     return
                 shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
                 try:
                     now = _write(parsed, lossless, task, replace(candidate, shape=shape))
-                    rows = goal.differ(before, goal.native_answers(now.asked, tables.X_val))
+                    rows = goal.differ(before, goal.native_answers(now.asked, tables.X_val, deadline.check))
+                except OutOfTime:
+                    return
                 except PineBoostError as error:
                     if not tested:
                         raise

@@ -44,7 +44,13 @@ def find_reach(forest: Forest) -> Reach:
     forest = replace(forest, missing_value=float("nan"))
     space = build_space(forest)
     everything = [_possible_states(space, feature) for feature in range(forest.n_features)]
-    return _walk(forest, space, everything, np.arange(forest.n_trees))
+    # trees that cannot have a dead side: numeric splits inside their interval, and a float in every interval
+    has_gaps = np.array([axis.reachable is not None and not axis.reachable.all() for axis in space.axes])
+    inner = forest.kind != SplitKind.LEAF
+    unsure = (forest.kind == SplitKind.CATEGORICAL) | (inner & has_gaps[forest.feature])
+    walked = np.union1d(_doubtful_trees(forest), forest.node_tree[unsure])
+    found = _walk(forest, space, everything, walked)
+    return replace(found, alive=found.alive | ~np.isin(forest.node_tree, walked))
 
 
 def find_live(forest: Forest) -> BoolArray:

@@ -6,6 +6,7 @@ leaf bitmasks per (feature, state, tree). No float is compared here any more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
 from pine_boost.model.subtrees import Subtrees, find_subtrees
 
-_CHUNK_CELLS = 2_000_000  # rows x trees evaluated at once: stays in the cache, bounds the memory
+_CHUNK_CELLS = 1_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
 _LEVELS = 8  # walked before rows that have arrived are left behind
 _NO_SPECIAL = np.iinfo(np.int32).max
@@ -74,11 +75,16 @@ class StateTrees:
         """The tree of each leaf."""
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offset))
 
-    def leaves(self, states: npt.NDArray[Any]) -> Int32Array:
-        """Leaf reached in every tree by every state row, (n_rows, n_trees)."""
+    def leaves(self, states: npt.NDArray[Any], check: Callable[[], None] | None = None) -> Int32Array:
+        """Leaf reached in every tree by every state row, (n_rows, n_trees).
+
+        ``check`` (such as `Budget.check`) is called before every chunk of rows and may raise.
+        """
         reached = np.empty((len(states), self.n_trees), dtype=np.int32)
         chunk = max(1, _CHUNK_CELLS // self.n_trees)
         for start in range(0, len(states), chunk):
+            if check is not None:
+                check()
             part = np.ascontiguousarray(states[start : start + chunk], dtype=np.int32)
             reached[start : start + chunk] = self._leaves_of_chunk(part)
         return reached

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
@@ -18,6 +19,7 @@ from pine_boost.tables.columns import model_columns
 from pine_boost.tables.schema import schema_of
 
 Answer = TypeVar("Answer")
+_WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()  # a large model takes seconds to write
 
 
 def load_native(model: Model) -> Any:
@@ -42,7 +44,9 @@ def load_native(model: Model) -> Any:
 
 def original_bytes(model: Model) -> bytes:
     """The checked contents of a model that came as a file, in the same format."""
-    return traits_of(model.forest.library).write(model.document)
+    if model not in _WRITTEN:
+        _WRITTEN[model] = traits_of(model.forest.library).write(model.document)
+    return _WRITTEN[model]
 
 
 def predict_classes(model: Model, X: Any) -> IntArray:

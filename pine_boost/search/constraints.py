@@ -7,6 +7,7 @@ program for every question a point belongs to. Nothing is ever removed.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,14 +65,16 @@ class FitRows:
         return found[:_MOST_PER_ROUND]
 
 
-def distinct_fit_rows(problem: Problem, states: npt.NDArray[Any], n_columns: int = 0) -> FitRows:
+def distinct_fit_rows(
+    problem: Problem, states: npt.NDArray[Any], n_columns: int = 0, check: Callable[[], None] | None = None
+) -> FitRows:
     """Distinct state rows and the original's margins; only features with states are compared.
 
     Where rows have many columns (``n_columns``), fewer become rows at once.
     """
     first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
-    reference = build_reference(problem, problem.trees.leaves(distinct), counts)
+    reference = build_reference(problem, problem.trees.leaves(distinct, check), counts)
     return FitRows(distinct, reference, _most_at_once(problem, n_columns))
 
 

@@ -30,6 +30,8 @@ _OF_CLASSES = (
     VOTES,
 )
 
+_CHUNK = 2000  # rows
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -57,7 +59,9 @@ def has_probabilities(forest: Forest) -> bool:
 def build_reference(problem: Problem, leaves: npt.NDArray[np.int32], counts: IntArray) -> Reference:
     """Margins of the original on distinct fit rows, as real numbers."""
     value = problem.forest.leaf_vectors()[problem.leaf_node]
-    margins = problem.forest.intercept + leaf_sums(value, leaves, problem.trees.leaf_offset)
+    chunks = range(0, len(leaves), _CHUNK)  # tree by tree over few rows at a time: they stay in the cache
+    sums = [leaf_sums(value, leaves[start : start + _CHUNK], problem.trees.leaf_offset) for start in chunks]
+    margins = problem.forest.intercept + np.concatenate([np.zeros((0, value.shape[1])), *sums])
     return Reference(leaves, counts, margins)
 
 

@@ -207,7 +207,7 @@ def build_state(
     """S0 = D_fit, or the rows of an earlier search on copies of its own."""
     if start is None:
         columns = build_columns(problem, options.unit)
-        constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states))
+        constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states, 0, budget.check))
     else:
         constraints = start.constraints.on(problem)
     pruner = Pruner(constraints, budget, None if start is None else start.cuts)
