@@ -138,46 +138,11 @@ class Problem:
         """Sides (n_points, n_questions) of margins (n_points, n_outputs)."""
         return np.stack([question.side(margins) for question in self.questions], axis=-1)
 
-    def sides_asked(self, margins: IntArray, asked: IntArray) -> IntArray:
-        """Sides (n_rows, n_changes) for each row's own question, from margins with a last axis of outputs."""
-        if self.forest.n_outputs == 1:
-            return np.asarray(self._unit_side[asked, None] * margins[..., 0])
-        pair = self._pairs[asked, None]
-        own, rival = np.moveaxis(np.take_along_axis(margins, pair, axis=-1), -1, 0)
-        return np.asarray(own - rival)
-
-    def decides_asked(self, original: IntArray, asked: IntArray) -> BoolArray:
-        """Whether the original certainly decides for the side of each row's own question, (n_rows, n_changes)."""
-        if self.forest.n_outputs == 1:
-            return np.asarray(self.sides_asked(original, asked) >= self.least[asked, None])
-        plus = self._pairs[asked, 0]
-        own = np.take_along_axis(original, plus[:, None, None], axis=-1)
-        return np.asarray((own - original >= self._least_over[plus, None]).all(axis=-1))
-
-    @cached_property
-    def _unit_side(self) -> IntArray:
-        """The side of a margin of one unit, per question; for one output."""
-        unit = np.ones(1, dtype=np.int64)
-        return np.array([question.side_of(unit) for question in self.questions])
-
     @cached_property
     def class_questions(self) -> list[list[int]]:
         """Indices of the questions about each class; for several outputs."""
         classes = range(self.forest.n_outputs)
         return [[q.index for q in self.questions if q.asks_for(index)] for index in classes]
-
-    @cached_property
-    def _pairs(self) -> IntArray:
-        """``plus`` and ``minus`` of every question."""
-        return np.array([[question.plus, question.minus] for question in self.questions])
-
-    @cached_property
-    def _least_over(self) -> IntArray:
-        """``least`` by class and rival; a class need not beat itself."""
-        n_outputs = self.forest.n_outputs
-        least = np.full((n_outputs, n_outputs), -exact.WORD_LIMIT)
-        least[self._pairs[:, 0], self._pairs[:, 1]] = self.least
-        return least
 
     @cached_property
     def whole_leaves(self) -> npt.NDArray[Any]:

@@ -100,7 +100,7 @@ def climb(
     problem = neighbourhood.problem
     found: list[npt.NDArray[np.int32]] = []
     n_found = np.zeros(len(problem.questions), dtype=np.int64)
-    values = neighbourhood.values(pruned_int)
+    values, sides = neighbourhood.values(pruned_int), _RowSides(problem)
     for start in range(0, len(starts), neighbourhood.batch):
         rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
         own = asked[start : start + neighbourhood.batch]
@@ -109,8 +109,8 @@ def climb(
             steps = _Best(rows, lowest)
             for near in neighbourhood.of(rows, budget, values):
                 assert near.pruned is not None
-                usable = near.inside & problem.decides_asked(near.original, own)
-                side = np.where(usable, problem.sides_asked(near.pruned, own), exact.WORD_LIMIT)
+                usable = near.inside & sides.decided(near.original, own)
+                side = np.where(usable, sides.of(near.pruned, own), exact.WORD_LIMIT)
                 state, cost = steps.offer(near.feature, side)
                 lost = np.flatnonzero(cost < needed[own])
                 if len(lost):
@@ -125,6 +125,33 @@ def climb(
     if not found:
         return np.zeros((0, problem.space.n_features), dtype=np.int32)
     return distinct_rows(problem, np.concatenate(found))
+
+
+class _RowSides:
+    """Sides of changed rows, each for the question of its own row."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.least, self.is_single = problem.least, problem.forest.n_outputs == 1
+        self.sign = np.array([question.sign for question in problem.questions])
+        self.pairs = np.array([[question.plus, question.minus] for question in problem.questions])
+        # `least` by class and rival; a class need not beat itself
+        self.least_over = np.full((problem.forest.n_outputs,) * 2, -exact.WORD_LIMIT)
+        self.least_over[self.pairs[:, 0], self.pairs[:, 1]] = self.least
+
+    def of(self, margins: IntArray, asked: IntArray) -> IntArray:
+        """Sides (n_rows, n_changes) of margins (n_rows, n_changes, n_outputs)."""
+        if self.is_single:
+            return np.asarray(self.sign[asked, None] * margins[..., 0])
+        own, rival = np.moveaxis(np.take_along_axis(margins, self.pairs[asked, None], axis=-1), -1, 0)
+        return np.asarray(own - rival)
+
+    def decided(self, original: IntArray, asked: IntArray) -> npt.NDArray[np.bool_]:
+        """Whether the original certainly decides for the side of each row's question."""
+        if self.is_single:
+            return np.asarray(self.of(original, asked) >= self.least[asked, None])
+        plus = self.pairs[asked, 0]
+        own = np.take_along_axis(original, plus[:, None, None], axis=-1)
+        return np.asarray((own - original >= self.least_over[plus, None]).all(axis=-1))
 
 
 class _Best:

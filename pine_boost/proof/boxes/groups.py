@@ -59,11 +59,15 @@ class TreeGroup:
 def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> BoolArray:
     """Which positions each leaf admits, (n_leaves, n_positions)."""
     rows = np.concatenate([masks.state_offset[j] + states for j, states in enumerate(order)])
+    return np.ascontiguousarray(reachable_leaves(trees, masks, rows).T)
+
+
+def reachable_leaves(trees: StateTrees, masks: LeafMasks, rows: IntArray) -> BoolArray:
+    """Which leaves some rows of the masks admit, (n_rows, n_leaves)."""
     words = np.ascontiguousarray(masks.mask[rows])
     flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
-    leaf = np.arange(trees.n_leaves)
     tree = trees.leaf_tree
-    return np.ascontiguousarray(flags[:, tree, leaf - trees.leaf_offset[tree]].T.astype(bool))
+    return flags[:, tree, np.arange(trees.n_leaves) - trees.leaf_offset[tree]].astype(bool)
 
 
 def merge_trees(

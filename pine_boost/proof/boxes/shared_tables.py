@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pine_boost.model.exact import ABSENT
 from pine_boost.model.forest import BoolArray, IntArray
 from pine_boost.model.routing import leaf_masks
-from pine_boost.proof.boxes.groups import TreeGroup, compatible_leaves, leaf_members, merge_trees
+from pine_boost.proof.boxes.groups import TreeGroup, compatible_leaves, leaf_members, merge_trees, reachable_leaves
 from pine_boost.proof.problem import Problem
 from pine_boost.region.score_tables import RegionTables
 
@@ -260,11 +260,8 @@ def _affordable(region: RegionTables) -> list[IntArray]:
 
 def _mean_margin(problem: Problem, feature: int, states: IntArray) -> npt.NDArray[np.float64]:
     """The mean margin over the leaves that each state of a feature admits; only for ordering."""
-    words = np.ascontiguousarray(problem.masks.mask[problem.masks.state_offset[feature] + states])
-    flags = np.unpackbits(words.astype("<u8").view(np.uint8), axis=2, bitorder="little")
-    leaf, tree = np.arange(problem.trees.n_leaves), problem.trees.leaf_tree
-    reachable = flags[:, tree, leaf - problem.trees.leaf_offset[tree]].astype(np.float64)
+    rows = problem.masks.state_offset[feature] + states
+    reachable = reachable_leaves(problem.trees, problem.masks, rows).astype(np.float64)
     counts = np.add.reduceat(reachable, problem.trees.leaf_offset[:-1], axis=1)
-    value = reachable * problem.original_int[:, 0]
-    sums = np.add.reduceat(value, problem.trees.leaf_offset[:-1], axis=1)
+    sums = np.add.reduceat(reachable * problem.original_int[:, 0], problem.trees.leaf_offset[:-1], axis=1)
     return np.asarray((sums / counts).sum(axis=1))
