@@ -165,7 +165,10 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
                 return joblib.load(path)  # reads plain pickles too
         return pickle.loads(contents)
     except ImportError as error:
-        raise MissingDependencyError(f"{where} needs {error.name or error}; install it to load this pickle.") from error
+        raise MissingDependencyError(
+            f"{where} needs {error.name or error}, which is not installed, or is not part of the installed versions of "
+            "its libraries. Install it, or the versions that the pickle was made with."
+        ) from error
     except Exception as error:  # unpickling can raise anything at all
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         raise UnsupportedModelError(

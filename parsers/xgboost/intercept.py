@@ -18,9 +18,10 @@ import numpy as np
 
 from pine_boost.errors import MissingDependencyError
 from pine_boost.model import exact
+from pine_boost.model.forest import IntArray
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.fields import fault
-from pine_boost.parsers.xgboost.trees import Trees
+from pine_boost.parsers.xgboost.trees import Trees, join_trees
 from pine_boost.parsers.xgboost.write import write_document
 
 # Objective -> how base_score becomes a margin, checked against the library in tests. Only the
@@ -75,7 +76,7 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
     row = xgboost.DMatrix(np.zeros((1, 1), dtype=np.float32), nthread=1)
     try:
         booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(write_document(document, "json")))
-        return float(booster.predict(row, output_margin=True)[0]), 0.0
+        return float(booster.predict(row, output_margin=True)[0]) + 0.0, 0.0
     except ValueError as error:  # XGBoostError: its parameters are XGBoost's own business
         reason = str(error).strip().partition("\n")[0][:200]
         raise fault("objective", f"is refused by XGBoost ({reason})") from error
@@ -91,8 +92,8 @@ def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
     argument = one / narrow - one if link == "logit" else narrow
     sign = -1.0 if link == "logit" else 1.0
     if logf is not None:
-        return sign * float(logf(float(argument))), 0.0
-    margin = np.float32(sign * math.log(float(argument)))
+        return sign * float(logf(float(argument))) + 0.0, 0.0  # + 0.0: -log(1) would be -0.0
+    margin = np.float32(sign * math.log(float(argument)) + 0.0)
     return float(margin), exact.LOGF_ULPS * float(np.spacing(np.abs(margin)))
 
 
@@ -124,6 +125,54 @@ def constant_trees(values: np.ndarray[Any, Any]) -> Trees:
         category_offset=np.zeros(n_trees + 1, dtype=np.int64),
         category=np.zeros(0, dtype=np.int64),
     )
+
+
+def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> XGBoostDocument:
+    """Make the native intercept ``wanted`` (float32 numbers, one per output), whatever base_score says.
+
+    One-leaf trees in a round of their own come first, so that the native sum, which begins with the
+    margin of base_score, is exactly ``wanted`` before the first other tree is added. Fillers of zero
+    come last: XGBoost 1.7 silently ignores the trees after the last multiple of the number of classes
+    (tests/parsers/test_xgboost_versions.py), and no version transforms base_score without any tree.
+    """
+    n_outputs, base = document.n_outputs, read_intercept(document)[0].astype(np.float32)
+    wanted = np.asarray(wanted, dtype=np.float32)
+    first: list[tuple[int, np.float32]] = []
+    for output in np.flatnonzero(base != wanted).tolist():
+        step = wanted[output] - base[output]
+        exact_step = base[output] + step == wanted[output]
+        # base - base is 0, and 0 + wanted is wanted, without rounding
+        steps = (step,) if exact_step else (-base[output], wanted[output])
+        first += [(output, value) for value in steps if value]
+    output = np.concatenate([np.array([o for o, _ in first], dtype=np.int64), document.tree_output])
+    n_fillers = -len(output) % n_outputs if len(output) else n_outputs
+    output = np.append(output, np.argsort(np.bincount(output, minlength=n_outputs), kind="stable")[:n_fillers])
+    trees = [constant_trees(np.array([v for _, v in first])), document.trees, constant_trees(np.zeros(n_fillers))]
+    counts = np.diff(document.round_offset)
+    attributes = dict(document.attributes)
+    if first:
+        counts = np.append(len(first), counts)
+        if "best_iteration" in attributes:
+            attributes["best_iteration"] = str(int(attributes["best_iteration"]) + 1)
+    if n_fillers:
+        counts = np.append(counts[:-1], counts[-1:].sum() + n_fillers)
+    return replace(
+        document,
+        trees=join_trees([part for part in trees if part.n_trees]),
+        tree_output=output,
+        round_offset=np.concatenate([[0], np.cumsum(counts)]),
+        n_parallel=_parallel_count(output, counts, n_outputs),
+        attributes=attributes,
+    )
+
+
+def _parallel_count(output: IntArray, counts: IntArray, n_outputs: int) -> int:
+    """num_parallel_tree when every round has as many trees of each class, in order; else 1."""
+    n_parallel, rest = divmod(int(counts[0]), n_outputs)
+    if rest or n_parallel == 0 or np.any(counts != counts[0]):
+        return 1
+    regular = np.tile(np.repeat(np.arange(n_outputs), n_parallel), len(counts))
+    return n_parallel if np.array_equal(output, regular) else 1
 
 
 def constant_document(objective: dict[str, Any], score: float) -> XGBoostDocument:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.parsers.native_classes import index_of
 from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
 from pine_boost.parsers.xgboost.document import XGBoostDocument
+from pine_boost.parsers.xgboost.intercept import read_intercept, with_intercept
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
 
+# What 3.1 and later save; the key cannot be an attribute, whose values are texts
+_VECTOR_SCORE = re.compile(rb'("learner_model_param":\{"base_score":")\[([^",\]]+)((?:,\2)*)\]"')
 _CONSTRAINTS = re.compile(r'"monotone_constraints"\s*:\s*"([^"]*)"')
 
 
@@ -33,6 +37,10 @@ def _recognises(contents: bytes) -> bool:
 def _load(document: XGBoostDocument) -> Any:
     import xgboost
 
+    if len(set(document.base_score)) > 1 and _major_minor(xgboost) < (3, 1):
+        # before 3.1 a base_score per class is silently read as 0.5
+        wanted = read_intercept(document)[0]
+        document = with_intercept(replace(document, base_score=(0.0,)), wanted)
     contents = bytearray(write_document(document, "ubj"))
     # one thread: the pool of a busy machine costs more than it gains on a few rows
     return xgboost.Booster(params={"nthread": 1}, model_file=contents)
@@ -59,7 +67,8 @@ def _save(native: Any) -> bytes:
         booster = booster.copy()
         kind = native._get_type() if hasattr(native, "_get_type") else native._estimator_type
         booster.set_attr(scikit_learn=json.dumps({"_estimator_type": kind}))
-    return bytes(booster.save_raw(raw_format="json"))
+    # one base_score as a scalar, which every version reads; before 3.1 a vector is silently read as 0.5
+    return _VECTOR_SCORE.sub(rb'\1\2"', bytes(booster.save_raw(raw_format="json")), count=1)
 
 
 def _booster_of(native: Any) -> Any:
@@ -136,7 +145,12 @@ def _accepted(X: Any) -> Any:
     """From 3.0 on polars and Arrow are read as they are, categories included."""
     import xgboost
 
-    return X if int(xgboost.__version__.partition(".")[0]) >= 3 else arrow_by_pandas(X)
+    return X if _major_minor(xgboost) >= (3, 0) else arrow_by_pandas(X)
+
+
+def _major_minor(package: Any) -> tuple[int, int]:
+    major, minor = package.__version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[], Any]) -> Callable[[], Any]:

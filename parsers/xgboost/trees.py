@@ -6,7 +6,9 @@ pruning deleted. Refuses everything that is not a tree, vector leaves and non-fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,22 @@ def take_nodes(trees: Trees, keep: BoolArray) -> Trees:
 def take_trees(trees: Trees, kept: BoolArray) -> Trees:
     """Keep whole trees, at least one."""
     return take_nodes(trees, np.repeat(kept, np.diff(trees.offset)))
+
+
+def join_trees(parts: Sequence[Trees]) -> Trees:
+    """The trees of several stacks as one stack, in their order."""
+    columns: dict[str, list[Any]] = {field.name: [] for field in fields_of(Trees)}
+    n_nodes = n_codes = 0
+    for part in parts:
+        for name, column in columns.items():
+            array = getattr(part, name)
+            if name in ("left", "right"):
+                array = np.where(array < 0, -1, array + n_nodes)
+            elif name in ("offset", "category_offset"):
+                array = array[bool(column) :] + (n_nodes if name == "offset" else n_codes)
+            column.append(array)
+        n_nodes, n_codes = n_nodes + len(part.left), n_codes + len(part.category)
+    return Trees(**{name: np.concatenate(column) for name, column in columns.items()})
 
 
 def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:

@@ -58,9 +58,9 @@ def scalar_text(score: float) -> str:
 
 
 def _score_text(scores: tuple[float, ...]) -> str:
-    """One number as every version reads it, several as 3.1 and later do: ``[1E0,2E0]``."""
+    """One number as every version reads it; different ones as only 3.1 and later do: ``[1E0,2E0]``."""
     texts = [scalar_text(score) for score in scores]
-    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
+    return texts[0] if len(set(texts)) == 1 else f"[{','.join(texts)}]"
 
 
 def _to_tree(document: XGBoostDocument) -> dict[str, Any]:

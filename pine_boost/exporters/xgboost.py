@@ -1,13 +1,12 @@
-"""XGBoost models from a pruned forest: Booster, scikit-learn wrapper, .json or .ubj bytes.
+"""XGBoost models from a pruned or trimmed forest: Booster, scikit-learn wrapper, .json or .ubj bytes.
 
-In come the parsed `Model` and the `PrunedForest`; out goes a new model of the same kind, always
-gbtree with native intercept 0. Refuses leaves that are not exact in float32.
+Always gbtree, with a base_score that XGBoost 1.7 to 3.x all read alike.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,16 @@ from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, constant_trees
+from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
 from pine_boost.parsers.xgboost.read import FILE_KIND
 from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.write import write_document
 
 # A best_iteration of the original would silently cut the pruned model (facts, xgb_wrapper)
 _STALE_ATTRIBUTES = ("best_iteration", "best_score", "best_ntree_limit")
+# A live Booster saves its base_score as a vector from 3.1 on, and every earlier version silently reads any vector as
+# 0.5. With 0.5 itself they all read the same number.
+_SCORE_OF_ALL_VERSIONS = 0.5
 
 
 def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
@@ -51,25 +53,33 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
     MissingDependencyError
         A live object is asked for and xgboost is not installed.
     """
-    return _finish(model, prune_document(model.document, pruned))
+    document, trimming = model.document, trim_pruned(pruned)
+    leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
+    trees = trim_trees(document.trees, trimming, leaves)
+    trees = replace(trees, base_weight=np.where(trees.is_leaf, leaves, trees.base_weight))
+    rounds = pruned.forest.tree_round[pruned.kept]
+    score = NEUTRAL_SCORE[LINKS[document.objective_name]] if model.kind == FILE_KIND else _SCORE_OF_ALL_VERSIONS
+    document = replace(_with_trees(document, trees, document.tree_output[pruned.kept], rounds), base_score=(score,))
+    return _finish(model, with_intercept(document, _grid_values(pruned.intercept_int, pruned.grid)))
 
 
 def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values and the native intercept.
+    """Write the remaining nodes with their own leaf values and the intercept of the original.
 
     ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves.
     """
     document = model.document
-    trees = document.trees
-    leaves = trees.condition[trimming.value_node].astype(np.float64)
-    leaves = trimming.shifted(leaves, shift)
-    trees = trim_trees(trees, trimming, leaves.astype(np.float32))
+    leaves = trimming.shifted(document.trees.condition[trimming.value_node].astype(np.float64), shift)
+    trees = trim_trees(document.trees, trimming, leaves.astype(np.float32))
     rounds = model.forest.tree_round[trimming.kept]
     trimmed = _with_trees(document, trees, document.tree_output[trimming.kept], rounds)
     if len(trimmed.round_offset) == len(document.round_offset):
         # with every round still there best_iteration names the same trees as before
         trimmed = replace(trimmed, attributes=document.attributes)
-    return _finish(model, trimmed)
+    score = _SCORE_OF_ALL_VERSIONS
+    if model.kind == FILE_KIND:
+        score = document.base_score[0] if len(set(document.base_score)) == 1 else 0.0
+    return _finish(model, with_intercept(replace(trimmed, base_score=(score,)), model.forest.intercept))
 
 
 def _finish(model: Model, document: XGBoostDocument) -> Any:
@@ -80,26 +90,6 @@ def _finish(model: Model, document: XGBoostDocument) -> Any:
     if model.kind == "xgboost.Booster":
         return _load_booster(contents, _thread_count(model.native))
     return _copy_wrapper(model.native, document, contents)
-
-
-def prune_document(document: XGBoostDocument, pruned: PrunedForest) -> XGBoostDocument:
-    """Make the document of the pruned model: kept nodes, grid leaves, constants, fresh rounds."""
-    trimming = trim_pruned(pruned)
-    leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
-    trees = trim_trees(document.trees, trimming, leaves)
-    trees = replace(trees, base_weight=np.where(trees.is_leaf, leaves, trees.base_weight))
-    output, rounds = document.tree_output[pruned.kept], pruned.forest.tree_round[pruned.kept]
-    constants = _constant_outputs(output, pruned.intercept_int)
-    if len(constants):
-        values = np.zeros(len(constants), dtype=np.int64)
-        n_intercepts = np.count_nonzero(pruned.intercept_int)
-        values[:n_intercepts] = pruned.intercept_int[constants[:n_intercepts]]
-        trees = _append(trees, constant_trees(_grid_values(values, pruned.grid)))
-        last = rounds.max() if len(rounds) else 0
-        output = np.concatenate([output, constants])
-        rounds = np.concatenate([rounds, np.full(len(constants), last)])
-    document = _with_trees(document, trees, output, rounds)
-    return replace(document, base_score=(NEUTRAL_SCORE[LINKS[document.objective_name]],))
 
 
 def _with_trees(
@@ -113,7 +103,6 @@ def _with_trees(
         trees=trees,
         tree_output=output,
         round_offset=np.concatenate([[0], np.cumsum(counts)]),
-        n_parallel=_parallel_count(output, counts, document.n_outputs),
         attributes=attributes,
     )
 
@@ -155,21 +144,6 @@ def _take_categories(
     return np.concatenate([[0], np.cumsum(count)]), np.concatenate([*sets, empty])
 
 
-def _constant_outputs(output: npt.NDArray[np.int64], intercept_int: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Outputs that get a one-leaf tree: those with an intercept first, then fillers of zero.
-
-    XGBoost 1.7 ignores the trees after the last multiple of the number of classes, silently
-    (tests/parsers/test_xgboost_versions.py), and no version transforms base_score without any tree.
-    """
-    n_outputs = len(intercept_int)
-    constants = np.flatnonzero(intercept_int)
-    n_trees = len(output) + len(constants)
-    n_fillers = -n_trees % n_outputs if n_trees else n_outputs
-    counts = np.bincount(np.concatenate([output, constants]), minlength=n_outputs)
-    fillers = np.argsort(counts, kind="stable")[:n_fillers]
-    return np.concatenate([constants, fillers])
-
-
 def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
     """Integers / 2**grid as float32, refused when one of them is rounded."""
     # int + 0.0 turns a negative zero away: -0.0 would be another bit pattern than 0 / 2**grid
@@ -181,26 +155,6 @@ def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.
             f"A leaf of the pruned forest is not exact in float32 on the grid 2**-{grid}; choose a coarser grid."
         )
     return values
-
-
-def _append(trees: Trees, added: Trees) -> Trees:
-    shifted = {"offset": trees.offset, "category_offset": trees.category_offset}
-    columns = {}
-    for field in fields(Trees):
-        first, second = getattr(trees, field.name), getattr(added, field.name)
-        if field.name in shifted:
-            second = second[1:] + first[-1]
-        columns[field.name] = np.concatenate([first, second])
-    return Trees(**columns)  # one-leaf trees have no children to shift
-
-
-def _parallel_count(output: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], n_outputs: int) -> int:
-    """num_parallel_tree when every round has as many trees of each class, in order; else 1."""
-    n_parallel, rest = divmod(int(counts[0]), n_outputs)
-    if rest or n_parallel == 0 or np.any(counts != counts[0]):
-        return 1
-    regular = np.tile(np.repeat(np.arange(n_outputs), n_parallel), len(counts))
-    return n_parallel if np.array_equal(output, regular) else 1
 
 
 def _load_booster(contents: bytes, n_threads: int | None) -> Any:

@@ -1,6 +1,6 @@
 """The identity of a model: one digest over everything that routes an input or adds to a margin.
 
-In comes a Forest; out goes a SHA-256. Knows nothing of files: a live model and its file have one.
+A live model and its file have the same digest, whichever libraries are installed where it is computed.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def forest_digest(forest: Forest) -> str:
     """SHA-256 over everything of a Forest that routes an input or adds to a margin.
 
     Equal for a live model and for its file; one changed leaf, threshold or category changes it.
+    It is a digest of values: -0.0 counts as 0.0, since no comparison or sum tells them apart.
     Labels and names are not part of it: a file does not hold what a wrapper adds.
     """
     digest = hashlib.sha256()
@@ -48,7 +49,7 @@ def forest_digest(forest: Forest) -> str:
         digest.update(name.encode())
         if isinstance(value, np.ndarray):
             digest.update(str((value.dtype.str, value.shape)).encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
+            digest.update(np.ascontiguousarray(value + 0.0 if value.dtype.kind == "f" else value).tobytes())
         elif name == "arithmetic":
             digest.update(np.dtype(value).str.encode())
         elif name == "feature_categories":

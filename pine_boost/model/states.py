@@ -173,10 +173,10 @@ def build_space(forest: Forest, extra_edges: Sequence[npt.ArrayLike | None] = ()
 def _build_axis(forest: Forest, space: StateSpace, feature: int, nodes: IntArray, extra: Any) -> Axis:
     if np.any(forest.kind[nodes] == SplitKind.CATEGORICAL):
         return _build_category_axis(forest, space, feature, nodes)
-    thresholds = forest.threshold[nodes] + 0.0  # -0.0 and 0.0 are one threshold
+    thresholds = forest.threshold[nodes]
     if extra is not None:
         thresholds = np.concatenate([thresholds, np.asarray(extra, dtype=np.float64)])
-    edges = np.unique(thresholds)
+    edges = np.unique(thresholds + 0.0)  # -0.0 and 0.0 are one edge
     n_states = len(edges) + 1
     rules = forest.missing[nodes]
     zero_state = missing_state = -1

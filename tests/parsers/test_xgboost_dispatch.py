@@ -16,7 +16,7 @@ from pine_boost.exporters import export
 from pine_boost.model.forest import Model
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
-from pine_boost.parsers.xgboost.intercept import compute_margin, find_logf
+from pine_boost.parsers.xgboost.intercept import LINKS, compute_margin, find_logf
 from tests.support.grids import grid_forest
 
 xgboost = pytest.importorskip("xgboost")
@@ -98,13 +98,23 @@ def test_files_are_read_without_importing_a_library(tmp_path):
     assert done.stdout.split("\n")[:2] == ["6", "[]"]
 
 
-@pytest.mark.parametrize("score", [0.5, 0.123, 0.9, 1e-4, 0.427499999, 0.999])
-def test_intercept_without_the_library_is_the_measured_one(score):
-    """libm's logf gives the very float that XGBoost gives, float64 log stays within its bound."""
-    contents = bytes(train(rounds=1, objective="binary:logistic", base_score=score).save_raw())
-    measured = read_model(contents).forest.intercept[0]
-    score = read_model(contents).document.base_score[0]
-    assert compute_margin("logit", score, find_logf()) == (measured, 0.0)
+@pytest.mark.parametrize(
+    ("objective", "score"),
+    [
+        *(("binary:logistic", score) for score in (0.5, 0.123, 0.9, 1e-4, 0.427499999, 0.999)),
+        *(("count:poisson", score) for score in (1.0, 0.5, 3.7)),
+    ],
+)
+def test_intercept_without_the_library_is_the_measured_one(objective, score):
+    """libm's logf gives the same bits as XGBoost, the sign of zero included."""
+    contents = bytes(train(rounds=1, objective=objective, base_score=score).save_raw())
+    model = read_model(contents, decision="value")
+    margin, error = compute_margin(LINKS[objective], model.document.base_score[0], find_logf())
+    assert (margin.hex(), error) == (float(model.forest.intercept[0]).hex(), 0.0)
+    if score in (0.5, 1.0):  # float64's log, for want of a logf
+        assert (
+            compute_margin(LINKS[objective], 1.0 if objective == "count:poisson" else 0.5, None)[0].hex() == "0x0.0p+0"
+        )
 
 
 def test_intercept_without_libm_carries_its_uncertainty():

@@ -87,7 +87,10 @@ def written_roots(pruned: PrunedForest, written: Forest) -> list[int]:
     forest = pruned.forest
     if len(pruned.kept) == written.n_trees:
         return written.tree_offset[:-1].tolist()
-    rounds = {int(r): i for i, r in enumerate(np.unique(forest.tree_round[pruned.kept]))}
+    kept_rounds = np.unique(forest.tree_round[pruned.kept])
+    # XGBoost's constants for the intercept are a round of their own before all others
+    first = int(forest.library == "xgboost" and written.tree_round.max() + 1 > len(kept_rounds))
+    rounds = {int(r): i + first for i, r in enumerate(kept_rounds)}
     roots: list[int] = []
     used: set[int] = set()
     for tree in pruned.kept:

@@ -1,0 +1,185 @@
+"""One leg of a relay between environments: train, prove or check the models of a folder.
+
+``python -m tests.versions.relay ACTION FOLDER [--without LIBRARY ...]`` runs in whatever environment its PYTHONPATH
+makes. ``check`` prints one JSON line with the digests, verdicts and native margins of every result it finds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import sys
+import warnings
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# name of a model: its threshold, None for the class decision of the library
+THRESHOLDS = {
+    "xgboost-half": None,
+    "xgboost-mean": None,
+    "xgboost-three": None,
+    "xgboost-squared": 10.0,
+    "xgboost-poisson": 2.3,
+    "lightgbm-two": None,
+    "lightgbm-three": None,
+    "lightgbm-poisson": 2.3,
+    "sklearn-gradient": None,
+    "sklearn-forest": None,
+}
+
+
+class _Blocked:
+    """A finder that makes libraries look as if they were not installed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = set(names)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in self.names:
+            raise ImportError(f"No module named {name!r} (blocked by the test)", name=name)
+
+
+def rows() -> Any:
+    """Rows on a coarse grid, so that many lie on thresholds."""
+    return np.random.default_rng(0).normal(size=(400, 4)).round(1)
+
+
+def train(folder: Path) -> None:
+    """Write a model file of every kind that can be trained here."""
+    X = rows()
+    value = 10 + 3 * X[:, 0] + X[:, 1] * X[:, 2]
+    labels = {"two": value > 9, "three": np.digitize(value, [8, 12]), "count": np.round(np.abs(value))}
+    if _has("xgboost"):
+        import xgboost
+
+        for name, objective, target in (
+            ("half", {"objective": "binary:logistic", "base_score": 0.5}, labels["two"]),
+            ("mean", {"objective": "binary:logistic"}, labels["two"]),
+            ("three", {"objective": "multi:softprob", "num_class": 3}, labels["three"]),
+            ("squared", {"objective": "reg:squarederror"}, value),
+            ("poisson", {"objective": "count:poisson"}, labels["count"]),
+        ):
+            parameters = {"max_depth": 2, "nthread": 1, **objective}
+            booster = xgboost.train(parameters, xgboost.DMatrix(X, np.asarray(target, dtype=float)), 6)
+            booster.save_model(folder / f"xgboost-{name}.json")
+    if _has("lightgbm"):
+        import lightgbm
+
+        for name, objective, target in (
+            ("two", {"objective": "binary"}, labels["two"]),
+            ("three", {"objective": "multiclass", "num_class": 3}, labels["three"]),
+            ("poisson", {"objective": "poisson"}, labels["count"]),
+        ):
+            parameters = {"num_leaves": 4, "num_threads": 1, "verbose": -1, **objective}
+            booster = lightgbm.train(parameters, lightgbm.Dataset(X, target), 6)
+            booster.save_model(folder / f"lightgbm-{name}.txt")
+    if _has("sklearn"):
+        from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+
+        for name, model in (
+            ("gradient", GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0)),
+            ("forest", RandomForestClassifier(n_estimators=6, max_depth=2, random_state=0)),
+        ):
+            (folder / f"sklearn-{name}.pkl").write_bytes(pickle.dumps(model.fit(X, labels["two"])))
+
+
+def prove(folder: Path) -> None:
+    """Prune every model file here, and the live model of it where its library is installed."""
+    from pine_boost import prune_booster
+    from pine_boost.native.predict import load_native
+    from pine_boost.parsers import read_model
+
+    X = rows()
+    for path in _models(folder):
+        threshold = THRESHOLDS[path.stem]
+        options: dict[str, Any] = {"alpha": 0.3, "threshold": threshold, "trust_pickle": True}
+        if path.suffix == ".pkl" and not _has("sklearn"):
+            continue
+        prune_booster(path, X[:200], X[200:], **options).save(folder / "proved" / path.stem / "file", report=False)
+        if _has(path.stem.partition("-")[0]):
+            native = load_native(read_model(path, threshold=threshold, trust_pickle=True))
+            result = prune_booster(native, X[:200], X[200:], **options)
+            out = result.save(folder / "proved" / path.stem / "live", report=False)
+            if hasattr(result.model, "save_model"):
+                result.model.save_model(out / f"native{path.suffix}")
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """Verify every result, and what this environment's library predicts with its files."""
+    from pine_boost.errors import PineBoostError
+    from pine_boost.native.predict import predict_classes, predict_margins
+    from pine_boost.parsers import read_model
+    from pine_boost.verifying import verify
+
+    found: dict[str, Any] = {}
+    for path in _models(folder):
+        threshold = THRESHOLDS[path.stem]
+        for result in sorted(folder.glob(f"proved/{path.stem}/*")):
+            key, model = f"{path.stem} {result.name}", next(result.glob("model.*"))
+            try:
+                verdict = verify(path, model, result / "region.json", result / "certificate.json", trust_pickle=True)
+            except PineBoostError as error:
+                found[key] = {"error": f"{type(error).__name__}: {error}"}
+                continue
+            found[key] = {"agrees": verdict.agrees, "margins": {}}
+            if not _has(path.stem.partition("-")[0]):
+                continue
+            for file in [path, model, *result.glob("native.*")]:
+                parsed = read_model(file, threshold=threshold, trust_pickle=True)
+                margins = predict_margins(parsed, rows())[0].astype(np.float64) + 0.0
+                answers = margins.tobytes() + predict_classes(parsed, rows()).tobytes()
+                if file != path:  # what an older XGBoost makes of a newer one's own file is not ours to fix
+                    answers += _native_file(file)
+                found[key]["margins"][file.name] = sha256(answers).hexdigest()
+    return found
+
+
+def _native_file(path: Path) -> bytes:
+    """The raw scores of the library itself, which loads the file without us."""
+    if path.suffix == ".json":
+        import xgboost
+
+        booster = xgboost.Booster({"nthread": 1}, model_file=path)
+        return (booster.predict(xgboost.DMatrix(rows()), output_margin=True) + np.float32(0)).tobytes()
+    if path.suffix == ".txt":
+        import lightgbm
+
+        # from text: with a path LightGBM 4.0 refuses every parameter that only later versions have
+        booster = lightgbm.Booster(model_str=path.read_text())
+        return (booster.predict(rows(), raw_score=True, num_threads=1) + 0.0).tobytes()
+    return b""
+
+
+def _models(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.stem in THRESHOLDS)
+
+
+def _has(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ImportError:
+        return False
+
+
+def main() -> None:
+    """Run one action."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("action", choices=("train", "prove", "check"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--without", nargs="*", default=[])
+    options = parser.parse_args()
+    if options.without:
+        sys.meta_path.insert(0, _Blocked(options.without))  # type: ignore[arg-type]
+    warnings.simplefilter("ignore")  # old libraries warn of new ones
+    answer = {"train": train, "prove": prove, "check": check}[options.action](options.folder)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

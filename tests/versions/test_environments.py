@@ -1,0 +1,122 @@
+"""Proved in one environment, verified and loaded in another: without libraries, with older and with newer ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.versions.relay import THRESHOLDS
+
+for _library in ("xgboost", "lightgbm", "sklearn"):
+    pytest.importorskip(_library)
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = ("xgboost", "lightgbm", "sklearn")
+# the oldest supported versions, and XGBoost 2.1 and 3.0, which read some files of later ones in another way
+OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0")
+
+
+def run(action: str, folder: Path, *, without: tuple[str, ...] = (), library: str | None = None) -> Any:
+    """One leg of the relay in a child process; ``library`` is a requirement laid over this environment."""
+    command = [sys.executable, "-m", "tests.versions.relay", action, str(folder)]
+    path = [str(ROOT)] if library is None else [str(overlay(library)), str(ROOT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, "--without", *without], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def overlay(requirement: str) -> Path:
+    """A folder with one package of another version; kept, because it is downloaded."""
+    cache = os.environ.get("PINE_BOOST_OLD_LIBS", Path.home() / ".cache" / "pine_boost" / "old-libs")
+    folder = Path(cache) / requirement
+    if not folder.exists():
+        pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run([*pip, "--target", str(folder), requirement], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model files of this environment's libraries, and results that were proved with all of them."""
+    folder = tmp_path_factory.mktemp("relay")
+    run("train", folder)
+    run("prove", folder)
+    assert len(list(folder.glob("proved/*/*"))) == 2 * len(THRESHOLDS)
+    return folder
+
+
+def assert_agree(found: dict[str, Any], *, needs: tuple[str, ...] = ()) -> None:
+    """Every result agrees; those of a library that is not there are refused because it is missing."""
+    assert found
+    for key, outcome in found.items():
+        if key.startswith(needs):
+            assert outcome["error"].startswith("MissingDependencyError"), (key, outcome)
+        else:
+            assert outcome.get("agrees") is True, (key, outcome)
+
+
+@pytest.mark.parametrize("without", [("xgboost",), ("lightgbm",), ("sklearn",), ALL])
+def test_what_was_proved_with_a_library_is_verified_without(trained: Path, without: tuple[str, ...]) -> None:
+    found = run("check", trained, without=without)
+    # scikit-learn's models are pickles; without it there is nothing to read
+    assert_agree(found, needs=("sklearn",) if "sklearn" in without else ())
+    assert any(key.startswith("xgboost-half") for key in found)
+
+
+def test_what_was_proved_without_any_library_is_verified_with_all(trained: Path, tmp_path: Path) -> None:
+    for name in THRESHOLDS:
+        for path in trained.glob(f"{name}.*"):
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    run("prove", tmp_path, without=ALL)
+    found = run("check", tmp_path)
+    assert_agree(found)
+    # without a library the same pruned models come out as with it
+    together = run("check", trained)
+    assert len(found) == sum(not name.startswith("sklearn") for name in THRESHOLDS)
+    assert found == {key: together[key] for key in found}
+
+
+def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path) -> None:
+    """XGBoost's own save_model, result.save and the file result all give one margin, bit for bit."""
+    for key, outcome in run("check", trained).items():
+        margins = outcome["margins"]
+        if "native.json" in margins:
+            assert margins["native.json"] == margins["model.json"], key
+            name = key.partition(" ")[0]
+            for path in ("live/model.json", "live/native.json", "file/model.json"):
+                document = json.loads((trained / "proved" / name / path).read_text())
+                text = document["learner"]["learner_model_param"]["base_score"]
+                # XGBoost before 3.1 reads every vector as 0.5
+                assert not text.startswith("[") or set(text.strip("[]").split(",")) == {"5E-1"}, (path, text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", OLD)
+def test_results_travel_between_versions(trained: Path, tmp_path: Path, library: str) -> None:
+    """Proved with the newest, checked with an older version, and the other way round."""
+    prefix = {"xgboost-cpu": "xgboost", "lightgbm": "lightgbm", "scikit-learn": "sklearn"}[library.partition("==")[0]]
+    run("train", tmp_path, library=library)
+    run("prove", tmp_path, library=library)
+    for folder in (trained, tmp_path):
+        here, there = run("check", folder), run("check", folder, library=library)
+        own = {key for key in here if key.startswith(prefix)}
+        assert own
+        if prefix != "sklearn":
+            assert_agree(here)
+            assert_agree(there)
+            # native margins too, bit for bit
+            assert here == there
+            continue
+        # scikit-learn does not promise that its pickles load elsewhere: they do and agree, or they are refused
+        for key in own:
+            for outcome in (here[key], there[key]):
+                assert outcome.get("agrees") is True or "versions" in outcome["error"], (key, outcome)
