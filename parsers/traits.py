@@ -6,20 +6,27 @@ folder of its own with a ``traits.py``, an exporter, and its name in `LIBRARIES`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import sys
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.errors import UnsupportedModelError
+from pine_boost.errors import UnsupportedModelError, UntestedVersionWarning
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
 LIBRARIES = ("xgboost", "lightgbm", "sklearn")
+
+# The first and last minor version of each library whose predict was compared with ours (tests/versions)
+TESTED_VERSIONS = {"xgboost": ((1, 7), (3, 2)), "lightgbm": ((4, 0), (4, 7)), "sklearn": ((1, 6), (1, 9))}
+_warned: set[tuple[str, str]] = set()
 
 
 class Reader(Enum):
@@ -129,6 +136,47 @@ def traits_of(library: str) -> Traits:
         )
     traits: Traits = import_module(f"pine_boost.parsers.{library}.traits").TRAITS
     return traits
+
+
+def warn_if_untested(library: str, proved_with: Mapping[str, str]) -> None:
+    """Warn, once per version, if a saved result meets a version of its library outside `TESTED_VERSIONS`.
+
+    Parameters
+    ----------
+    library : str
+        A name of `LIBRARIES`.
+    proved_with : mapping
+        Versions by distribution, as the record of the result names them.
+    """
+    packages = traits_of(library).packages
+    installed = next((v for v in map(_installed_version, (library, *packages)) if v is not None), None)
+    number = re.match(r"(\d+)\.(\d+)", installed or "")
+    first, last = TESTED_VERSIONS[library]
+    if number is None or first <= (int(number[1]), int(number[2])) <= last or (library, str(installed)) in _warned:
+        return
+    _warned.add((library, str(installed)))
+    used = next((proved_with[name] for name in packages if name in proved_with), "no installed version")
+    warnings.warn(
+        f"{traits_of(library).title} {installed} is installed, but pine_boost was tested with {_dotted(first)} to "
+        f"{_dotted(last)}, and this result was made with {used}. What it says rests on how the library predicts; "
+        "install a tested version, or compare the predictions of both models on rows of yours.",
+        UntestedVersionWarning,
+        stacklevel=3,
+    )
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _installed_version(name: str) -> str | None:
+    """What an imported module says, else what the installed distribution of this name says."""
+    if hasattr(module := sys.modules.get(name), "__version__"):
+        return str(module.__version__)
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def arrow_by_pandas(X: Any) -> Any:

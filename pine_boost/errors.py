@@ -54,3 +54,10 @@ class HoldoutWarning(UserWarning):
     def __init__(self, message: str = "", *, option: str | tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.option = (option,) if isinstance(option, str) else option
+
+
+    """Rows that must be unseen were evidently, or may have been, used before."""
+
+
+class UntestedVersionWarning(UserWarning):
+    """A saved result is used with a version of its library that pine_boost was not tested with."""

@@ -20,6 +20,7 @@ from pine_boost.certificate.verification import TO_THE_END, prove_anew
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import predict_in_child
 from pine_boost.options import require_seconds, worker_count
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.pipelines.given import read_named_model
 from pine_boost.region.region import Region
 from pine_boost.tables.rows import is_large, open_rows
@@ -84,6 +85,7 @@ def verify(
         if model is original:
             remark = given.remark
             X_fit, X_cal = given.wrapper.rows(X_fit), given.wrapper.rows(X_cal)
+    warn_if_untested(models[0].forest.library, certificate.versions)
     X_fit, X_cal = (_in_memory(X, region) for X in (X_fit, X_cal))
     verdict = prove_anew(
         (models[0], models[1]),

@@ -23,6 +23,7 @@ from pine_boost.json_fields import FieldError, parse_text, reading
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.region import Region
 
 MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
@@ -68,6 +69,7 @@ def read_named(model: Any, certificate: Certificate, digest: str, trust_pickle: 
         which = "original" if digest == certificate.original_digest else "pruned"
         name = model if isinstance(model, (str, os.PathLike)) else f"The {which} model given"
         raise CertificateMismatch(f"{name} is not the {which} model that the certificate names.")
+    warn_if_untested(parsed.forest.library, certificate.versions)
     return parsed
 
 

@@ -41,6 +41,7 @@ from pine_boost.model.forest import Model
 from pine_boost.native.predict import original_bytes
 from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.result import model_file
 from pine_boost.tables.schema import schema_of
 
@@ -193,6 +194,7 @@ class CompressResult:
         compressed = read_model(path, threshold=record.thresholds or None, decision="value", trust_pickle=trust_pickle)
         if forest_digest(compressed.forest) != record.compressed_digest:
             raise CertificateMismatch(f"{path} is not the model of its compression.json.")
+        warn_if_untested(compressed.forest.library, record.versions)
         native = compressed.native
         native = read_limited(path, MODEL_LIMIT, "model file") if native is None else native
         return cls(native, record, None, compressed)

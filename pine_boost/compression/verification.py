@@ -24,6 +24,7 @@ from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
 
@@ -147,6 +148,7 @@ def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_p
         try_in_child(parsed)
     if forest_digest(parsed.forest) != digest:
         raise CertificateMismatch(f"The {name} model is not the one that the record names.")
+    warn_if_untested(parsed.forest.library, record.versions)
     return parsed
 
 

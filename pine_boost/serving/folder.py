@@ -28,6 +28,7 @@ from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
 from pine_boost.parsers.pickling import pickled
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.region import Region
 from pine_boost.region.storage import canonical
 from pine_boost.result import model_file
@@ -213,6 +214,7 @@ def _read_model(
     model: Model = read_model(files[names[0]], threshold=thresholds or None, trust_pickle=trust_pickle)
     if forest_digest(model.forest) != manifest[f"{role}_digest"]:
         raise CertificateMismatch(f"{names[0]} holds another model than the manifest says.")
+    warn_if_untested(model.forest.library, {})
     return model
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from pine_boost import PruneResult, verify
+from pine_boost.errors import UntestedVersionWarning
+from pine_boost.parsers import traits
 from tests.versions.relay import THRESHOLDS
 
 for _library in ("xgboost", "lightgbm", "sklearn"):
@@ -97,6 +100,23 @@ def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path) -
                 text = document["learner"]["learner_model_param"]["base_score"]
                 # XGBoost before 3.1 reads every vector as 0.5
                 assert not text.startswith("[") or set(text.strip("[]").split(",")) == {"5E-1"}, (path, text)
+
+
+def test_a_result_warns_once_of_a_version_that_was_not_tested(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import xgboost
+
+    folder, original = trained / "proved" / "xgboost-half" / "file", trained / "xgboost-half.json"
+    made_with = PruneResult.load(folder).certificate.versions
+    assert made_with["xgboost-cpu" if "xgboost-cpu" in made_with else "xgboost"] == xgboost.__version__
+    monkeypatch.setattr(traits, "_warned", set())
+    PruneResult.load(folder)  # a tested version: no warning, which would be an error here
+    monkeypatch.setattr(xgboost, "__version__", "9.1.0")
+    with pytest.warns(UntestedVersionWarning, match=r"XGBoost 9\.1\.0 .* tested with 1\.7 to 3\.2"):
+        PruneResult.load(folder)
+    verify(original, folder / "model.json", folder / "region.json", folder / "certificate.json")  # not twice
+    monkeypatch.setattr(xgboost, "__version__", "9.2.0")
+    with pytest.warns(UntestedVersionWarning, match=r"9\.2\.0"):
+        verify(original, folder / "model.json", folder / "region.json", folder / "certificate.json")
 
 
 @pytest.mark.slow
