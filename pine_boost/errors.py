@@ -56,8 +56,5 @@ class HoldoutWarning(UserWarning):
         self.option = (option,) if isinstance(option, str) else option
 
 
-    """Rows that must be unseen were evidently, or may have been, used before."""
-
-
 class UntestedVersionWarning(UserWarning):
     """A saved result is used with a version of its library that pine_boost was not tested with."""

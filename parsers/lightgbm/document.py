@@ -248,6 +248,10 @@ def _read_tail(text: str) -> dict[str, Any]:
         match = _PARAMETER.fullmatch(line)
         if not match:
             _malformed(f"parameters has the line {line[:60]!r}, expected '[key: value]'")
+        try:  # LightGBM's Python package reads the values as JSON texts, without escaping them
+            json.loads(f'"{match[2]}"')
+        except ValueError:
+            _malformed(f"the parameter {match[1]} is {match[2][:60]!r}, which LightGBM cannot read back")
         parameters.append((match[1], match[2]))
     if len(dict(parameters)) != len(parameters):
         _malformed("a parameter appears twice")

@@ -17,6 +17,9 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.parsers.xgboost import fields
 from pine_boost.parsers.xgboost.fields import fault
 
+# XGBoost's number for the type of category values; it cannot save the unsigned types that are missing here
+_VALUE_TYPES = {9: np.int8, 10: np.uint8, 11: np.int16, 13: np.int32, 15: np.int64}
+
 
 @dataclass(frozen=True, eq=False)
 class Cats:
@@ -26,13 +29,15 @@ class Cats:
     section: dict[str, Any]
 
 
-def read_cats(value: Any, n_features: int) -> Cats:
+def read_cats(value: Any, n_features: int, *, typed: bool) -> Cats:
     """Check the section; an empty one means that the model was trained on bare codes."""
     section = fields.as_section(value, "cats")
     fields.check_names(section, "cats", ("enc", "feature_segments", "sorted_idx"))
     encodings = fields.as_list(section["enc"], "cats, enc")
-    segments = fields.as_integers(section["feature_segments"], "cats, feature_segments")
-    order = fields.as_integers(section["sorted_idx"], "cats, sorted_idx")
+    segments = fields.as_array(section["feature_segments"], "cats, feature_segments", np.int32, typed=typed).astype(
+        np.int64
+    )
+    order = fields.as_array(section["sorted_idx"], "cats, sorted_idx", np.int32, typed=typed).astype(np.int64)
     if not encodings:
         if len(order) or np.any(segments != 0) or len(segments) not in (0, n_features + 1):
             raise fault("cats", "has segments without category values")
@@ -41,7 +46,7 @@ def read_cats(value: Any, n_features: int) -> Cats:
     else:
         if len(encodings) != n_features:
             raise fault("cats", f"has {len(encodings)} features, expected {n_features}")
-        pairs = [_read_encoding(item, i) for i, item in enumerate(encodings)]
+        pairs = [_read_encoding(item, i, typed) for i, item in enumerate(encodings)]
         values = tuple(pair[0] for pair in pairs)
         written = [pair[1] for pair in pairs]
         counts = np.array([len(v) for v in values])
@@ -62,26 +67,25 @@ def _check_order(counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64],
         raise fault("cats", "has a sorted_idx that is no permutation of its category values")
 
 
-def _read_encoding(value: Any, feature: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _read_encoding(value: Any, feature: int, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
     where = f"cats, enc of feature {feature}"
     section = fields.as_section(value, where)
     if "offsets" in section:
-        return _read_names(section, where)
+        return _read_names(section, where, typed)
     fields.check_names(section, where, ("type", "values"))
-    kind = fields.as_integer(section["type"], where, 0, 255)
-    raw = section["values"]
-    numbers = fields.as_integers(raw, where)
+    kind = fields.as_integer(section["type"], f"{where}, type", 0, 255)
+    if kind not in _VALUE_TYPES:
+        raise fault(f"{where}, type", f"is {kind}, not one of {sorted(_VALUE_TYPES)}")
+    numbers = fields.as_array(section["values"], f"{where}, values", _VALUE_TYPES[kind], typed=typed)
     if len(np.unique(numbers)) != len(numbers):
-        raise fault(where, "holds a value twice")
-    # the element type of a UBJSON array goes with ``type``: it must survive a rewrite
-    dtype = raw.dtype if isinstance(raw, np.ndarray) else np.dtype(np.int64)
-    return tuple(numbers.tolist()), {"type": kind, "values": numbers.astype(dtype)}
+        raise fault(f"{where}, values", "holds a value twice")
+    return tuple(numbers.tolist()), {"type": kind, "values": numbers}
 
 
-def _read_names(section: dict[str, Any], where: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _read_names(section: dict[str, Any], where: str, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
     fields.check_names(section, where, ("offsets", "values"))
-    offsets = fields.as_integers(section["offsets"], where)
-    letters = fields.as_integers(section["values"], where)
+    offsets = fields.as_array(section["offsets"], f"{where}, offsets", np.int32, typed=typed).astype(np.int64)
+    letters = fields.as_array(section["values"], f"{where}, values", np.int8, typed=typed).astype(np.int64)
     written = {"offsets": offsets.astype(np.int32), "values": letters.astype(np.int8)}
     if len(offsets) == len(letters) == 0:
         return (), written

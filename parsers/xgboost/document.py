@@ -109,8 +109,8 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     fields.check_names(
         learner,
         "learner",
-        ("gradient_booster", "learner_model_param", "objective"),
-        ("attributes", "feature_names", "feature_types"),
+        ("attributes", "gradient_booster", "learner_model_param", "objective"),
+        ("feature_names", "feature_types"),
     )
     booster = fields.as_section(learner["gradient_booster"], "gradient_booster")
     model, weights = _find_model(booster)
@@ -118,14 +118,14 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     fields.check_names(
         param, "learner_model_param", ("base_score", "num_class", "num_feature"), ("num_target", "boost_from_average")
     )
-    n_classes = fields.as_integer(param["num_class"], "num_class", 0, MAX_CLASSES)
-    n_features = fields.as_integer(param["num_feature"], "num_feature", 1, MAX_FEATURES)
-    if fields.as_integer(param.get("num_target", "1"), "num_target", 0, MAX_CLASSES) > 1:
+    n_classes = fields.as_parameter(param["num_class"], "num_class", 0, MAX_CLASSES)
+    n_features = fields.as_parameter(param["num_feature"], "num_feature", 1, MAX_FEATURES)
+    if fields.as_parameter(param.get("num_target", "1"), "num_target", 0, MAX_CLASSES) > 1:
         raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
     objective = _check_objective(learner["objective"], n_classes)
-    grown = _read_grown(model, n_features, max(n_classes, 1))
+    grown = _read_grown(model, n_features, max(n_classes, 1), typed=file_format == "ubj")
     names, types = _read_features(learner, n_features)
-    attributes = fields.as_section(learner.get("attributes", {}), "attributes")
+    attributes = fields.as_section(learner["attributes"], "attributes")
     return XGBoostDocument(
         file_format=file_format,
         version=version,
@@ -140,24 +140,23 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
             fields.as_text(key, "an attribute"): fields.as_text(value, f"attribute {key!r}")
             for key, value in attributes.items()
         },
-        cats=read_cats(model["cats"], n_features) if "cats" in model else None,
-        boost_from_average=str(fields.as_integer(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)),
+        cats=read_cats(model["cats"], n_features, typed=file_format == "ubj") if "cats" in model else None,
+        boost_from_average=str(fields.as_parameter(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)),
         **grown,
     )
 
 
-def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int) -> dict[str, Any]:
+def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int, *, typed: bool) -> dict[str, Any]:
     """The trees, and which output and which round each of them belongs to."""
     items, n_parallel, leaf_size = _read_tree_param(model)
-    trees = read_trees(items, n_features)
+    trees = read_trees(items, n_features, typed=typed)
     tree_output = fields.as_integers(model["tree_info"], "tree_info", len(items))
     if np.any((tree_output < 0) | (tree_output >= n_outputs)):
         raise fault("tree_info", f"names a class outside 0..{n_outputs - 1}")
-    indptr = model.get("iteration_indptr")
     return {
         "trees": trees,
         "tree_output": tree_output,
-        "round_offset": _read_rounds(indptr, len(items), n_outputs * n_parallel),
+        "round_offset": _read_rounds(model, len(items), n_outputs * n_parallel),
         "n_parallel": n_parallel,
         "leaf_vector_size": leaf_size,
     }
@@ -168,14 +167,14 @@ def _read_tree_param(model: dict[str, Any]) -> tuple[list[Any], int, int]:
     tree_param = fields.as_section(model["gbtree_model_param"], "gbtree_model_param")
     fields.check_names(tree_param, "gbtree_model_param", ("num_trees", "num_parallel_tree"), ("size_leaf_vector",))
     items = fields.as_list(model["trees"], "trees")
-    n_trees = fields.as_integer(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
+    n_trees = fields.as_parameter(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
     if n_trees != len(items):
         raise fault("num_trees", f"is {n_trees}, but there are {len(items)} trees")
     if n_trees == 0:
         raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
-    n_parallel = fields.as_integer(tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER)
+    n_parallel = fields.as_parameter(tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER)
     # 1.7 writes 0 for scalar leaves, 2.x and 3.x do not write it here
-    leaf_size = fields.as_integer(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
+    leaf_size = fields.as_parameter(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
     return items, n_parallel, leaf_size
 
 
@@ -230,13 +229,13 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
     return checked
 
 
-def _read_rounds(value: Any, n_trees: int, trees_per_round: int) -> IntArray:
-    if value is None:  # 1.7: rounds all have the same number of trees
+def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> IntArray:
+    if "iteration_indptr" not in model:  # 1.7: rounds all have the same number of trees
         # 1.7.6 silently ignores trees beyond the last whole round, 2.1.4 and 3.2 refuse the file
         if n_trees % trees_per_round:
             raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
-    rounds = fields.as_integers(value, "iteration_indptr")
+    rounds = fields.as_integers(model["iteration_indptr"], "iteration_indptr")
     if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
         raise fault("iteration_indptr", f"does not divide the {n_trees} trees into rounds")
     return rounds

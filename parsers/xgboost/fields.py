@@ -1,14 +1,13 @@
-"""Typed access to the sections of an XGBoost file: the parsed JSON or UBJSON tree.
+"""Typed access to the sections of an XGBoost file, as strict as XGBoost's own loader.
 
-In come a section and the name of a field; out goes a value of the declared type.
-Refuses missing and unknown fields, wrong types, numbers out of range or not exact in float32.
+Errors name the field. Arrays have element types in UBJSON, and XGBoost refuses every other type there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,6 @@ import numpy.typing as npt
 from pine_boost.errors import MalformedModelError
 
 MAX_INTEGER = 2**31 - 1
-_Array = TypeVar("_Array", bound=npt.NDArray[Any])
 _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
 
 
@@ -44,9 +42,7 @@ def as_section(value: Any, where: str) -> dict[str, Any]:
 
 
 def as_list(value: Any, where: str) -> list[Any]:
-    """A JSON array of anything; an empty typed array is an empty list."""
-    if isinstance(value, np.ndarray) and len(value) == 0:
-        return []
+    """An array of anything; not one with an element type, which XGBoost does not take for it."""
     if not isinstance(value, list):
         raise fault(where, f"is {_kind(value)}, not an array")
     return value
@@ -69,9 +65,7 @@ def as_texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def as_integer(value: Any, where: str, low: int, high: int) -> int:
-    """An integer, or the text of one (XGBoost's parameters are texts), within bounds."""
-    if isinstance(value, str) and _INTEGER_TEXT.match(value):
-        value = int(value)
+    """An integer within bounds."""
     if type(value) is not int:
         raise fault(where, f"is {_kind(value)}, not an integer")
     if not low <= value <= high:
@@ -79,31 +73,62 @@ def as_integer(value: Any, where: str, low: int, high: int) -> int:
     return value
 
 
+def as_parameter(value: Any, where: str, low: int, high: int) -> int:
+    """The text of an integer within bounds: XGBoost's parameters are texts, and it refuses numbers."""
+    if not (isinstance(value, str) and _INTEGER_TEXT.match(value)):
+        raise fault(where, f"is {_kind(value)}, not the text of an integer")
+    return as_integer(int(value), where, low, high)
+
+
 def as_integers(value: Any, where: str, length: int | None = None) -> npt.NDArray[np.int64]:
-    """An array of integers, all within 32 bits (64 in category values)."""
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "iu":
-            raise fault(where, "holds numbers that are not integers")
-        array = value.astype(np.int64)
+    """A plain array of integers within 32 bits."""
+    return as_array(as_list(value, where), where, np.int32, length, typed=False).astype(np.int64)
+
+
+def as_array(value: Any, where: str, dtype: Any, length: int | None = None, *, typed: bool) -> npt.NDArray[Any]:
+    """An array of numbers of one type, NaN and infinity included.
+
+    Parameters
+    ----------
+    value : list or numpy array
+    where : str
+        The field, for errors.
+    dtype : numpy type
+        Element type in UBJSON; in JSON all numbers must fit it.
+    length : int, optional
+        Expected number of entries.
+    typed : bool
+        Whether the file is UBJSON, where the array must have this element type.
+    """
+    expected = np.dtype(dtype)
+    if typed:
+        if not isinstance(value, np.ndarray):
+            raise fault(where, f"is {_kind(value)}, not an array of {expected.name}")
+        if value.dtype != expected:
+            raise fault(where, f"is an array of {value.dtype.name}, not of {expected.name}")
+        array = value
+    elif expected.kind == "f":
+        array = _narrow(as_list(value, where), where)
     else:
         items = as_list(value, where)
         # bool is an int to Python, and XGBoost refuses it: compare the types themselves
         if not set(map(type, items)) <= {int}:
             raise fault(where, "holds something that is not an integer")
-        try:
-            array = np.array(items, dtype=np.int64)
-        except OverflowError as error:
-            raise fault(where, "holds an integer beyond 64 bits") from error
-    return _checked_length(array, where, length)
+        limits = np.iinfo(expected)
+        if items and not limits.min <= min(items) <= max(items) <= limits.max:
+            raise fault(where, f"holds an integer outside {limits.min}..{limits.max}")
+        array = np.array(items, dtype=expected)
+    if length is not None and len(array) != length:
+        raise fault(where, f"has {len(array)} entries, expected {length}")
+    return array
 
 
 def as_floats(value: Any, where: str, length: int | None = None) -> npt.NDArray[np.float32]:
-    """An array of float32 numbers, NaN and infinity included."""
-    if isinstance(value, np.ndarray):
-        if value.dtype != np.float32:
-            raise fault(where, "is not an array of float32")
-        return _checked_length(value, where, length)
-    items = as_list(value, where)
+    """A plain array of float32 numbers."""
+    return as_array(value, where, np.float32, length, typed=False)
+
+
+def _narrow(items: list[Any], where: str) -> npt.NDArray[np.float32]:
     # XGBoost refuses integers here ("Invalid cast, from Integer")
     if not set(map(type, items)) <= {float}:
         raise fault(where, "holds something that is not a number with a decimal point")
@@ -111,24 +136,18 @@ def as_floats(value: Any, where: str, length: int | None = None) -> npt.NDArray[
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     _refuse_midpoints(wide, narrow, where)
-    return _checked_length(narrow, where, length)
+    return narrow
 
 
 def _refuse_midpoints(wide: npt.NDArray[np.float64], narrow: npt.NDArray[np.float32], where: str) -> None:
-    # XGBoost's own parser rounds exact float32 midpoints up or down as it likes (facts,
-    # xgb_roundtrip); files that XGBoost wrote contain float32 numbers only
+    # XGBoost's own parser rounds exact float32 midpoints up or down, not to even; files that XGBoost
+    # wrote contain float32 numbers only
     inexact = np.flatnonzero(np.isfinite(narrow) & (narrow != wide))
     value, near = wide[inexact], narrow[inexact]
     with np.errstate(over="ignore"):
         other = np.nextafter(near, np.where(value > near, np.inf, -np.inf).astype(np.float32))
     if np.any(value - near == other.astype(np.float64) - value):
         raise fault(where, "holds a number exactly between two float32 numbers")
-
-
-def _checked_length(array: _Array, where: str, length: int | None) -> _Array:
-    if length is not None and len(array) != length:
-        raise fault(where, f"has {len(array)} entries, expected {length}")
-    return array
 
 
 def _kind(value: Any) -> str:

@@ -24,9 +24,25 @@ Float32Array = npt.NDArray[np.float32]
 
 ROOT_PARENT = 2147483647
 DELETED = 2147483647  # split index of a node that the pruning updater cut off
-_INTEGER_FIELDS = ("left_children", "right_children", "parents", "split_indices", "default_left", "split_type")
-_FLOAT_FIELDS = ("split_conditions", "base_weights", "loss_changes", "sum_hessian")
-_CATEGORY_FIELDS = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
+# Fields with one entry per node, and those of the category sets, with their element types in UBJSON
+_NODE_FIELDS = {
+    "left_children": np.int32,
+    "right_children": np.int32,
+    "parents": np.int32,
+    "split_indices": np.int32,
+    "default_left": np.uint8,
+    "split_type": np.uint8,
+    "split_conditions": np.float32,
+    "base_weights": np.float32,
+    "loss_changes": np.float32,
+    "sum_hessian": np.float32,
+}
+_CATEGORY_FIELDS = {
+    "categories": np.int32,
+    "categories_nodes": np.int32,
+    "categories_segments": np.int64,
+    "categories_sizes": np.int64,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +78,12 @@ class Trees:
         return self.left < 0
 
 
-def read_trees(items: list[Any], n_features: int) -> Trees:
-    """Check every tree of the file and stack them."""
-    tables = [_read_tree(item, i, n_features) for i, item in enumerate(items)]
+def read_trees(items: list[Any], n_features: int, *, typed: bool) -> Trees:
+    """Check every tree of the file and stack them; ``typed`` arrays are those of UBJSON."""
+    tables = [_read_tree(item, i, n_features, typed) for i, item in enumerate(items)]
     sizes = np.array([len(table["left_children"]) for table in tables])
     offset = np.concatenate([[0], np.cumsum(sizes)])
-    node = {name: np.concatenate([table[name] for table in tables]) for name in (*_INTEGER_FIELDS, *_FLOAT_FIELDS)}
+    node = {name: np.concatenate([table[name] for table in tables]) for name in _NODE_FIELDS}
     deleted = np.array([table["num_deleted"] for table in tables])
     start = np.repeat(offset[:-1], sizes)
     _check_children(node, start, np.repeat(sizes, sizes), offset)
@@ -140,11 +156,11 @@ def join_trees(parts: Sequence[Trees]) -> Trees:
     return Trees(**{name: np.concatenate(column) for name, column in columns.items()})
 
 
-def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
+def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str, Any]:
     where = f"tree {index}"
     tree = fields.as_section(item, where)
     optional = ("leaf_weights",)
-    names = (*_INTEGER_FIELDS, *_FLOAT_FIELDS, *_CATEGORY_FIELDS, "id", "tree_param")
+    names = (*_NODE_FIELDS, *_CATEGORY_FIELDS, "id", "tree_param")
     # trees with vector leaves lack some fields in 3.0: they are refused by name before
     if "tree_param" not in tree:
         fields.check_names(tree, where, names, optional)
@@ -152,7 +168,7 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
     fields.check_names(
         param, f"{where}, tree_param", ("num_nodes", "num_feature", "size_leaf_vector"), ("num_deleted",)
     )
-    if fields.as_integer(param["size_leaf_vector"], where, 0, fields.MAX_INTEGER) > 1:
+    if fields.as_parameter(param["size_leaf_vector"], f"{where}, size_leaf_vector", 0, fields.MAX_INTEGER) > 1:
         raise UnsupportedModelError(
             "Trees with vector leaves are not supported; retrain with multi_strategy='one_output_per_tree'."
         )
@@ -161,16 +177,17 @@ def _read_tree(item: Any, index: int, n_features: int) -> dict[str, Any]:
         raise fault(where, "has leaf_weights although its leaves are scalars")
     if fields.as_integer(tree["id"], f"{where}, id", 0, fields.MAX_INTEGER) != index:
         raise fault(where, f"has the id {tree['id']}")
-    fields.as_integer(param["num_feature"], f"{where}, num_feature", n_features, n_features)
-    n_nodes = fields.as_integer(param["num_nodes"], f"{where}, num_nodes", 1, fields.MAX_INTEGER)
-    table: dict[str, Any] = {
-        name: fields.as_integers(tree[name], f"{where}, {name}", n_nodes) for name in _INTEGER_FIELDS
-    }
-    for name in _FLOAT_FIELDS:
-        table[name] = fields.as_floats(tree[name], f"{where}, {name}", n_nodes)
-    for name in _CATEGORY_FIELDS:
-        table[name] = fields.as_integers(tree[name], f"{where}, {name}")
-    table["num_deleted"] = fields.as_integer(param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1)
+    fields.as_parameter(param["num_feature"], f"{where}, num_feature", n_features, n_features)
+    n_nodes = fields.as_parameter(param["num_nodes"], f"{where}, num_nodes", 1, fields.MAX_INTEGER)
+    table: dict[str, Any] = {}
+    for name, dtype in _NODE_FIELDS.items():
+        table[name] = fields.as_array(tree[name], f"{where}, {name}", dtype, n_nodes, typed=typed)
+    for name, dtype in _CATEGORY_FIELDS.items():
+        table[name] = fields.as_array(tree[name], f"{where}, {name}", dtype, typed=typed)
+    for name in (*_NODE_FIELDS, *_CATEGORY_FIELDS):
+        if table[name].dtype.kind != "f":  # one type to calculate with
+            table[name] = table[name].astype(np.int64)
+    table["num_deleted"] = fields.as_parameter(param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1)
     return table
 
 
@@ -223,6 +240,9 @@ def _check_numbers(
     split = node["split_indices"]
     bad = reached & ~is_leaf & ((split < 0) | (split >= n_features))
     _refuse(bad, offset, f"splits on a feature outside 0..{n_features - 1}")
+    # XGBoost keeps 31 bits, and all of them set is its mark of a deleted node
+    bad = reached & is_leaf & ((split < 0) | (split == DELETED))
+    _refuse(bad, offset, "is a leaf whose split_indices entry marks a deleted node")
     for name in ("default_left", "split_type"):
         _refuse((node[name] != 0) & (node[name] != 1), offset, f"has {name} other than 0 or 1")
     # at categorical nodes the condition is junk: 1e-45 in 3.x, NaN in 1.7 and 2.x

@@ -1,6 +1,6 @@
 """XGBoost models from a pruned or trimmed forest: Booster, scikit-learn wrapper, .json or .ubj bytes.
 
-Always gbtree, with a base_score that XGBoost 1.7 to 3.x all read alike.
+Always gbtree; pruned models have a base_score that XGBoost 1.7 to 3.x all read alike.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
 
 
 def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
-    """Write the remaining nodes with their own leaf values and the intercept of the original.
+    """Write the remaining nodes with their own leaf values and the base_score of the original.
 
-    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves.
+    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves. Where the
+    original has another base_score per class, XGBoost before 3.1 reads neither of them right.
     """
     document = model.document
     leaves = trimming.shifted(document.trees.condition[trimming.value_node].astype(np.float64), shift)
@@ -76,10 +77,7 @@ def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     if len(trimmed.round_offset) == len(document.round_offset):
         # with every round still there best_iteration names the same trees as before
         trimmed = replace(trimmed, attributes=document.attributes)
-    score = _SCORE_OF_ALL_VERSIONS
-    if model.kind == FILE_KIND:
-        score = document.base_score[0] if len(set(document.base_score)) == 1 else 0.0
-    return _finish(model, with_intercept(replace(trimmed, base_score=(score,)), model.forest.intercept))
+    return _finish(model, with_intercept(trimmed, model.forest.intercept))
 
 
 def _finish(model: Model, document: XGBoostDocument) -> Any:

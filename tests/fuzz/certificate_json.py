@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from random import Random
 
 import numpy as np
-from hypothesis import strategies as st
 
 from pine_boost import Certificate, prune_booster
 from pine_boost.certificate.certificate import UNDIGESTED
@@ -32,12 +31,12 @@ def healthy() -> list[bytes]:
     return [result.certificate.to_json().encode() for result in results]
 
 
-def damage(draw: Any, contents: bytes) -> bytes:
+def damage(random: Random, contents: bytes) -> bytes:
     """Mostly valid JSON with wrong contents."""
-    if draw(st.integers(0, 4)) == 0:
-        return damage_bytes(draw, contents)
-    document = damage_json(draw, json.loads(contents))
-    if draw(st.integers(0, 3)):  # the digest must not be all that keeps damage out
+    if random.randint(0, 4) == 0:
+        return damage_bytes(random, contents)
+    document = damage_json(random, json.loads(contents))
+    if random.randint(0, 3):  # the digest must not be all that keeps damage out
         with suppress(ValueError):  # NaN and infinities have no digest
             document["digest"] = digest_of(document, UNDIGESTED)
     return json.dumps(document).encode()

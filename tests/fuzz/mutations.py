@@ -1,18 +1,10 @@
-"""Ways to damage a document, each drawn by Hypothesis so that a finding shrinks.
-
-In come healthy bytes, JSON data or lines; out come the same with one to four faults. Nothing here
-knows what the document means.
-"""
+"""Ways to damage bytes, JSON data or lines, with one to four faults each; what they mean plays no part."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 ODD_VALUES: tuple[Any, ...] = (
     None,
@@ -141,21 +133,21 @@ ODD_BYTES = (
 )
 
 
-def damage_bytes(draw: Draw, contents: bytes) -> bytes:
+def damage_bytes(random: Random, contents: bytes) -> bytes:
     """Flip, cut, repeat, insert or overwrite bytes."""
     data = bytearray(contents)
-    for _ in range(draw(st.integers(1, 4))):
-        position = draw(st.integers(0, max(len(data) - 1, 0)))
-        length = draw(st.integers(0, 64))
-        action = draw(st.sampled_from(("flip", "set", "odd", "over", "cut", "drop", "repeat")))
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        position = random.randint(0, max(len(data) - 1, 0))
+        length = random.randint(0, 64)
+        action = random.choice(("flip", "set", "odd", "over", "cut", "drop", "repeat"))
         if action == "flip" and data:
-            data[position] ^= 1 << draw(st.integers(0, 7))
+            data[position] ^= 1 << random.randint(0, 7)
         elif action == "set" and data:
-            data[position] = draw(st.integers(0, 255))
+            data[position] = random.randint(0, 255)
         elif action == "odd":
-            data[position:position] = draw(st.sampled_from(ODD_BYTES))
+            data[position:position] = random.choice(ODD_BYTES)
         elif action == "over":
-            odd = draw(st.sampled_from(ODD_BYTES))
+            odd = random.choice(ODD_BYTES)
             data[position : position + len(odd)] = odd
         elif action == "cut":
             del data[position:]
@@ -166,19 +158,19 @@ def damage_bytes(draw: Draw, contents: bytes) -> bytes:
     return bytes(data)
 
 
-def damage_json(draw: Draw, document: Any) -> Any:
+def damage_json(random: Random, document: Any) -> Any:
     """Replace, remove, add, copy or nudge values anywhere in JSON data."""
     document = copy.deepcopy(document)
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
         places = _places(document)
         if not places:
             return document
         # first a key by name, so that one long array does not take all the attention
         names = sorted({place[2] for place in places})
-        name = draw(st.sampled_from(names))
+        name = random.choice(names)
         own = [place for place in places if place[2] == name]
-        parent, key, _ = own[draw(st.integers(0, len(own) - 1))]
-        _damage_place(draw, parent, key, places)
+        parent, key, _ = own[random.randint(0, len(own) - 1)]
+        _damage_place(random, parent, key, places)
     return document
 
 
@@ -196,54 +188,54 @@ def _places(document: Any) -> list[tuple[Any, Any, str]]:
     return places
 
 
-def _damage_place(draw: Draw, parent: Any, key: Any, places: list[tuple[Any, Any, str]]) -> None:
-    action = draw(st.sampled_from(("odd", "nudge", "remove", "copy", "add", "text")))
+def _damage_place(random: Random, parent: Any, key: Any, places: list[tuple[Any, Any, str]]) -> None:
+    action = random.choice(("odd", "nudge", "nudge", "nudge", "remove", "copy", "add", "text"))
     value = parent[key]
     if action == "nudge" and type(value) in (int, float) and not abs(value) > 1e300:
-        parent[key] = value + draw(st.sampled_from((1, -1, 2, 0.5, 1e-9, 2**31, -value, -2 * value)))
+        parent[key] = value + random.choice((1, -1, 2, 0.5, 1e-9, 2**31, -value, -2 * value))
     elif action == "remove":
         del parent[key]
     elif action == "copy":
-        other, other_key, _ = places[draw(st.integers(0, len(places) - 1))]
+        other, other_key, _ = places[random.randint(0, len(places) - 1)]
         if other_key in other if isinstance(other, dict) else other_key < len(other):
             parent[key] = copy.deepcopy(other[other_key])
     elif action == "add" and isinstance(parent, list):
-        parent.insert(key, copy.deepcopy(draw(st.sampled_from(ODD_VALUES))))
+        parent.insert(key, copy.deepcopy(random.choice(ODD_VALUES)))
     elif action == "add":
-        parent[draw(st.sampled_from(("", "x", "name", "format")))] = copy.deepcopy(value)
+        parent[random.choice(("", "x", "name", "format"))] = copy.deepcopy(value)
     elif action == "text" and isinstance(value, str):
-        parent[key] = draw(st.sampled_from(ODD_TOKENS)) + value
+        parent[key] = random.choice(ODD_TOKENS) + value
     else:
-        parent[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
+        parent[key] = copy.deepcopy(random.choice(ODD_VALUES))
 
 
-def damage_lines(draw: Draw, lines: list[str]) -> list[str]:
+def damage_lines(random: Random, lines: list[str]) -> list[str]:
     """Replace a token, or remove, repeat or exchange lines of ``key=a b c`` text."""
     lines = list(lines)
-    for _ in range(draw(st.integers(1, 3))):
-        position = draw(st.integers(0, len(lines) - 1))
-        action = draw(st.sampled_from(("token", "token", "token", "drop", "repeat", "swap", "cut")))
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        position = random.randint(0, len(lines) - 1)
+        action = random.choice(("token", "token", "token", "drop", "repeat", "swap", "cut"))
         key, equals, value = lines[position].partition("=")
         if action == "token" and equals:
             tokens = value.split(" ")
-            place = draw(st.integers(0, len(tokens) - 1))
-            how = draw(st.sampled_from(("odd", "drop", "repeat", "other")))
+            place = random.randint(0, len(tokens) - 1)
+            how = random.choice(("odd", "drop", "repeat", "other"))
             if how == "odd":
-                tokens[place] = draw(st.sampled_from(ODD_TOKENS))
+                tokens[place] = random.choice(ODD_TOKENS)
             elif how == "drop":
                 del tokens[place]
             elif how == "repeat":
                 tokens.insert(place, tokens[place])
             else:
-                tokens[place] = tokens[draw(st.integers(0, len(tokens) - 1))]
+                tokens[place] = tokens[random.randint(0, len(tokens) - 1)]
             lines[position] = f"{key}={' '.join(tokens)}"
         elif action == "drop" and len(lines) > 1:
             del lines[position]
         elif action == "repeat":
             lines.insert(position, lines[position])
         elif action == "swap":
-            other = draw(st.integers(0, len(lines) - 1))
+            other = random.randint(0, len(lines) - 1)
             lines[position], lines[other] = lines[other], lines[position]
         else:
-            lines[position] = lines[position][: draw(st.integers(0, 40))]
+            lines[position] = lines[position][: random.randint(0, 40)]
     return lines

@@ -1,7 +1,6 @@
-"""What an accepted model file must satisfy: written again it is the same, natively too.
+"""What an accepted model file must satisfy: the native library loads it and gives the margins that were read.
 
-In comes a parsed model; nothing comes out. Raises AssertionError where the native library, in a
-child process, does not survive it, or reads or adds up something else than the parser says.
+Both the file itself and what is written from it are loaded, in a child process.
 """
 
 from __future__ import annotations
@@ -21,23 +20,30 @@ from tests.fuzz.native_worker import WORKER
 _MOST_CELLS = 20_000  # a file may claim 16 million features; nobody predicts with those
 
 
-def check_model(model: Model, threshold: Any = None) -> None:
-    """Write, read back, load natively in a child, compare margins on rows of all kinds."""
+def check_model(contents: bytes, model: Model, threshold: Any = None) -> None:
+    """Write, read back, load natively in a child, compare margins on rows of all kinds.
+
+    Raises
+    ------
+    AssertionError
+        The library refuses the file or does not survive it, or reads or adds up something else.
+    """
     forest = model.forest
-    contents = original_bytes(model)
-    again = read_model(contents, threshold=threshold)
+    written = original_bytes(model)
+    again = read_model(written, threshold=threshold)
     assert forest_digest(again.forest) == forest_digest(forest)
     if forest.n_features * 12 > _MOST_CELLS or forest.n_outputs * forest.n_nodes > _MOST_CELLS:
         return
-    remember(contents)
     X = probe_rows(model)
     ours = native_margins(forest, X).astype(np.float64)
-    theirs = WORKER.margins(contents, X).reshape(ours.shape).astype(np.float64)
-    finite = np.isfinite(ours) & np.isfinite(theirs)
-    with np.errstate(invalid="ignore"):
-        close = np.abs(ours - theirs) <= forest.slack
-    same = np.where(finite, close, _text(ours) == _text(theirs))
-    assert same.all(), f"native {theirs[~same][:3]} but read {ours[~same][:3]}"
+    for given in (contents, written):
+        remember(given)
+        theirs = WORKER.margins(given, forest.library, X).reshape(ours.shape).astype(np.float64)
+        finite = np.isfinite(ours) & np.isfinite(theirs)
+        with np.errstate(invalid="ignore"):
+            close = np.abs(ours - theirs) <= forest.slack
+        same = np.where(finite, close, _text(ours) == _text(theirs))
+        assert same.all(), f"native {theirs[~same][:3]} but read {ours[~same][:3]}"
 
 
 def probe_rows(model: Model) -> Any:

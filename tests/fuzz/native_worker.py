@@ -1,7 +1,6 @@
-"""A child process that loads accepted model files natively, one after another.
+"""A child process that loads accepted model files natively, one after another, and answers with margins.
 
-In come documents that the parser let through and rows; out go the library's own margins or its
-refusal. A library that crashes, hangs or eats memory ends only the child, and that is a finding.
+A library that refuses the file, crashes, hangs or eats memory is a finding; only the child ends.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import PineBoostError, UnsupportedModelError
-
 TIME_LIMIT = 60.0
 MEMORY_LIMIT = 4 * 2**30
 
@@ -31,11 +28,12 @@ class Worker:
         self.child: subprocess.Popen[bytes] | None = None
         self.loaded = 0
 
-    def margins(self, contents: bytes, rows: Any) -> Any:
-        """Native margins of a document; AssertionError if the child did not survive it."""
+    def margins(self, contents: bytes, library: str, rows: Any) -> Any:
+        """Native margins of a document; AssertionError if it is refused or the child did not survive it."""
         child = self._alive()
         assert child.stdin is not None
         try:
+            _send(child.stdin, library.encode())
             _send(child.stdin, contents)
             _send(child.stdin, _save(rows))
             answer = self._receive(child)
@@ -44,7 +42,7 @@ class Worker:
             raise AssertionError(f"the native library ended the child: status {status}") from error
         self.loaded += 1
         if answer[:1] == b"!":
-            raise UnsupportedModelError(answer[1:].decode(errors="replace"))
+            raise AssertionError(f"the native library refuses the file: {answer[1:].decode(errors='replace')}")
         return np.load(io.BytesIO(answer), allow_pickle=False)
 
     def _alive(self) -> subprocess.Popen[bytes]:
@@ -103,29 +101,32 @@ WORKER = Worker()
 def serve() -> None:
     """What the child does until its input ends."""
     from pine_boost.native.child_process import limit_process
-    from pine_boost.native.predict import load_native
-    from pine_boost.parsers import read_model
 
     limit_process(os.getpid(), MEMORY_LIMIT)
     source = sys.stdin.buffer
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is no answer
-    while header := source.read(8):
-        contents = source.read(int.from_bytes(header, "big"))
-        rows = np.load(io.BytesIO(source.read(int.from_bytes(source.read(8), "big"))))
+    while library := _receive_part(source).decode():
+        contents, rows = _receive_part(source), np.load(io.BytesIO(_receive_part(source)))
         try:
-            model = read_model(contents)
-            answer = _save(_margins(model, load_native(model), rows))
-        except PineBoostError as error:
-            answer = b"!" + str(error).encode()
+            answer = _save(_margins(library, contents, rows))
+        except Exception as error:  # each library has its own errors
+            answer = b"!" + f"{type(error).__name__}: {error}"[:500].encode()
         _send(target, answer)
 
 
-def _margins(model: Any, native: Any, rows: Any) -> Any:
-    if model.forest.library == "lightgbm":
-        return np.asarray(native.predict(rows, raw_score=True, num_threads=1))
+def _receive_part(source: Any) -> bytes:
+    return bytes(source.read(int.from_bytes(source.read(8), "big")))
+
+
+def _margins(library: str, contents: bytes, rows: Any) -> Any:
+    if library == "lightgbm":
+        import lightgbm
+
+        return np.asarray(lightgbm.Booster(model_str=contents.decode()).predict(rows, raw_score=True, num_threads=1))
     import xgboost
 
+    native = xgboost.Booster({"nthread": 1}, model_file=bytearray(contents))
     data = xgboost.DMatrix(
         rows, feature_names=native.feature_names, feature_types=native.feature_types, enable_categorical=True, nthread=1
     )

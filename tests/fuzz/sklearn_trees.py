@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 from functools import cache
+from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
@@ -35,19 +35,19 @@ def healthy() -> list[Any]:
     ]
 
 
-def damage(draw: Any, model: Any) -> Any:
+def damage(random: Random, model: Any) -> Any:
     """One to three numbers of the trees."""
     model = copy.deepcopy(model)
-    for _ in range(draw(st.integers(1, 3))):
-        odd = draw(st.sampled_from((*_ODD, float("nan"), float("inf"))))
+    for _ in range(random.randint(1, 3)):
+        odd = random.choice((*_ODD, float("nan"), float("inf")))
         if hasattr(model, "_predictors"):
-            nodes = model._predictors[draw(st.integers(0, 2))][0].nodes
-            column = nodes[draw(st.sampled_from(sorted(nodes.dtype.names)))]
+            nodes = model._predictors[random.randint(0, 2)][0].nodes
+            column = nodes[random.choice(sorted(nodes.dtype.names))]
         else:
-            tree = np.ravel(model.estimators_)[draw(st.integers(0, 2))].tree_
-            column = getattr(tree, draw(st.sampled_from(_ARRAYS)))
+            tree = np.ravel(model.estimators_)[random.randint(0, 2)].tree_
+            column = getattr(tree, random.choice(_ARRAYS))
         if column.flags.writeable:
-            place = np.unravel_index(draw(st.integers(0, column.size - 1)), column.shape)
+            place = np.unravel_index(random.randint(0, column.size - 1), column.shape)
             if column.dtype.kind in "iub":
                 odd = 0 if np.isnan(odd) or np.isinf(odd) else int(odd)
                 limits = None if column.dtype.kind == "b" else np.iinfo(column.dtype)

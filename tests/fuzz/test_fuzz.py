@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 
 from pine_boost.parsers import read_model
-from tests.fuzz.driver import run
+from tests.fuzz.driver import Tally, run
 from tests.fuzz.native_check import probe_rows
 from tests.fuzz.native_worker import WORKER, Worker
 
@@ -33,13 +33,24 @@ def test_damaged_documents_are_refused_or_read_right(name):
         assert WORKER.loaded - loaded > 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NATIVE)
+def test_every_accepted_file_is_loaded_natively_with_equal_margins(name):
+    target, tally = import_module(f"tests.fuzz.{name}").TARGET, Tally()
+    for batch in range(40):
+        run(target, 500, first_seed=1000 + batch, tally=tally)
+    print(f"{target.name}: {tally.refused} refused, {tally.accepted} accepted, {WORKER.loaded} loaded")
+    assert tally.refused + tally.accepted >= 20_000
+    assert tally.accepted > 1000
+
+
 def test_a_child_that_dies_is_a_finding():
     worker = Worker()
     healthy = import_module("tests.fuzz.xgboost_json").TARGET.healthy()[0]
     model = read_model(healthy)
     rows = probe_rows(model)
-    assert len(worker.margins(healthy, rows)) == len(rows)
+    assert len(worker.margins(healthy, "xgboost", rows)) == len(rows)
     worker.child.kill()
     with pytest.raises(AssertionError, match="ended the child: status -9"):
-        worker.margins(healthy, rows)
-    assert len(worker.margins(healthy, rows)) == len(rows)  # by the next child
+        worker.margins(healthy, "xgboost", rows)
+    assert len(worker.margins(healthy, "xgboost", rows)) == len(rows)  # by the next child

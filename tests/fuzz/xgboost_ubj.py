@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from random import Random
 
 import numpy as np
-from hypothesis import strategies as st
 
 from pine_boost.parsers import read_model
 from pine_boost.parsers.xgboost.ubjson import read_ubjson, write_ubjson
@@ -23,30 +22,36 @@ def healthy() -> list[bytes]:
     return [contents for name, contents in healthy_files().items() if name.endswith(".ubj")]
 
 
-def damage(draw: Any, contents: bytes) -> bytes:
-    """Bytes anywhere, or one number of one array of a tree."""
-    if draw(st.booleans()):
-        return damage_bytes(draw, contents)
+def damage(random: Random, contents: bytes) -> bytes:
+    """Bytes anywhere, or a number, the length or the element type of one array of a tree."""
+    if random.random() < 0.5:
+        return damage_bytes(random, contents)
     document = read_ubjson(contents)
     trees = document["learner"]["gradient_booster"]["model"]["trees"]
-    for _ in range(draw(st.integers(1, 3))):
-        tree = trees[draw(st.integers(0, len(trees) - 1))]
+    for _ in range(random.randint(1, 3)):
+        tree = trees[random.randint(0, len(trees) - 1)]
         arrays = sorted(key for key, value in tree.items() if isinstance(value, np.ndarray))
-        key = draw(st.sampled_from(arrays))
+        key = random.choice(arrays)
         array = tree[key].copy()
-        if draw(st.integers(0, 3)) == 0:
-            tree[key] = array[: draw(st.integers(0, len(array)))]
+        how = random.randint(0, 7)
+        if how == 0:
+            tree[key] = array[: random.randint(0, len(array))]
+        elif how == 1:
+            with np.errstate(all="ignore"):
+                tree[key] = array.astype(random.choice(("i1", "u1", "i2", "i4", "i8", "f4", "f8")))
+        elif how == 2:
+            tree[key] = array.tolist() if array.dtype.kind in "iu" else []
         elif len(array):
-            place = draw(st.integers(0, len(array) - 1))
+            place = random.randint(0, len(array) - 1)
             odd = (-1, 0, 1, 2, 5, 100) if array.dtype.kind in "iu" else (0.0, -0.0, 1e-45, 3e38, np.nan, np.inf, 0.5)
-            array[place] = np.array(draw(st.sampled_from(odd))).astype(array.dtype)
+            array[place] = np.array(random.choice(odd)).astype(array.dtype)
             tree[key] = array
     return write_ubjson(document)
 
 
 def check(contents: bytes) -> None:
     """Refused, or the model that XGBoost itself sees."""
-    check_model(read_model(contents))
+    check_model(contents, read_model(contents))
 
 
 TARGET = Target("XGBoost UBJSON", healthy, damage, check)
