@@ -1,6 +1,7 @@
 # Everything from a fresh clone, with nothing but python3 and make.
 #   make demo    prunes an XGBoost model and writes the result to ./pine-demo
 #   make test    style, types, the test suite and the documentation
+#   make coverage   the share of lines that the tests run, as one figure
 #   make benchmarks MINUTES=60   what benchmarks/plan.py lists, resumable, then tables and README
 PYTHON ?= python3
 VENV ?= .venv
@@ -15,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test lint types pytest docs serve-docs benchmarks clean
+.PHONY: demo test lint types pytest coverage docs serve-docs benchmarks clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pine-boost demo
@@ -37,6 +38,12 @@ types: $(VENV)/.test
 
 pytest: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+
+# one figure: the share of the package's lines that the tests run
+coverage: $(VENV)/.test
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" --cov=pine_boost --cov-report= > $(VENV)/coverage.log \
+		|| { tail -40 $(VENV)/coverage.log; exit 1; }
+	@echo "coverage: $$($(BIN)/coverage report --format=total) %"
 
 docs: $(VENV)/.test
 	$(BIN)/mkdocs build --quiet --strict --site-dir $(abspath $(VENV))/site

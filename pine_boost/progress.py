@@ -6,10 +6,10 @@ gets a line when the best model changed. Ctrl-C is acknowledged at once, even wh
 
 from __future__ import annotations
 
-import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -65,16 +65,16 @@ class Progress:
         self._written = 0.0
         self._width = 0
         self._lock = threading.RLock()
-        self._wake: int | None = None
+        self._wake: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:
-        ours, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        ours, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
         self._hears = threading.current_thread() is threading.main_thread()
         if self._hears:
             # the signal writes a byte at once; a handler would wait until the solver returns
-            before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+            before = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
             if before != -1:  # an event loop listens already
                 signal.set_wakeup_fd(before)
                 self._hears = False
@@ -87,9 +87,9 @@ class Progress:
         if self._hears:
             signal.set_wakeup_fd(-1)
         if self._thread is not None and self._wake is not None:
-            os.write(self._wake, b"\0")
+            self._wake.send(b"\0")
             self._thread.join()
-            os.close(self._wake)
+            self._wake.close()
         self.close()
 
     def __call__(self, step: Step) -> None:
@@ -137,15 +137,15 @@ class Progress:
                 print("\r" + " " * self._width + "\r", end="", file=self.stream, flush=True)
                 self._width = 0
 
-    def _watch(self, pipe: int) -> None:
+    def _watch(self, ours: socket.socket) -> None:
         """Update the elapsed time until a zero byte arrives; other bytes are signals."""
         while True:
-            if select.select([pipe], [], [], _TICK)[0]:
-                received = os.read(pipe, 64)
+            if select.select([ours], [], [], _TICK)[0]:
+                received = ours.recv(64)
                 if signal.SIGINT in received:
                     self.note(_STOPPING)
                 if 0 in received:
-                    os.close(pipe)
+                    ours.close()
                     return
             with self._lock:
                 self._draw()

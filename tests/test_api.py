@@ -46,6 +46,10 @@ def test_everything_exported_is_there(name: str) -> None:
     assert getattr(pine_boost, name) is not None
 
 
+def test_dir_shows_the_public_names_and_nothing_else() -> None:
+    assert dir(pine_boost) == sorted(pine_boost.__all__)
+
+
 def test_functions_stay_functions_whatever_is_imported_first() -> None:
     code = (
         "import importlib, pkgutil, pine_boost\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import shutil
 import subprocess
@@ -65,10 +66,25 @@ def test_the_wheel_holds_one_top_level_package(wheel):
     assert "pine_boost/parsers/xgboost/read.py" in names
     assert "pine_boost/exporters/xgboost.py" in names
     assert "pine_boost/py.typed" in names
+    templates = {path.name for path in (ROOT / "pine_boost/report/templates").iterdir()}
+    assert {f"pine_boost/report/templates/{name}" for name in templates} <= set(names)
+
+
+def test_the_extras_compose_and_the_tools_are_pinned():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    extras = {name: value.split() for name, value in config["options.extras_require"].items()}
+    users = set(extras) - {"all", "test", "docs"}
+    ((everything,), own) = (extras["all"], [line for line in extras["test"] if line.startswith("pine-boost[")])
+    assert set(everything.removeprefix("pine-boost[").rstrip("]").split(",")) == users
+    assert set(own[0].removeprefix("pine-boost[").rstrip("]").split(",")) == users - {"xgboost"}  # xgboost-cpu
+    pinned = {line.partition("==")[0]: line for line in extras["test"] if "==" in line}
+    assert set(pinned) >= {"ruff", "mypy", "import-linter", "pytest"}
+    assert f"[{pinned['ruff']}]" in (ROOT / ".pre-commit-config.yaml").read_text()
 
 
 def test_the_wheel_holds_every_package_of_the_sources(wheel, clone):
-    """setup.cfg lists packages one by one; a folder that is forgotten there is not installed."""
+    """Packages are found through the link pine_boost/parsers; a folder without __init__.py is not installed."""
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if name.endswith(".py")}
     own = {path.relative_to(clone).as_posix() for path in (clone / "pine_boost").glob("**/*.py")}

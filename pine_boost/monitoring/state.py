@@ -133,11 +133,16 @@ def load_state(path: Path, region: Region) -> RegionMonitor:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Alone with a path; the lock is a file beside it, because the state itself is replaced."""
-    import fcntl
-
     lock = path.with_name(path.name + ".lock")
     with clear_errors(lock):  # not around what is done under the lock: its errors are its own
         file = lock.open("a")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)  # type: ignore[attr-defined]  # Windows only
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
     with file:
         yield
