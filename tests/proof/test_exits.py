@@ -1,0 +1,98 @@
+"""The checker of exits finds every planted wrong bound, order, stage and value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pine_boost.model.flatten import flatten
+from pine_boost.parsers import read_model
+from pine_boost.proof.exits import faults_of
+from pine_boost.scoring.proved_exits import build_exits
+from tests.support.forests import MANNERS, random_forest
+from tests.support.native_models import MODELS, built
+
+
+def plan_of(name):
+    forest = read_model(built(name)[0]).forest
+    return forest, build_exits(forest, flatten(forest))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_built_exits_are_proved(name):
+    forest, plan = plan_of(name)
+    assert faults_of(forest, plan) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["xgb binary", "lgb 3 classes", "random forest 3 classes", "gradient boosting", "ada boost"]
+)
+def test_every_planted_fault_is_found(name):
+    forest, plan = plan_of(name)
+    middle = plan.n_stages // 2
+    planted = {}
+    if plan.low.size:
+        for stage in range(plan.n_stages):
+            low, high = plan.low.copy(), plan.high.copy()
+            low[stage] += 1e-9 * (1 + abs(low[stage]))
+            high[stage] -= 1e-9 * (1 + abs(high[stage]))
+            planted[f"low {stage}"], planted[f"high {stage}"] = {"low": low}, {"high": high}
+        low = plan.low.copy()
+        low[middle] = np.nan
+        planted["nan"] = {"low": low}
+    else:
+        for stage in range(plan.n_stages):
+            gap = plan.gap.copy()
+            gap[stage, 0, 1] -= 1e-9 * (1 + abs(gap[stage, 0, 1]))
+            planted[f"gap {stage}"] = {"gap": gap}
+        gap = plan.gap.copy()
+        gap[middle, 1, 0] = np.nan
+        planted["nan"] = {"gap": gap}
+    value, intercept, stages = plan.value.copy(), plan.intercept.copy(), plan.stage.copy()
+    value[0] = np.nextafter(value[0], 9)
+    intercept[0, 0] = np.nextafter(intercept[0, 0], 9)
+    stages[0] += 1
+    order = plan.order[::-1].copy()
+    twice = plan.order.copy()
+    twice[0] = twice[1]
+    planted |= {"value": {"value": value}, "intercept": {"intercept": intercept}, "order": {"order": order}}
+    planted |= {"twice": {"order": twice}, "stage": {"stage": stages}, "end": {"stage": plan.stage[:-1]}}
+    for what, changed in planted.items():
+        assert faults_of(forest, replace(plan, **changed)), what
+
+
+def test_wider_exits_are_proved_as_well():
+    forest, plan = plan_of("xgb binary")
+    assert faults_of(forest, replace(plan, low=plan.low - 1, high=plan.high + 1)) == []
+    never = np.full_like(plan.low, np.inf)
+    assert faults_of(forest, replace(plan, low=-never, high=never)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n_outputs=st.sampled_from([1, 3]), vector=st.booleans())
+def test_a_completion_never_changes_the_class_of_an_exit(seed, n_outputs, vector):
+    """Random forests: the partial sums of exits agree with the sums of all trees, on random rows."""
+    from pine_boost.kernels import bind
+    from pine_boost.model.reference import native_margins
+    from pine_boost.scoring.proved_exits import rises
+    from tests.support.forests import random_rows
+    from tests.support.plain_sums import plain_sum
+
+    rng = np.random.default_rng(seed)
+    manner = MANNERS[seed % len(MANNERS)]
+    forest = random_forest(
+        rng, 3 * n_outputs + 2 * (n_outputs == 1), 3, 3, n_outputs, manner=manner, vector_leaves=vector
+    )
+    flat = flatten(forest)
+    X = random_rows(rng, forest, 400)
+    for sample in (None, X):
+        plan = build_exits(forest, flat, sample)
+        assert faults_of(forest, plan) == []
+        classes = bind(flat, plain_sum(forest), plan).classes(X)
+        assert np.array_equal(classes, forest.decision.classes(native_margins(forest, X).astype(np.float64)))
+    lowest, highest = rises(forest)
+    assert np.all(lowest <= highest)

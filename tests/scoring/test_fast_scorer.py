@@ -1,0 +1,247 @@
+"""Proved scorers against the native ``predict``: classes, probabilities and margins without tolerance."""
+
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.kernels.numpy_twin import NumpyTrees
+from pine_boost.native.predict import predict_classes, predict_margins
+from pine_boost.parsers import read_model
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
+from tests.support.hard_rows import hard_rows
+from tests.support.native_models import MODELS, built
+from tests.support.native_tables import KINDS, numeric_tables, probes, trained
+
+BINARY = [name for name in MODELS if "3 classes" not in name and "softmax" not in name]
+THRESHOLDED = [name for name in BINARY if "hinge" not in name and "ada" not in name]
+
+
+def hard_table(forest, n_rows=1500, seed=0):
+    """Rows that the library accepts, as it takes them."""
+    X = hard_rows(forest, n_rows, seed)
+    if not forest.accepts_missing:
+        X = np.nan_to_num(X, nan=0.3)
+    if forest.comparison.name == "FLOAT32_VALUE_LESS_EQUAL":
+        X = np.clip(X, -1e30, 1e30)  # scikit-learn sums a table to look for infinity, and warns of 3e38
+    return as_table(X, schema_of(forest))
+
+
+def native_labels(model, table):
+    return np.asarray(model.forest.classes)[predict_classes(model, table)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_classes_are_the_native_ones(name):
+    result = pine_boost.accelerate_booster(built(name)[0])
+    model = result.original
+    table = hard_table(model.forest)
+    expected = native_labels(model, table)
+    assert result.status == "CERTIFIED"
+    assert np.array_equal(result.scorer.predict(table), expected)
+    assert [result.scorer.predict(table[i : i + 1])[0] for i in range(200)] == expected[:200].tolist()
+    assert 0 < result.work <= 1
+    # the twin exits at the same trees
+    parts = result.scorer.parts
+    met = np.zeros(len(table), dtype=np.int32)
+    matrix = result.scorer._matrix(table)
+    classes = NumpyTrees(parts.flat, parts.native, parts.plan).classes(matrix, met=met)
+    assert np.array_equal(np.asarray(parts.classes)[classes], expected)
+    assert np.array_equal(met, result.scorer.trees_met(table))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_probabilities_and_margins_are_the_native_ones_bit_for_bit(name):
+    native, _ = built(name)
+    result = pine_boost.accelerate_booster(native)
+    model = result.original
+    table = hard_table(model.forest)
+    margins, blur = predict_margins(model, table)
+    if blur == 0:  # the library returns its sums as they are
+        assert np.array_equal(result.scorer.decision_function(table).reshape(margins.shape), margins)
+    if hasattr(native, "predict_proba"):
+        expected = native.predict_proba(table)
+        found = result.scorer.predict_proba(table)
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+    elif name in ("xgb hinge", "xgb softmax"):
+        with pytest.raises(UnsupportedModelError, match="no probabilities"):
+            result.scorer.predict_proba(table)
+
+
+@pytest.mark.parametrize("name", THRESHOLDED)
+@pytest.mark.parametrize("threshold", [0.3, 0.731, (0.2, 0.5, 0.7)])
+def test_own_thresholds(name, threshold):
+    native, _ = built(name)
+    if isinstance(threshold, tuple) and ("forest" in name or "extra" in name):
+        pytest.skip("averaged trees take one threshold")
+    result = pine_boost.accelerate_booster(native, threshold=threshold)
+    table = hard_table(result.original.forest)
+    assert np.array_equal(result.scorer.predict(table), native_labels(result.original, table))
+
+
+def test_a_score_at_the_threshold_is_compared_as_the_library_does():
+    """Thresholds that are themselves probabilities of the model: decided in its own float type."""
+    native, X = built("xgb binary")
+    table = X[:300]
+    for probability in np.unique(native.predict_proba(table)[:, 1])[::7]:
+        result = pine_boost.accelerate_booster(native, threshold=float(probability))
+        expected = native.predict_proba(table)[:, 1] > float(probability)
+        assert np.array_equal(result.scorer.predict(table).astype(bool), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_table(kind):
+    native = trained(kind)
+    result = pine_boost.accelerate_booster(native)
+    tables = numeric_tables(probes(result.original.forest, 60))
+    assert len(result.scorer.predict(tables.pop("no row"))) == 0  # XGBoost warns of it
+    for name, table in tables.items():
+        try:
+            expected = native_labels(result.original, table)
+        except PineBoostError:
+            continue  # the library refuses it; what we read may be more
+        try:
+            found = result.scorer.predict(table)
+        except InvalidInputError:
+            continue  # refused rather than guessed
+        assert np.array_equal(found, expected), name
+
+
+def test_what_the_library_refuses_is_refused():
+    gradient = pine_boost.accelerate_booster(built("gradient boosting")[0]).scorer
+    row = built("gradient boosting")[1][:1].copy()
+    for bad in (np.nan, np.inf, 1e39):
+        table = row.copy()
+        table[0, 3] = bad
+        with pytest.raises(InvalidInputError):
+            gradient.predict(table)
+        with pytest.raises(InvalidInputError):
+            gradient.predict(np.repeat(table, 5, axis=0))
+        with pytest.raises(InvalidInputError):
+            gradient.decision_function(table)
+    for table in (row[:, :3], row[0], np.zeros((0, 3)), "text", None):
+        with pytest.raises(InvalidInputError):
+            gradient.predict(table)
+    assert len(gradient.predict(row[:0])) == 0
+
+
+@pytest.mark.parametrize("name", ["xgb binary", "lgb 3 classes", "random forest", "histogram"])
+def test_a_pickled_scorer_and_threads(name):
+    native, X = built(name)
+    scorer = pine_boost.accelerate_booster(native).scorer
+    many = np.tile(X, (40, 1))
+    expected = scorer.predict(many)
+    again = pickle.loads(pickle.dumps(scorer))
+    assert np.array_equal(again.predict(many), expected)
+    again.n_jobs = 2
+    assert np.array_equal(again.predict(many), expected)
+    assert np.array_equal(again.decision_function(many), scorer.decision_function(many))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(scorer.predict, [many[i::7] for i in range(7)]):
+            assert len(found)
+        parts = list(pool.map(lambda row: scorer.predict(row), [X[i : i + 1] for i in range(200)]))
+    assert np.concatenate(parts).tolist() == expected[:200].tolist()
+    again.n_jobs = 0
+    with pytest.raises(InvalidInputError, match="n_jobs must be a positive integer or -1, got 0"):
+        again.predict(many)
+
+
+def test_names_and_shape_are_known():
+    native, _ = built("xgb binary")
+    scorer = pine_boost.accelerate_booster(native).scorer
+    assert scorer.n_features_in_ == 4
+    assert scorer.classes_.tolist() == [0, 1]
+    assert not hasattr(scorer, "feature_names_in_")
+
+
+def test_text_labels_and_frames():
+    pandas = pytest.importorskip("pandas")
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    _, X = built("histogram")
+    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame["b"] = pandas.Categorical.from_codes(frame["b"].astype(int) % 6, list("uvwxyz"))
+    labels = np.where(X[:, 0] > 0, "yes", "no")
+    native = HistGradientBoostingClassifier(max_iter=10, categorical_features="from_dtype").fit(frame, labels)
+    scorer = pine_boost.accelerate_booster(native).scorer
+    assert np.array_equal(scorer.predict(frame), native.predict(frame))
+    assert scorer.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert [scorer.predict(frame.iloc[i : i + 1])[0] for i in range(30)] == native.predict(frame.iloc[:30]).tolist()
+
+
+def test_a_pipeline_is_accelerated_as_a_whole():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    native, X = built("gradient boosting")
+    y = native.predict(X)
+    pipeline = make_pipeline(StandardScaler(), type(native)(n_estimators=8, random_state=0)).fit(X, y)
+    result = pine_boost.accelerate_booster(pipeline)
+    assert np.array_equal(result.scorer.predict(X), pipeline.predict(X))
+    with pytest.raises(PineBoostError):
+        pine_boost.accelerate_booster(LogisticRegression().fit(X, y))
+
+
+def test_rows_to_fit_choose_an_order_that_is_proved_too():
+    native, X = built("lgb binary")
+    plain, fitted = pine_boost.accelerate_booster(native), pine_boost.accelerate_booster(native, X)
+    assert fitted.work_rows == "X_fit"
+    table = hard_table(plain.original.forest)
+    assert np.array_equal(fitted.scorer.predict(table), plain.scorer.predict(table))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"fidelity": 1.5}, "fidelity"), ({"fidelity": 0}, "fidelity"), ({"X_val": np.zeros((3, 4))}, "X_val")],
+)
+def test_options_that_do_not_fit(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        pine_boost.accelerate_booster(built("xgb binary")[0], **options)
+
+
+def test_speedup_is_measured_beside_the_native_model():
+    result = pine_boost.accelerate_booster(built("xgb binary")[0])
+    found = result.speedup(sizes=(1, 64))
+    assert set(found) == {1, 64}
+    assert found[1] > 1
+    assert result.claim in result.summary()
+    assert "CERTIFIED" in result._repr_html_()
+
+
+def test_a_feature_with_more_thresholds_than_a_bin_has_values():
+    """200 000 thresholds of one feature need several columns of 16-bit bins."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 1))
+    native = ExtraTreesRegressor(n_estimators=3, min_samples_leaf=1, random_state=0, n_jobs=1).fit(
+        X, rng.normal(size=60_000)
+    )
+    model = read_model(native, threshold=0.0)
+    assert len(np.unique(model.forest.threshold)) > 2**16
+    scorer = pine_boost.accelerate_booster(native, threshold=0.0).scorer
+    assert len(scorer.parts.flat.column_base) > 2
+    rows = np.concatenate([X[:4000], np.nextafter(X[:2000], 9.0), np.quantile(X, [0, 1])[:, None]])
+    assert np.array_equal(scorer.predict(rows), predict_classes(model, rows))
+
+
+def test_wrong_exits_change_a_class_and_are_refused():
+    """The exits matter: far too tight ones give another class somewhere, and the check finds them."""
+    from pine_boost.kernels import bind
+    from pine_boost.proof.exits import faults_of
+
+    result = pine_boost.accelerate_booster(built("xgb binary")[0])
+    parts, forest = result.scorer.parts, result.original.forest
+    eager = replace(parts.plan, low=np.zeros_like(parts.plan.low), high=np.zeros_like(parts.plan.high))
+    assert faults_of(forest, eager)
+    table = hard_table(forest, 4000)
+    assert (bind(parts.flat, parts.native, eager).classes(table) != predict_classes(result.original, table)).any()
