@@ -18,6 +18,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
+from pine_boost.options import AccelerateOptions
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.exits import faults_of
@@ -112,15 +113,29 @@ def accelerate_booster(
     True
     """
     started = time.perf_counter()
-    if not 0 < fidelity <= 1:
-        raise InvalidInputError(f"fidelity must lie in (0, 1], got {fidelity!r}.")
+    outer = unwrap(open_pickle(model, trust_pickle), threshold)
+    AccelerateOptions(
+        fidelity=fidelity,
+        confidence=confidence,
+        tolerance=tolerance,
+        threshold=outer.threshold,
+        time_limit=time_limit,
+        random_state=random_state,
+        callback=callback,
+        verbose=verbose,
+        allow_overlap=allow_overlap,
+        segments=segments,
+    )
     if fidelity < 1:
         raise InvalidInputError(
             f"fidelity={fidelity!r}: only fidelity=1, the proved scorer, is available in this version."
         )
     if X_val is not None:
         raise InvalidInputError("X_val was given, but fidelity=1 is proved and needs no rows; leave it out.")
-    outer = unwrap(open_pickle(model, trust_pickle), threshold)
+    if tolerance is not None:
+        raise InvalidInputError(
+            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out."
+        )
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     forest = parsed.forest
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * _SAMPLE_ROWS), schema_of(forest))

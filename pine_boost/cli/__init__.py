@@ -21,13 +21,14 @@ INTERRUPTED = 130  # as shells count Ctrl-C
 COMMANDS = {
     "prune": "prune a model and certify that it predicts the same classes",
     "compress": "make a model much smaller and test it on unseen rows",
+    "accelerate": "write a scorer that gives the model's own classes in microseconds",
     "fleet": "prune or compress many models",
     "sweep": "prune a model for many alphas",
     "survey": "show which smaller models are achievable, with which promise",
     "simplify": "write the same model with fewer nodes, without data",
     "export": "convert a model to Treelite, C code or ONNX",
     "guard": "combine a result and its original into one guarded model",
-    "score": "predict the classes of a table with a guarded model",
+    "score": "predict the classes of a table with a scorer or guarded model",
     "verify": "prove a certificate again from the files alone",
     "inspect": "show what is in a model file, and whether it is supported",
     "check-inputs": "show which rows of a table a certificate covers, and why not the others",
@@ -44,6 +45,16 @@ class _Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    """Prints the version; finding the kernel may compile it, so not before it is needed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from pine_boost import kernels
+
+        print(f"pine-boost {__version__} (kernel: {kernels.name()})")
+        parser.exit()
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(
@@ -52,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 certified or done, 2 not certified within the budget, 3 alarm of monitor, 1 error, "
         "130 interrupted (what was written is valid).",
     )
-    parser.add_argument("--version", action="version", version=f"pine-boost {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="Show the version and the kernel that runs here.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         module = _module(name)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
+  pine-boost verify model.json scorer            (a folder that accelerate wrote)
   pine-boost verify model.json pruned --fit train.csv --cal holdout.csv
   pine-boost verify model.json pruned/model.json --certificate pruned/certificate.json \\
       --region pruned/region.json --time-limit 300"""
@@ -28,7 +29,7 @@ _CODES = {True: 0, False: 1, None: 2}
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("original", metavar="ORIGINAL", help="Model file before pruning.")
-    parser.add_argument("pruned", metavar="PRUNED", help="Pruned model file, or its folder.")
+    parser.add_argument("pruned", metavar="PRUNED", help="Pruned model file, its folder, or the folder of a scorer.")
     parser.add_argument("--certificate", metavar="FILE", help="Certificate (default: certificate.json beside PRUNED).")
     parser.add_argument("--region", metavar="FILE", help="Region (default: region.json beside PRUNED).")
     parser.add_argument("--fit", metavar="FILE", help="Rows on which the score was fitted, together with --cal.")
@@ -58,6 +59,8 @@ def main(arguments: argparse.Namespace) -> int:
     given = Path(arguments.pruned)
     if (given if given.is_dir() else given.parent).joinpath("compression.json").is_file():
         return _recount(arguments, given)
+    if given.joinpath("scorer.json").is_file():
+        return _verify_scorer(arguments)
     places = result_folders(given) if given.is_dir() else (given,)
     verdicts: dict[str, Any] = {}
     codes = []
@@ -80,6 +83,20 @@ def exit_code(verdict: Verification) -> int:
     """2 also if the claim was proved again but the serving margin of the certificate was not."""
     code = _CODES[verdict.agrees]
     return 2 if code == 0 and verdict.serving_proved is False else code
+
+
+def _verify_scorer(arguments: argparse.Namespace) -> int:
+    """Prove the exits of a scorer again."""
+    from dataclasses import asdict
+
+    from pine_boost.scoring.scorer_verification import verify_scorer
+
+    verdict = verify_scorer(arguments.original, arguments.pruned, trust_pickle=arguments.trust_pickle)
+    if arguments.json:
+        flags.print_json(asdict(verdict))
+    else:
+        print(verdict.summary())
+    return 0 if verdict.agrees else 1
 
 
 def _recount(arguments: argparse.Namespace, given: Path) -> int:

@@ -115,7 +115,7 @@ def save_scorer(
     """Write a folder that `load_scorer` reads; it appears complete or not at all."""
     folder = path_of(folder)
     files = scorer_files(parts, facts)
-    return write_folder(folder, files, last=[MANIFEST], owned=_own_files(folder), overwrite=overwrite)
+    return write_folder(folder, files, last=[MANIFEST], owned=own_files(folder), overwrite=overwrite)
 
 
 def load_scorer(folder: str | os.PathLike[str], *, n_jobs: int = 1, trust_pickle: bool = False) -> FastScorer:
@@ -275,12 +275,12 @@ def _read_file(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     return contents
 
 
-def _own_files(folder: Path) -> list[str]:
+def own_files(folder: str | os.PathLike[str]) -> list[str]:
     """Files of an earlier scorer in this folder: those that its manifest names by digest."""
     try:
         manifest = read_manifest(folder)
         for name in manifest["files"]:
-            _read_file(folder, name, manifest)
+            _read_file(path_of(folder), name, manifest)
     except PineBoostError:
         return []
     return [*manifest["files"], MANIFEST]

@@ -76,12 +76,13 @@ def test_probabilities_and_margins_are_the_native_ones_bit_for_bit(name):
             result.scorer.predict_proba(table)
 
 
-@pytest.mark.parametrize("name", THRESHOLDED)
-@pytest.mark.parametrize("threshold", [0.3, 0.731, (0.2, 0.5, 0.7)])
+AVERAGED = ("random forest", "extra trees")  # they take one threshold
+BANDS = [(name, (0.2, 0.5, 0.7)) for name in THRESHOLDED if name not in AVERAGED]
+
+
+@pytest.mark.parametrize(("name", "threshold"), [*((name, t) for name in THRESHOLDED for t in (0.3, 0.731)), *BANDS])
 def test_own_thresholds(name, threshold):
     native, _ = built(name)
-    if isinstance(threshold, tuple) and ("forest" in name or "extra" in name):
-        pytest.skip("averaged trees take one threshold")
     result = pine_boost.accelerate_booster(native, threshold=threshold)
     table = hard_table(result.original.forest)
     assert np.array_equal(result.scorer.predict(table), native_labels(result.original, table))

@@ -1,0 +1,51 @@
+"""``pine-boost accelerate``: write a scorer that gives the model's own classes in microseconds."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+
+from pine_boost.cli import flags, output
+from pine_boost.options import AccelerateOptions
+
+EXAMPLES = """examples:
+  pine-boost accelerate model.json -o scorer           (no data: proved for every input)
+  pine-boost accelerate model.txt --fit train.csv -o scorer --speedup
+  pine-boost verify model.json scorer
+  pine-boost score scorer today.csv -o classes.csv"""
+_ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
+_SEARCH = tuple(entry.name for entry in fields(AccelerateOptions) if entry.name not in _ROWS)
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    flags.add_model(parser)
+    flags.add_data(parser, "accelerate_booster", _ROWS)
+    output.add_target(parser, "DIR", "Folder to write.")
+    flags.add_switch(parser, "--speedup", "Measure the speed beside the native model.")
+    flags.add_options(parser.add_argument_group("search"), "accelerate_booster", _SEARCH)
+    flags.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Accelerate, save and print the summary."""
+    from pine_boost.accelerate import accelerate_booster
+    from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, own_files
+
+    given = flags.read_given_model(arguments, decision="value")
+    output.require_place(arguments, [ARRAYS, MANIFEST], own_files)
+    X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
+    options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
+    result = accelerate_booster(given.source, X_fit, X_val, **options)
+    folder = result.save(arguments.output, overwrite=arguments.force)
+    measured = result.speedup() if arguments.speedup else {}
+    if arguments.json:
+        facts = {"status": result.status, "claim": result.claim, "work": result.work, "work_rows": result.work_rows}
+        speed = {str(size): ratio for size, ratio in measured.items()}
+        flags.print_json(facts | {"speedup": speed, "seconds": result.seconds, "folder": str(folder)})
+        return 0
+    print(result.summary())
+    for size, ratio in measured.items():
+        print(f"{size} rows per call: {ratio:.1f} times as fast as the native predict.")
+    print(f"Written to {folder}")
+    return 0

@@ -1,0 +1,64 @@
+"""``pine-boost accelerate``, ``verify`` and ``score`` on the folder of a scorer."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from pine_boost.cli import main
+from tests.support.native_models import built
+
+
+@pytest.fixture
+def model(tmp_path):
+    native, X = built("xgb binary")
+    native.save_model(tmp_path / "model.json")
+    np.savetxt(tmp_path / "rows.csv", X[:50], delimiter=",", header="f0,f1,f2,f3", comments="")
+    return native, X
+
+
+def test_accelerate_verify_and_score(model, tmp_path, capsys):
+    native, X = model
+    place = str(tmp_path / "scorer")
+    assert main(["accelerate", str(tmp_path / "model.json"), "-o", place]) == 0
+    assert "CERTIFIED" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "model.json"), place]) == 0
+    assert "Proved again" in capsys.readouterr().out
+    out = tmp_path / "classes.csv"
+    assert main(["score", place, str(tmp_path / "rows.csv"), "-o", str(out), "--proba"]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [int(row["class"]) for row in rows] == native.predict(X[:50]).tolist()
+    assert [float(row["p_1"]) for row in rows] == native.predict_proba(X[:50])[:, 1].tolist()
+    capsys.readouterr()
+    assert main(["score", place, str(tmp_path / "rows.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 50
+    assert main(["accelerate", str(tmp_path / "model.json"), "-o", place, "--json"]) == 0  # its own folder again
+    assert json.loads(capsys.readouterr().out)["status"] == "CERTIFIED"
+
+
+def test_another_model_does_not_verify(model, tmp_path, capsys):
+    place = str(tmp_path / "scorer")
+    assert main(["accelerate", str(tmp_path / "model.json"), "-o", place]) == 0
+    other = tmp_path / "other.txt"
+    built("lgb binary")[0].save_model(other)
+    capsys.readouterr()
+    assert main(["verify", str(other), place]) == 1
+    assert "NOT proved" in capsys.readouterr().out
+
+
+def test_files_of_others_are_not_replaced(model, tmp_path, capsys):
+    place = tmp_path / "scorer"
+    place.mkdir()
+    (place / "scorer.json").write_text("mine")
+    assert main(["accelerate", str(tmp_path / "model.json"), "-o", str(place)]) == 1
+    assert (place / "scorer.json").read_text() == "mine"
+
+
+def test_the_version_names_the_kernel(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert "kernel: " in capsys.readouterr().out
