@@ -12,7 +12,7 @@ from pine_boost.prune import prune_booster
 from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
 from tests.adversary.attack import adversarial_rows, count_breaks
-from tests.adversary.library_models import random_rows, small_models
+from tests.support.native_models import random_rows, small_models
 
 RandomForestClassifier = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
 FILES = {"xgboost": ".json", "lightgbm": ".txt"}

@@ -16,7 +16,7 @@ import pine_boost
 from pine_boost.model.reference import native_margins
 from pine_boost.native.predict import predict_classes, predict_margins
 from tests.adversary.attack import adversarial_rows
-from tests.adversary.library_models import random_rows, small_models
+from tests.support.native_models import random_rows, small_models
 
 FIDELITY, CONFIDENCE = 0.97, 0.95
 N_FIT, N_VAL = 400, 600

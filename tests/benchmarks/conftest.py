@@ -31,24 +31,10 @@ def results(folder, tmp_path_factory):
     place = tmp_path_factory.mktemp("results")
     out = str(place / "paper_l0.csv")
     code = paper.main(
-        [
-            "--datasets",
-            "Toy,Flowers",
-            "--data",
-            folder,
-            "--seeds",
-            "2",
-            "--alphas",
-            "faithful,0.2",
-            "--trees",
-            "30",
-            "--time-limit",
-            "600",
-            "--jobs",
-            "0",
-            "--out",
-            out,
-        ]
+        (
+            f"--datasets Toy,Flowers --data {folder} --seeds 2 --alphas faithful,0.2 --trees 30 "
+            f"--time-limit 600 --jobs 0 --out {out}"
+        ).split()
     )
     assert code == 0
     return place

@@ -55,22 +55,7 @@ def test_a_commit_and_the_working_tree_run_the_same_cells(tmp_path, capsys):
     X, y = load_iris(return_X_y=True)
     pd.DataFrame(X).assign(label=y).to_csv(tmp_path / "Flowers.csv", index=False)
     out = tmp_path / "compare.csv"
-    arguments = [
-        "HEAD",
-        ".",
-        "--datasets",
-        "Flowers",
-        "--data",
-        str(tmp_path),
-        "--seeds",
-        "1",
-        "--alphas",
-        "0.8",
-        "--trees",
-        "5",
-        "--out",
-        str(out),
-    ]
+    arguments = f"HEAD . --datasets Flowers --data {tmp_path} --seeds 1 --alphas 0.8 --trees 5 --out {out}".split()
     assert compare.main(arguments) == 0
     (row,) = runner.read_rows(out)
     assert row["status_before"] == row["status_after"] == "CERTIFIED"

@@ -17,22 +17,9 @@ def test_two_models_run_once_and_are_compared(tmp_path):
         X, y = make_classification(500, 6, n_informative=4, n_classes=n_classes, random_state=0)
         pd.DataFrame(X).assign(label=y).to_csv(tmp_path / f"{name}.csv", index=False)
     out = tmp_path / "defaults.csv"
-    arguments = [
-        "--datasets",
-        "Toy,Three",
-        "--data",
-        str(tmp_path),
-        "--models",
-        "xgboost-0.3",
-        "--trees",
-        "5",
-        "--seeds",
-        "1",
-        "--jobs",
-        "0",
-        "--out",
-        str(out),
-    ]
+    arguments = (
+        f"--datasets Toy,Three --data {tmp_path} --models xgboost-0.3 --trees 5 --seeds 1 --jobs 0 --out {out}"
+    ).split()
     assert defaults.main(arguments) == 0
     rows = runner.read_rows(out)
     assert [row["size"] for row in rows] == 2 * ["returned", "50", "25", "10"]

@@ -23,21 +23,7 @@ def test_large_models_and_serving_run(folder, tmp_path, monkeypatch):
         assert int(row["bytes_before"]) > 0
         assert float(row["native_ratio"]) > 0
     served = tmp_path / "serving.csv"
-    serving.main(
-        [
-            *arguments,
-            "--models",
-            "xgboost",
-            "--alpha",
-            "0.4",
-            "--indifference",
-            "0",
-            "--batches",
-            "1,50",
-            "--out",
-            str(served),
-        ]
-    )
+    serving.main([*arguments, *f"--models xgboost --alpha 0.4 --indifference 0 --batches 1,50 --out {served}".split()])
     rows = runner.read_rows(served)
     assert [(r["engine"], r["batch"]) for r in rows] == [
         (engine, batch) for engine in ("native", "treelite gtil", "tl2cgen") for batch in ("1", "50")
@@ -54,24 +40,10 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
     monkeypatch.setattr(throughput, "MEASURE_SECONDS", 0.01)
     out = tmp_path / "guarded.csv"
     guarded.main(
-        [
-            "--datasets",
-            "Toy",
-            "--data",
-            folder,
-            "--backends",
-            "native,gtil",
-            "--batches",
-            "1,50",
-            "--time-limit",
-            "5",
-            "--trees",
-            "4",
-            "--fidelity",
-            "0.9",
-            "--out",
-            str(out),
-        ]
+        (
+            f"--datasets Toy --data {folder} --backends native,gtil --batches 1,50 --time-limit 5 "
+            f"--trees 4 --fidelity 0.9 --out {out}"
+        ).split()
     )
     rows = runner.read_rows(out)
     assert {row["guard"] for row in rows} >= {"region"}
@@ -83,24 +55,10 @@ def test_guarded_scorers_run_and_give_the_original_classes(folder, tmp_path, mon
 def test_a_large_cell_that_is_refused_says_so(folder, tmp_path):
     out = tmp_path / "large.csv"
     code = large.main(
-        [
-            "--datasets",
-            "Toy",
-            "--data",
-            folder,
-            "--trees",
-            "3",
-            "--models",
-            "xgboost",
-            "--jobs",
-            "0",
-            "--indifference",
-            "0.5",
-            "--fit",
-            "unseen",
-            "--out",
-            str(out),
-        ]
+        (
+            f"--datasets Toy --data {folder} --trees 3 --models xgboost --jobs 0 --indifference 0.5 "
+            f"--fit unseen --out {out}"
+        ).split()
     )
     (row,) = runner.read_rows(out)
     assert code == 1

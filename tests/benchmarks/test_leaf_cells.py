@@ -18,24 +18,9 @@ def test_leaf_values_are_cells_of_their_own_and_no_worse(tmp_path: Path) -> None
     columns = [*frame.columns[:6], "target"]
     frame[columns].to_csv(tmp_path / "Toy.csv", index=False)
     out = tmp_path / "results" / "cells.csv"
-    options = [
-        "--datasets",
-        "Toy",
-        "--data",
-        str(tmp_path),
-        "--seeds",
-        "1",
-        "--jobs",
-        "0",
-        "--trees",
-        "15",
-        "--time-limit",
-        "600",
-        "--alphas",
-        "0.2",
-        "--out",
-        str(out),
-    ]
+    options = (
+        f"--datasets Toy --data {tmp_path} --seeds 1 --jobs 0 --trees 15 --time-limit 600 --alphas 0.2 --out {out}"
+    ).split()
     assert paper.main(options) == 0
     assert paper.main([*options, "--reweight", "leaf"]) == 0
     tree, leaf = runner.read_rows(out)
@@ -52,26 +37,10 @@ def test_leaves_are_counted_in_cells_of_their_own(tmp_path: Path) -> None:
     frame = datasets.load_breast_cancer(as_frame=True).frame
     frame[[*frame.columns[:4], "target"]].to_csv(tmp_path / "Toy.csv", index=False)
     out = tmp_path / "cells.csv"
-    options = [
-        "--datasets",
-        "Toy",
-        "--data",
-        str(tmp_path),
-        "--seeds",
-        "1",
-        "--jobs",
-        "0",
-        "--trees",
-        "6",
-        "--depth",
-        "3",
-        "--time-limit",
-        "600",
-        "--alphas",
-        "0.4",
-        "--out",
-        str(out),
-    ]
+    options = (
+        f"--datasets Toy --data {tmp_path} --seeds 1 --jobs 0 --trees 6 --depth 3 --time-limit 600 "
+        f"--alphas 0.4 --out {out}"
+    ).split()
     assert paper.main([*options, "--unit", "leaf"]) == 0
     assert paper.main([*options, "--unit", "leaf", "--indifference", "0.1"]) == 0
     leaves, without_tossups = runner.read_rows(out)

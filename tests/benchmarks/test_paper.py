@@ -30,20 +30,7 @@ def test_cells_have_the_columns_of_the_issue_and_are_certified(results):
 def test_a_finished_cell_is_not_run_again(folder, results, tmp_path):
     out = tmp_path / "again.csv"
     out.write_bytes((results / "paper_l0.csv").read_bytes())
-    options = [
-        "--datasets",
-        "Flowers",
-        "--data",
-        folder,
-        "--seeds",
-        "1",
-        "--jobs",
-        "0",
-        "--time-limit",
-        "600",
-        "--out",
-        str(out),
-    ]
+    options = f"--datasets Flowers --data {folder} --seeds 1 --jobs 0 --time-limit 600 --out {out}".split()
     before = out.read_bytes()
     assert paper.main([*options, "--alphas", "faithful,0.2"]) == 0
     assert out.read_bytes() == before

@@ -29,7 +29,7 @@ xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 
-from tests.support.large_models import LARGE  # noqa: E402  (needs the libraries)
+from tests.support.native_models import LARGE  # noqa: E402  (needs the libraries)
 
 
 @lru_cache(maxsize=1)  # a test asks several times about one result

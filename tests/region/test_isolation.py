@@ -7,16 +7,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ortools.sat.python import cp_model
 
 from pine_boost.model.forest import Forest
-from pine_boost.model.routing import leaf_masks, route
 from pine_boost.model.states import StateSpace
-from pine_boost.proof.cpsat.encoding import Encoding, encode_region
+from pine_boost.proof.cpsat.encoding import Encoding
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.tables.schema import schema_of
+from tests.support.encoding import all_solutions, encode
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.scores import fit_isolation_forest
 
@@ -24,33 +23,10 @@ pytest.importorskip("sklearn")
 MANNER_NAMES = ["xgboost", "lightgbm", "sklearn", "histogram"]
 
 
-class _Collector(cp_model.CpSolverSolutionCallback):
-    def __init__(self, encoding: Encoding) -> None:
-        super().__init__()
-        self.encoding = encoding
-        self.found: set[tuple[int, ...]] = set()
-
-    def on_solution_callback(self) -> None:
-        self.found.add(tuple(self.encoding.states_of(self).tolist()))
-
-
 def _encode(forest: Forest, space: StateSpace, region: RegionTables) -> Encoding:
-    trees = route(forest, space)
-    encoding = encode_region(space, region, trees, leaf_masks(trees, space))
+    encoding = encode(forest, space, region)
     assert encoding.feasible
     return encoding
-
-
-def _all_solutions(encoding: Encoding) -> set[tuple[int, ...]]:
-    solver = cp_model.CpSolver()
-    solver.parameters.enumerate_all_solutions = True
-    solver.parameters.num_workers = 1
-    solver.parameters.cp_model_probing_level = 0
-    solver.parameters.linearization_level = 0  # no relaxation: solutions are only listed
-    collector = _Collector(encoding)
-    status = solver.solve(encoding.model, collector)
-    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
-    return collector.found
 
 
 def _only(encoding: Encoding, space: StateSpace, rows: np.ndarray) -> None:
@@ -88,7 +64,7 @@ def test_every_state_of_a_small_space(manner: Manner) -> None:
         inside = region.contains(everything)
         assert np.array_equal(inside, scores <= tau)
         assert np.any(scores == tau)
-        assert _all_solutions(_encode(forest, space, region)) == _as_set(everything[inside])
+        assert all_solutions(_encode(forest, space, region)) == _as_set(everything[inside])
 
 
 @pytest.mark.parametrize(
@@ -120,7 +96,7 @@ def test_states_on_both_sides_of_tau(manner: Manner) -> None:
     assert min(np.count_nonzero(inside), np.count_nonzero(~inside)) >= 60
     encoding = _encode(forest, space, region)
     _only(encoding, space, rows)
-    assert _all_solutions(encoding) == _as_set(rows[inside])
+    assert all_solutions(encoding) == _as_set(rows[inside])
     # the scorer's compiled form reads the same rows from real inputs
     compiled = compile_membership(space, region, score)
     real = space.representative(rows)
@@ -159,5 +135,5 @@ def test_a_state_exactly_at_tau_one_by_one(offset: int) -> None:
         encoding = _encode(forest, space, region)
         _only(encoding, space, states[row : row + 1])
         expected = _as_set(states[row : row + 1]) if offset == 0 else set()
-        assert _all_solutions(encoding) == expected
+        assert all_solutions(encoding) == expected
         assert bool(region.contains(states[row : row + 1])[0]) == (offset == 0)

@@ -16,7 +16,8 @@ from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
 from pine_boost.region.fast.coarse import coarsen
 from pine_boost.region.fast.membership import compile_membership
-from tests.support.forests import MANNERS, Manner, random_rows
+from pine_boost.region.fitting import fit_with_states
+from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
 
 pytest.importorskip("sklearn")
@@ -291,3 +292,22 @@ def test_membership_needs_neither_solver_nor_training_library() -> None:
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("score", SCORE_NAMES)
+@pytest.mark.parametrize("manner", MANNERS)
+def test_the_states_of_x_fit_come_with_the_region(manner: Manner, score: str) -> None:
+    rng = np.random.default_rng(5)
+    forest = random_forest(rng, 4, 3, 3, manner=manner, categorical=(1,))
+    X_fit, X_cal = random_rows(rng, forest, 150), random_rows(rng, forest, 60)
+    fitted = fit_with_states(forest, X_fit, X_cal, alpha=0.2, score=score)
+    assert np.array_equal(fitted.fit_states, fitted.region.states(X_fit))
+    assert fitted.region == fit_region(forest, X_fit, X_cal, alpha=0.2, score=score)
+
+
+def test_without_tables_there_are_possible_inputs_to_begin_with() -> None:
+    forest = random_forest(np.random.default_rng(6), 4, 3, 3)
+    domain = Domain(never_missing=True, lower={0: 0.0})
+    fitted = fit_with_states(forest, alpha=0, domain=domain)
+    assert len(np.unique(fitted.fit_states, axis=0)) > 10
+    assert fitted.region.tables.contains(fitted.fit_states).all()

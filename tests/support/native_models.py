@@ -1,12 +1,12 @@
-"""Models of every kind that can be pruned, small enough that all their states can be listed.
+"""Native models that tests share: every kind that can be pruned with all states listed, larger ones, one per library.
 
-In comes a name of `MODELS`; out go the fitted native model and its table, with missing values and
-categories where the kind takes them. Fitted once per process.
+Models with missing values and categories if the kind takes them. Fitted once per process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -134,3 +134,69 @@ def built(name: str) -> tuple[Any, np.ndarray]:
     if name not in _BUILT:
         _BUILT[name] = MODELS[name]()
     return _BUILT[name]
+
+
+def _cancer() -> Table:
+    from sklearn.datasets import load_breast_cancer
+
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order, :12], y[order]
+
+
+def _wine() -> Table:
+    from sklearn.datasets import load_wine
+
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], y[order]
+
+
+@dataclass(frozen=True)
+class Large:
+    """A model whose states cannot be listed, and an alpha at which it is really pruned."""
+
+    alpha: float
+    make: Callable[[], Any]
+    table: Callable[[], Table] = _cancer
+    n_fit: int = 300
+
+
+LARGE = {
+    "xgboost": Large(0.1, lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1)),
+    "xgboost 3 classes": Large(0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100),
+    "lightgbm": Large(0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)),
+    "gradient boosting": Large(0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)),
+    "histogram": Large(
+        0.1, lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64)
+    ),
+    "random forest": Large(0.4, lambda: ensemble.RandomForestClassifier(12, max_depth=2)),
+    "extra trees": Large(0.4, lambda: ensemble.ExtraTreesClassifier(12, max_depth=2)),
+    "ada boost": Large(0.1, lambda: ensemble.AdaBoostClassifier(n_estimators=40)),
+}
+
+
+def random_rows(
+    rng: np.random.Generator, n_classes: int, gaps: bool, n_rows: int = 400
+) -> tuple[np.ndarray, np.ndarray]:
+    """Three measured columns and a whole number, labels with noise, gaps where asked for."""
+    X = rng.normal(size=(n_rows, 4)).round(1)
+    X[:, 3] = rng.integers(0, 4, n_rows)
+    score = X[:, 0] + 0.5 * X[:, 1] * (X[:, 3] > 1) + 0.3 * rng.normal(size=n_rows)
+    y = np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
+    if gaps:
+        X[rng.random(X.shape) < 0.1] = np.nan
+    return X, y
+
+
+def small_models(seed: int, n_classes: int, depth: int = 2, few: int = 0) -> dict[str, Any]:
+    """One estimator per library."""
+    few = few or (10 if n_classes == 2 else 5)
+    return {
+        "xgboost": xgboost.XGBClassifier(
+            n_estimators=few, max_depth=depth, learning_rate=0.5, n_jobs=1, random_state=seed
+        ),
+        "lightgbm": lightgbm.LGBMClassifier(n_estimators=few, max_depth=depth, n_jobs=1, verbose=-1, random_state=seed),
+        "histogram": ensemble.HistGradientBoostingClassifier(max_iter=few, max_depth=depth, random_state=seed),
+        "gradient": ensemble.GradientBoostingClassifier(n_estimators=few, max_depth=depth, random_state=seed),
+    }
