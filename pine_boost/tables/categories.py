@@ -108,6 +108,19 @@ def _kinds(values: Sequence[Any]) -> set[str]:
     return kinds
 
 
+def require_text(is_text: bool, found: str, known: Sequence[Any], schema: InputSchema, label: str) -> None:
+    """Raise on a column of numbers, booleans or dates where HistGradientBoosting was trained on text.
+
+    Its encoder fails on any such column, even where a row is only missing.
+    """
+    if schema.reader is Reader.HISTOGRAM and not is_text and known and all(isinstance(v, str) for v in known):
+        raise InvalidInputError(
+            f"The {label} has the type {found}, but the model was trained on the text categories {listing(known)} "
+            "there, and HistGradientBoosting refuses anything else. Convert the column to text with the values of "
+            "training, for example X[column].astype(str)."
+        )
+
+
 def refuse_unencoded(found: str, known: Sequence[Any], label: str) -> InvalidInputError:
     """The refusal of plain values where the model was trained on a categorical column."""
     return InvalidInputError(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.parsers.traits import traits_of
+from pine_boost.parsers.traits import Reader, traits_of
 from pine_boost.tables.schema import InputSchema, difference, listing
 
 
@@ -56,6 +56,11 @@ def model_columns(X: Any, schema: InputSchema, name: str = "X") -> Any:
         return X
     # a frame made from a bare array counts its columns 0, 1, ...: these are no names
     if all(column == j for j, column in enumerate(columns)):
+        if schema.reader is Reader.XGBOOST:
+            raise InvalidInputError(
+                f"{name} is a DataFrame without column names, which XGBoost refuses for a model trained on the columns "
+                f"{listing(schema.feature_names)}. Name its columns, or pass X.to_numpy()."
+            )
         return X
     order = find_columns(columns, schema, name)
     if len(order) == len(columns):

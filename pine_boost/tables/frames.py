@@ -16,7 +16,14 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule
 from pine_boost.parsers.traits import Reader
-from pine_boost.tables.categories import check_booleans, code_of, recode, refuse_unencoded, refuse_unstored
+from pine_boost.tables.categories import (
+    check_booleans,
+    code_of,
+    recode,
+    refuse_unencoded,
+    refuse_unstored,
+    require_text,
+)
 from pine_boost.tables.columns import model_columns
 from pine_boost.tables.numbers import Casting, TableKind, cast_numbers, cast_objects, casting_of
 from pine_boost.tables.schema import InputSchema, check_shape
@@ -43,9 +50,13 @@ def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
         if hasattr(column, "cat") and hasattr(column.dtype, "categories"):
             if known is None:
                 raise refuse_unstored(label)
+            kinds = column.cat.categories.dtype
+            is_text = kinds.kind in "OUST" and len(column.cat.categories) > 0
+            require_text(is_text, f"category of {kinds}", known, schema, label)
             own = column.cat.categories.to_numpy(dtype=object)
             matrix[:, feature] = recode(column.cat.codes.to_numpy(), own, known, schema, label)
         elif known is not None and schema.category_rule is CategoryRule.KNOWN:
+            require_text(column.dtype.kind in "OUST", str(column.dtype), known, schema, label)
             is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"
             values = column.to_numpy() if is_plain else column.to_numpy(dtype=object)
             matrix[:, feature] = code_of(values, known, schema, label)
@@ -178,6 +189,8 @@ def _check_categories(
     """Refuse categories that the library cannot take from such a table, or takes otherwise."""
     reader = schema.reader
     found = _type_of(column, kind)
+    is_text = "string" in found.lower() or found.startswith(("Categorical", "Enum")) or found == "null"
+    require_text(is_text, found, known, schema, label)
     if schema.category_rule is not CategoryRule.KNOWN and not _is_category(column, kind):
         raise refuse_unencoded(found, known, label)
     if reader is Reader.XGBOOST:

@@ -21,6 +21,8 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
     """Some rows of any table, as a table of the same kind."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if hasattr(X, "tocsr"):  # not every format of scipy.sparse can be indexed by rows
+        return X.tocsr()[rows]
     if hasattr(X, "take") and type(X).__module__.partition(".")[0] == "pyarrow":
         return X.take(rows)
     return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]

@@ -31,6 +31,11 @@ def read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
             f"{name} is a sparse matrix of {X.dtype}, and LightGBM takes only floats. Convert to "
             "float64/float32 first: X.astype(np.float64)."
         )
+    if schema.reader is Reader.XGBOOST and schema.feature_names is not None and X.format != "csr":
+        raise InvalidInputError(
+            f"{name} is a {type(X).__name__} without column names, which XGBoost refuses for a model trained on named "
+            "columns. Pass X.tocsr(), or a DataFrame with the model's columns."
+        )
     entries = X.tocoo(copy=True)
     position = entries.row.astype(np.int64) * X.shape[1] + entries.col
     if len(np.unique(position)) < len(position):

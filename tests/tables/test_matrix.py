@@ -98,7 +98,9 @@ def test_names_are_checked() -> None:
     frame = pandas.DataFrame(TABLE, columns=list(NAMES))
     assert np.array_equal(to_matrix(frame, SCHEMA), TABLE, equal_nan=True)
     unnamed = pandas.DataFrame(TABLE)
-    assert np.array_equal(to_matrix(unnamed, SCHEMA), TABLE, equal_nan=True)
+    with pytest.raises(InvalidInputError, match=r"without column names, which XGBoost refuses.*'age'"):
+        to_matrix(unnamed, SCHEMA)
+    assert np.array_equal(to_matrix(unnamed, replace(SCHEMA, library="lightgbm")), TABLE, equal_nan=True)
     cases = {
         "same in another order.*column 0 is 'rate'": frame[["rate", "income", "age"]],
         "lacks the model's column.s. 'rate'. Not in the model: 'speed'": frame.rename(columns={"rate": "speed"}),
@@ -152,14 +154,15 @@ def test_polars_and_pyarrow() -> None:
 def test_sparse_absent_entries(kind: str) -> None:
     sparse = pytest.importorskip("scipy.sparse")
     rows, columns, data = [0, 1, 1], [0, 0, 2], [1.5, 0.0, 2.0]  # one explicit zero
+    unnamed = replace(SCHEMA, feature_names=None)
     for make in (getattr(sparse, f"{kind}_matrix"), getattr(sparse, f"{kind}_array")):
         X = make((data, (rows, columns)), shape=(2, 3))
-        absent = to_matrix(X, SCHEMA)
+        absent = to_matrix(X, unnamed)
         assert np.array_equal(absent, [[1.5, np.nan, np.nan], [0, np.nan, 2]], equal_nan=True)
-        dense = to_matrix(X, replace(SCHEMA, sparse_zero_is_missing=False))
+        dense = to_matrix(X, replace(unnamed, sparse_zero_is_missing=False))
         assert np.array_equal(dense, [[1.5, 0, 0], [0, 0, 2]])
         with pytest.raises(InvalidInputError, match="2 columns"):
-            to_matrix(X.tocsc()[:, :2], SCHEMA)
+            to_matrix(X.tocsc()[:, :2], unnamed)
 
 
 def test_categories_by_value_not_by_position() -> None:

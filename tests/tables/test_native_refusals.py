@@ -1,0 +1,121 @@
+"""Tables that the native library refuses are refused by every reader of ours, and the others read alike."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+from sklearn.ensemble import HistGradientBoostingClassifier
+from xgboost import XGBClassifier
+
+from pine_boost import GuardedModel, InvalidInputError, PruneResult, load_guarded, prune_booster
+from pine_boost.parsers import read_model
+from pine_boost.tables.matrix import to_matrix
+from pine_boost.tables.schema import schema_of
+
+A = np.zeros(4)
+CATEGORIES: dict[str, Any] = {
+    "text": pd.Categorical(["u", "v", "w", "x"]),
+    "missing text": pd.Categorical([None] * 4, categories=["u"]),
+    "missing": pd.Categorical([None] * 4),
+    "missing numbers": pd.Categorical([np.nan] * 4, categories=[1.0, 2.0]),
+    "ints": pd.Categorical([1, 2, 3, 4]),
+    "floats": pd.Categorical([1.0, 2.5, np.nan, 1.0]),
+    "booleans": pd.Categorical([True, False, True, True]),
+    "objects": pd.Categorical(pd.Series([1, 2, 1, 2], dtype=object)),
+    "mixed objects": pd.Categorical(np.array([1, 2, "u", "v"], dtype=object)),
+    "dates": pd.Categorical(pd.to_datetime(["2020-01-01"] * 4)),
+    "nullable": pd.Categorical(pd.array([1, 2, None, 3], dtype="Int64")),
+    "plain text": np.array(["u", "v", "w", "x"], dtype=object),
+    "plain ints": np.array([1, 2, 3, 4]),
+    "plain floats": np.array([1.0, np.nan, 2.0, 3.0]),
+    "plain booleans": np.array([True, False, True, True]),
+    "plain nullable": pd.array([1, 2, None, 3], dtype="Int64"),
+    "plain arrow": pd.array([1, 2, None, 3], dtype="int64[pyarrow]"),
+}
+TABLES: dict[str, Any] = {name: pd.DataFrame({"a": A, "c": column}) for name, column in CATEGORIES.items()} | {
+    "polars text": pl.DataFrame({"a": A, "c": ["u", "v", "w", "x"]}),
+    "polars categories": pl.DataFrame({"a": A, "c": pl.Series(["u", "v", "w", "x"], dtype=pl.Categorical)}),
+    "polars ints": pl.DataFrame({"a": A, "c": [1, 2, 3, 4]}),
+    "polars floats": pl.DataFrame({"a": A, "c": [1.0, 2.0, 3.0, 4.0]}),
+    "polars booleans": pl.DataFrame({"a": A, "c": [True, False, True, True]}),
+    "polars nulls": pl.DataFrame({"a": A, "c": [None] * 4}),
+    "arrow text": pa.table({"a": A, "c": ["u", "v", "w", "x"]}),
+    "arrow categories": pa.table({"a": A, "c": pa.array(["u", "v", "w", "x"]).dictionary_encode()}),
+    "arrow ints": pa.table({"a": A, "c": [1, 2, 3, 4]}),
+    "arrow booleans": pa.table({"a": A, "c": [True, False, True, True]}),
+    "arrow numbers as categories": pa.table({"a": A, "c": pa.array([1, 2, 3, 4]).dictionary_encode()}),
+}
+
+
+@cache
+def _of_text() -> HistGradientBoostingClassifier:
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": random.normal(size=300), "c": pd.Categorical(random.choice(["u", "v", "w"], 300))})
+    y = (X["a"] > 0) ^ (X["c"] == "u")
+    return HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype").fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TABLES)
+def test_a_model_of_text_categories_takes_what_histgradientboosting_takes(name: str) -> None:
+    model, table = _of_text(), TABLES[name]
+    try:
+        model.predict(table)
+    except (TypeError, ValueError):
+        with pytest.raises(InvalidInputError, match="column 'c'"):
+            to_matrix(table, schema_of(read_model(model).forest))
+    else:
+        assert to_matrix(table, schema_of(read_model(model).forest)).shape == (4, 2)
+
+
+@cache
+def _pruned(named: bool) -> PruneResult:
+    random = np.random.default_rng(0)
+    values = random.normal(size=(600, 3)) * (random.random((600, 3)) < 0.7)
+    X: Any = pd.DataFrame(values, columns=["a", "b", "c"]) if named else values
+    y = (values[:, 0] + values[:, 1] > 0).astype(int)
+    model = XGBClassifier(n_estimators=6, max_depth=2).fit(X[:200], y[:200])
+    return prune_booster(model, X[200:400], X[400:], alpha=0.1)
+
+
+FORMATS = [
+    "csr_matrix",
+    "csc_matrix",
+    "coo_matrix",
+    "bsr_matrix",
+    "dia_matrix",
+    "lil_matrix",
+    "dok_matrix",
+    "coo_array",
+]
+
+
+@pytest.mark.filterwarnings("ignore:Unknown data type")
+@pytest.mark.parametrize("backend", ["native", "gtil"])
+@pytest.mark.parametrize("named", [False, True])
+def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, backend: str, tmp_path: Path) -> None:
+    result = _pruned(named)
+    native = result.original.native
+    live = GuardedModel(result, backend=backend)
+    live.save(tmp_path / "guard")
+    dense = np.random.default_rng(1).normal(size=(40, 3))
+    dense[::3, 1] = 0
+    tables = {name: getattr(scipy.sparse, name)(dense) for name in FORMATS}
+    tables["frame without names"] = pd.DataFrame(dense)
+    for guard in (live, load_guarded(tmp_path / "guard", backend=backend)):
+        for name, table in tables.items():
+            try:
+                expected = native.predict(table)
+            except (TypeError, ValueError):
+                with pytest.raises(InvalidInputError):
+                    guard.predict(table)
+            else:
+                assert np.array_equal(guard.predict(table), expected), name
