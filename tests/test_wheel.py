@@ -130,3 +130,15 @@ def test_the_wheel_parses_without_any_library(wheel, tmp_path):
     done = subprocess.run([python, "-c", PARSE, *files], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["4", "4", "5"]
+
+
+def test_the_kernel_is_in_the_wheel_and_the_wheel_is_for_every_python(wheel):
+    """One wheel per platform: the compiled kernel has no Python headers. Pure without a compiler."""
+    from pine_boost.kernels import library
+
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "pine_boost/kernels/trees.c" in names
+    compiled = f"pine_boost/kernels/{library.file_name()}" in names
+    assert compiled == (library.find_compiler() is not None)
+    assert wheel.name.endswith("-py3-none-any.whl") != compiled
+    assert "-py3-none-" in wheel.name

@@ -100,10 +100,11 @@ def cache_folder() -> Path:
 def load() -> Any | None:
     """The loaded kernel: built by pip, else from the user's cache, else compiled now; None without.
 
-    ``PINE_BOOST_KERNEL=numpy`` in the environment makes it None.
+    ``PINE_BOOST_KERNEL`` in the environment overrides this: ``numpy``, or the path of a compiled file.
     """
-    if os.environ.get(_CHOICE, "").lower() == "numpy":
-        return None
+    choice = os.environ.get(_CHOICE, "")
+    if choice:
+        return None if choice == "numpy" else _open(Path(choice))
     name = file_name()
     built = SOURCE.with_name(name)
     if built.exists() and (library := _open(built)) is not None:

@@ -1,0 +1,101 @@
+"""Where the kernel comes from: compiled, cached, sanitised, or numpy where there is no compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pine_boost.kernels import library
+
+ROOT = Path(__file__).resolve().parents[2]
+SCORE = """
+import numpy as np, pine_boost
+from pine_boost import kernels
+from sklearn.ensemble import GradientBoostingClassifier
+rng = np.random.default_rng(0)
+X = rng.normal(size=(300, 3))
+model = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] > X[:, 1])
+scorer = pine_boost.accelerate_booster(model).scorer
+assert (scorer.predict(X) == model.predict(X)).all()
+assert scorer.predict(X[:1])[0] == model.predict(X[:1])[0]
+assert (scorer.predict_proba(X) == model.predict_proba(X)).all()
+print(kernels.name())
+"""
+
+
+def run(code: str, **environment: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def test_without_a_compiler_numpy_scores(tmp_path):
+    """Nothing on the PATH and an empty cache: the twin answers, with the same classes."""
+    assert run(SCORE, PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), CC="") == "numpy"
+
+
+def test_numpy_can_be_chosen():
+    assert run(SCORE, PINE_BOOST_KERNEL="numpy") == "numpy"
+
+
+@pytest.mark.skipif(library.find_compiler() is None, reason="no C compiler")
+class TestCompiled:
+    """Only where there is a compiler."""
+
+    def test_the_first_use_compiles_into_the_cache(self, tmp_path):
+        cache = tmp_path / "cache"
+        assert run(SCORE, XDG_CACHE_HOME=str(cache)) == "C"
+        assert [path.name for path in (cache / "pine_boost").iterdir()] == [library.file_name()]
+        # a second process finds it without a compiler
+        assert run(SCORE, XDG_CACHE_HOME=str(cache), PATH=str(tmp_path), CC="") == "C"
+
+    def test_a_damaged_file_in_the_cache_is_replaced(self, tmp_path):
+        place = tmp_path / "pine_boost"
+        place.mkdir()
+        (place / library.file_name()).write_bytes(b"no library")
+        assert run(SCORE, XDG_CACHE_HOME=str(tmp_path)) == "C"
+
+    def test_a_read_only_home_still_compiles(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        assert run(SCORE, XDG_CACHE_HOME=str(tmp_path / "file")) == "C"
+
+    def test_the_source_is_plain_c99_without_warnings(self, tmp_path):
+        compiler = library.find_compiler()
+        flags = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-O2", "-fsyntax-only"]
+        subprocess.run([compiler, *flags, str(library.SOURCE)], check=True)
+
+    def test_sanitisers_find_nothing(self, tmp_path):
+        """The tests of leaves, exits and the twin once more, with address and undefined checks."""
+        gcc = shutil.which("gcc")
+        if gcc is None:
+            pytest.skip("the preloaded sanitiser is gcc's")
+        target = tmp_path / "sanitised.so"
+        flags = (*library.FLAGS, "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+        assert library.compile_to(target, flags)
+        found = subprocess.run([gcc, "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
+        env = {**os.environ, "PINE_BOOST_KERNEL": str(target), "LD_PRELOAD": found.stdout.strip()}
+        env |= {"ASAN_OPTIONS": "detect_leaks=0", "PYTHONPATH": str(ROOT)}
+        tests = ["tests/kernels/test_twin.py", "tests/kernels/test_leaves.py"]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+
+
+def test_the_struct_of_the_kernel_is_that_of_the_source():
+    """Every field of scorer_t, in its order: a shifted pointer would read anywhere."""
+    import re
+
+    source = library.SOURCE.read_text()
+    body = source[source.index("typedef struct {\n    int64_t n_features") : source.index("} scorer_t;")]
+    body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
+    names = []
+    for statement in body.partition("{")[2].split(";"):
+        words = re.sub(r"\b(const|int64_t|int32_t|uint64_t|double|void)\b", "", statement)
+        names += [name.strip(" *\n") for name in words.split(",") if name.strip(" *\n")]
+    assert names == [name for name, *_ in library.ScorerStruct._fields_]

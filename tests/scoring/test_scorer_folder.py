@@ -1,0 +1,217 @@
+"""Scorer folders: what is saved loads bit for bit, and nothing malformed reaches the kernel."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, _canonical, _sha256
+from pine_boost.scoring.scorer_verification import verify_scorer
+from tests.support.hard_rows import hard_rows
+from tests.support.native_models import MODELS, built
+
+
+def rewrite(folder, change_arrays=None, change_manifest=None):
+    """Change a folder as somebody would who knows the format: all digests fit again."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest.pop("digest")
+    if change_arrays is not None:
+        with np.load(folder / ARRAYS) as archive:
+            arrays = {name: archive[name].copy() for name in archive.files}
+        change_arrays(arrays)
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        (folder / ARRAYS).write_bytes(buffer.getvalue())
+        manifest["files"][ARRAYS] = _sha256(buffer.getvalue())
+    if change_manifest is not None:
+        change_manifest(manifest)
+    manifest["digest"] = _sha256(_canonical(manifest))
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The folder of a scorer with categories, and its model."""
+    native, X = built("xgb binary")
+    pine_boost.accelerate_booster(native).save(tmp_path / "scorer")
+    return native, X, tmp_path / "scorer"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_scorer_answers_alike_and_is_proved_again(name, tmp_path):
+    native, _ = built(name)
+    result = pine_boost.accelerate_booster(native)
+    result.save(tmp_path / "scorer")
+    loaded = pine_boost.load_scorer(tmp_path / "scorer")
+    X = hard_rows(result.original.forest, 500, special=0)
+    X = np.clip(np.nan_to_num(X, nan=0.5), -1e30, 1e30)
+    assert np.array_equal(loaded.predict(X), result.scorer.predict(X))
+    assert np.array_equal(loaded.decision_function(X), result.scorer.decision_function(X))
+    verdict = verify_scorer(native, tmp_path / "scorer")
+    assert verdict.agrees, verdict.faults
+    assert result.claim in verdict.summary()
+
+
+def test_loading_imports_no_training_library_and_no_solver(saved):
+    code = (
+        "import sys, time, numpy, pine_boost, pine_boost.scoring.scorer_folder; t = time.perf_counter();"
+        f"s = pine_boost.load_scorer({str(saved[2])!r}); t = time.perf_counter() - t;"
+        "s.predict(numpy.zeros((1, 4))), s.predict_proba(numpy.zeros((3, 4)));"
+        "print([m for m in ('scipy', 'ortools', 'sklearn', 'xgboost', 'lightgbm', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+CHANGES = {
+    "forest.node": lambda a: a.__setitem__(0, a[0] ^ np.uint64(1)),
+    "forest.edge": lambda a: a.__setitem__(0, np.nextafter(a[0], -np.inf)),
+    "native.value": lambda a: a.__setitem__((0, 0), a[0, 0] + 1),
+    "native.cuts": lambda a: a.__setitem__(0, 0.0),
+    "exits.low": lambda a: a.__setitem__((0, 0), a[0, 0] + 1),
+    "exits.high": lambda a: a.__setitem__((-1, 0), a[-1, 0] - 1e-6),
+    "exits.order": lambda a: a.__setitem__(slice(None), a[::-1].copy()),
+    "exits.value": lambda a: a.__setitem__((3, 0, 0), np.nextafter(a[3, 0, 0], 9)),
+    "exits.intercept": lambda a: a.__setitem__((0, 0), a[0, 0] + 1e-9),
+    "forest.column_nan": lambda a: a.__setitem__(slice(1, None), 65535 - a[1:]),
+    "forest.word": lambda a: a.__setitem__(0, ~a[0]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_bound_order_value_or_threshold_is_noticed(name, saved):
+    native, _, folder = saved
+
+    def change(arrays):
+        CHANGES[name](arrays[name])
+
+    rewrite(folder, change)
+    try:
+        verdict = verify_scorer(native, folder)
+    except PineBoostError:
+        return  # refused when it was read
+    assert not verdict.agrees
+
+
+MALFORMED = {
+    "child out of range": ("forest.node", lambda a: a.__setitem__(0, a[0] | np.uint64(2**24 - 1) << np.uint64(40))),
+    "leaf in the middle": ("forest.node", lambda a: a.__setitem__(0, a[0] & np.uint64(2**40 - 1))),
+    "column out of range": ("forest.node", lambda a: a.__setitem__(0, a[0] | np.uint64(2**23 - 1) << np.uint64(16))),
+    "category bit": ("forest.node", lambda a: a.__setitem__(0, a[0] ^ np.uint64(1) << np.uint64(39))),
+    "root": ("forest.root", lambda a: a.__setitem__(1, 10**6)),
+    "depth": ("forest.depth", lambda a: a.__setitem__(0, 1)),
+    "leaf number": ("forest.leaf_of_node", lambda a: a.__setitem__(a >= 0, 10**6)),
+    "feature": ("forest.source_feature", lambda a: a.__setitem__(0, 400)),
+    "negative feature": ("forest.source_feature", lambda a: a.__setitem__(0, -1)),
+    "edge offset": ("forest.source_edge", lambda a: a.__setitem__(1, 10**6)),
+    "nan edge": ("forest.edge", lambda a: a.__setitem__(0, np.nan)),
+    "edges descend": ("forest.edge", lambda a: a.__setitem__(slice(None), a[::-1].copy())),
+    "code offset": ("forest.source_code", lambda a: a.__setitem__(1, 10**6)),
+    "state": ("forest.code_state", lambda a: a.__setitem__(0, 5000)),
+    "other state": ("forest.source_other", lambda a: a.__setitem__(slice(None), 65000)),
+    "set": ("forest.set_word", lambda a: a.__setitem__(-1, 10**6)),
+    "tree set": ("forest.tree_set", lambda a: a.__setitem__(slice(None), -1)),
+    "output": ("forest.tree_output", lambda a: a.__setitem__(0, 7)),
+    "order": ("exits.order", lambda a: a.__setitem__(0, 99)),
+    "stage": ("exits.stage", lambda a: a.__setitem__(-1, 10**6)),
+    "stage set": ("exits.stage_set", lambda a: a.__setitem__(-1, 3)),
+    "infinite value": ("exits.value", lambda a: a.__setitem__((0, 0, 0), np.inf)),
+    "nan exit": ("exits.low", lambda a: a.__setitem__((0, 0), np.nan)),
+    "nan leaf": ("native.value", lambda a: a.__setitem__((0, 0), np.nan)),
+    "nan cut": ("native.cuts", lambda a: a.__setitem__(0, np.nan)),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_malformed_arrays_are_refused_before_the_kernel_sees_them(what, saved):
+    name, change = MALFORMED[what]
+    rewrite(saved[2], lambda arrays: change(arrays[name]))
+    with pytest.raises(MalformedModelError, match="Invalid scorer"):
+        pine_boost.load_scorer(saved[2])
+
+
+@pytest.mark.parametrize("how", ["shorter", "longer", "other type", "missing", "unknown", "object", "two dimensions"])
+def test_arrays_of_other_shapes_are_refused(how, saved):
+    for name in ("forest.node", "forest.edge", "exits.low", "native.value", "forest.column_nan", "forest.leaf_offset"):
+
+        def change(arrays, name=name):
+            array = arrays[name]
+            arrays |= {
+                "shorter": {name: array[:-1]},
+                "longer": {name: np.concatenate([array, array[:1]])},
+                "other type": {name: array.astype(np.int16)},
+                "missing": {},
+                "unknown": {"other.array": array},
+                "object": {name: array.astype(object)},
+                "two dimensions": {name: array[None]},
+            }[how]
+            if how == "missing":
+                del arrays[name]
+
+        native, _, folder = saved
+        pine_boost.accelerate_booster(native).save(folder, overwrite=True)
+        rewrite(folder, change)
+        with pytest.raises(PineBoostError):
+            pine_boost.load_scorer(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m["forest"].update(n_features=0),
+        lambda m: m["forest"].update(n_columns=2**30),
+        lambda m: m["forest"].update(is_float32="yes"),
+        lambda m: m["forest"].update(code_rule="OTHER"),
+        lambda m: m["forest"].pop("zero"),
+        lambda m: m["native"].update(link="OTHER"),
+        lambda m: m["native"].update(divisor=0),
+        lambda m: m["schema"].update(n_features=9),
+        lambda m: m["schema"].update(library="other"),
+        lambda m: m["schema"].update(feature_names=["a"]),
+        lambda m: m["schema"].update(comparison=3),
+        lambda m: m.update(classes=[0, 1, 2]),
+        lambda m: m["probability"].update(form="other"),
+        lambda m: m.update(format_version=99),
+        lambda m: m.update(extra=1),
+    ],
+)
+def test_a_malformed_manifest_is_refused(change, saved):
+    rewrite(saved[2], None, change)
+    with pytest.raises(PineBoostError):
+        pine_boost.load_scorer(saved[2])
+
+
+def test_exchanged_files_are_refused(saved, tmp_path):
+    _, _, folder = saved
+    (folder / ARRAYS).write_bytes((folder / ARRAYS).read_bytes() + b"x")
+    with pytest.raises(CertificateMismatch, match="digests differ"):
+        pine_boost.load_scorer(folder)
+    (folder / ARRAYS).unlink()
+    with pytest.raises(CertificateMismatch, match="lacks"):
+        pine_boost.load_scorer(folder)
+    (folder / MANIFEST).write_text((folder / MANIFEST).read_text().replace("CERTIFIED", "CERTIFIEd"))
+    with pytest.raises(CertificateMismatch, match="changed after it was written"):
+        pine_boost.load_scorer(folder)
+    with pytest.raises(InvalidInputError, match="not a scorer folder"):
+        pine_boost.load_scorer(tmp_path)
+
+
+def test_a_pipeline_is_loaded_only_when_trusted(tmp_path):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    native, X = built("gradient boosting")
+    pipeline = make_pipeline(StandardScaler(), type(native)(n_estimators=5)).fit(X, native.predict(X))
+    pine_boost.accelerate_booster(pipeline).save(tmp_path / "scorer")
+    with pytest.raises(InvalidInputError, match="trust_pickle"):
+        pine_boost.load_scorer(tmp_path / "scorer")
+    scorer = pine_boost.load_scorer(tmp_path / "scorer", trust_pickle=True)
+    assert np.array_equal(scorer.predict(X), pipeline.predict(X))
+    assert verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).agrees
