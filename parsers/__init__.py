@@ -26,6 +26,11 @@ ACCEPTED = (
     "scikit-learn tree ensemble, or an XGBoost .json/.ubj or LightGBM .txt file as path or bytes"
 )
 
+_NO_CATBOOST = (
+    "CatBoost models are not supported (what its predict computes from a file has not been shown to be reproducible "
+    "bit for bit)"
+)
+
 
 def read_model(
     model: Any, *, threshold: float | Sequence[float] | None = None, trust_pickle: bool = False, decision: str = "class"
@@ -108,10 +113,7 @@ def _library_of(model: Any) -> str:
             return library
     name = f"{type(model).__module__}.{type(model).__qualname__}"
     if "catboost" in modules:
-        raise UnsupportedModelError(
-            f"{name}: CatBoost models are not supported (what its predict computes from a file has "
-            f"not been shown to be reproducible bit for bit); accepted: {ACCEPTED}."
-        )
+        raise UnsupportedModelError(f"{name}: {_NO_CATBOOST}; accepted: {ACCEPTED}.")
     raise UnsupportedModelError(f"{name} is not a model that can be read; accepted: {ACCEPTED}.")
 
 
@@ -129,6 +131,8 @@ def _refuse_pipeline(model: Any) -> None:
 def _sniff(contents: bytes, path: Path | None) -> str:
     """Which reader a file needs: its first bytes decide, its suffix where those say nothing."""
     suffix = path.suffix.lower() if path is not None else ""
+    if _is_catboost(contents):
+        raise UnsupportedModelError(f"{path or 'bytes'} is a CatBoost model; {_NO_CATBOOST}; accepted: {ACCEPTED}.")
     for library in LIBRARIES:
         if traits_of(library).recognises(contents):
             return library
@@ -143,6 +147,14 @@ def _sniff(contents: bytes, path: Path | None) -> str:
         f"{path or 'bytes'}: no model that can be read, neither XGBoost JSON/UBJSON (starts with "
         f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
         "format must be re-saved as .json or .ubj."
+    )
+
+
+def _is_catboost(contents: bytes) -> bool:
+    """Whether a file is CatBoost's own binary format or its JSON."""
+    is_json = contents.lstrip()[:1] == b"{" and b'"gradient_booster"' not in contents  # a key of XGBoost's JSON
+    return contents[:4] == b"CBM1" or (
+        is_json and (b'"oblivious_trees"' in contents or b'"scale_and_bias"' in contents)
     )
 
 

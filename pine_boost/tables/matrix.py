@@ -7,6 +7,7 @@ other names or their order, text, and values on which the native predict raises:
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,11 @@ def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
 def _no_table(X: Any, name: str) -> InvalidInputError:
     if isinstance(X, np.ma.MaskedArray):
         return InvalidInputError(f"{name} is a masked array; fill it with NaN where it is masked.")
+    if isinstance(X, (str, os.PathLike)):
+        return InvalidInputError(
+            f"{name} is the path {os.fspath(X)!r}. Of files, only Parquet (.parquet) and folders of Parquet files are "
+            "read here; read any other file first, for example with pandas.read_csv. The command line reads CSV itself."
+        )
     found = "missing" if X is None else f"a {type(X).__name__}, no table"
     return InvalidInputError(
         f"{name} is {found}; pass a numpy array, a pandas or polars DataFrame, a pyarrow Table, a "

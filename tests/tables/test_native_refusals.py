@@ -119,3 +119,10 @@ def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, back
                     guard.predict(table)
             else:
                 assert np.array_equal(guard.predict(table), expected), name
+
+
+def test_a_path_that_is_no_parquet_says_which_paths_are_read() -> None:
+    result = _pruned(named=True)
+    for path in ("train.csv", Path("train.csv")):
+        with pytest.raises(InvalidInputError, match=r"X_fit is the path 'train.csv'.*Parquet.*folders.*read_csv"):
+            prune_booster(result.original.native, path)
