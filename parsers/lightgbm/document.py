@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
-from pine_boost.parsers.lightgbm.tree import TreeBlock, read_integer, read_integers, read_pairs, read_tree
+from pine_boost.parsers.lightgbm.tree import NUMBER, TreeBlock, read_integer, read_integers, read_pairs, read_tree
 
 MAX_BYTES = 2**31 - 1  # the native loader counts in int32
 _HEADER_KEYS = (
@@ -31,10 +31,42 @@ _HEADER_KEYS = (
     "feature_infos",
     "tree_sizes",
 )
-_FEATURE_INFO = re.compile(r"none|\[[^\s:\[\]]+:[^\s:\[\]]+\]|-?[0-9]+(?::-?[0-9]+)*")
+_BOUND = rf"(?:{NUMBER}|-?inf|-?nan)"
+_FEATURE_INFO = re.compile(rf"none|\[{_BOUND}:{_BOUND}\]|-?[0-9]+(?::-?[0-9]+)*")
 _CATEGORY_LIST = re.compile(r"-?[0-9]+(?::-?[0-9]+)*")
-# anything else on such a line (facts: a line cut in the middle) makes LightGBM 4.7 crash
+# LightGBM crashes on any other line of this section, and its Python package makes JSON of the values without
+# escaping them: numbers, lists of numbers, lists of lists, and texts for every other name
 _PARAMETER = re.compile(r"\[([a-z][a-z0-9_]*): ([^\x00-\x1f\x7f]*)\]")
+_NUMERIC = frozenset(
+    """num_iterations learning_rate num_leaves num_threads seed deterministic force_col_wise force_row_wise
+    histogram_pool_size max_depth min_data_in_leaf min_sum_hessian_in_leaf bagging_fraction pos_bagging_fraction
+    neg_bagging_fraction bagging_freq bagging_seed bagging_by_query feature_fraction feature_fraction_bynode
+    feature_fraction_seed extra_trees extra_seed early_stopping_round early_stopping_min_delta first_metric_only
+    max_delta_step lambda_l1 lambda_l2 linear_lambda min_gain_to_split drop_rate max_drop skip_drop xgboost_dart_mode
+    uniform_drop drop_seed top_rate other_rate min_data_per_group max_cat_threshold cat_l2 cat_smooth
+    max_cat_to_onehot top_k monotone_penalty refit_decay_rate cegb_tradeoff cegb_penalty_split path_smooth verbosity
+    saved_feature_importance_type use_quantized_grad num_grad_quant_bins quant_train_renew_leaf stochastic_rounding
+    linear_tree max_bin min_data_in_bin bin_construct_sample_cnt data_random_seed is_enable_sparse enable_bundle
+    use_missing zero_as_missing feature_pre_filter pre_partition two_round header precise_float_parser objective_seed
+    num_class is_unbalance scale_pos_weight sigmoid boost_from_average reg_sqrt alpha fair_c poisson_max_delta_step
+    tweedie_variance_power lambdarank_truncation_level lambdarank_norm lambdarank_position_bias_regularization
+    multi_error_top_k num_machines local_listen_port time_out gpu_platform_id gpu_device_id gpu_use_dp
+    num_gpu""".split()  # noqa: SIM905  (as a list it would be ninety lines)
+)
+_LISTS = {
+    "auc_mu_weights",
+    "categorical_feature",
+    "cegb_penalty_feature_coupled",
+    "cegb_penalty_feature_lazy",
+    "eval_at",
+    "feature_contri",
+    "ignore_column",
+    "interaction_constraints",
+    "label_gain",
+    "max_bin_by_feature",
+    "monotone_constraints",
+}
+_NUMBER = re.compile(NUMBER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +140,7 @@ def read_document(contents: bytes) -> LightgbmDocument:
     Raises
     ------
     MalformedModelError
-        Any fault of facts section 5.
+        The text is not what LightGBM writes.
     UnsupportedModelError
         A format version other than v4, or linear leaves.
     """
@@ -248,9 +280,7 @@ def _read_tail(text: str) -> dict[str, Any]:
         match = _PARAMETER.fullmatch(line)
         if not match:
             _malformed(f"parameters has the line {line[:60]!r}, expected '[key: value]'")
-        try:  # LightGBM's Python package reads the values as JSON texts, without escaping them
-            json.loads(f'"{match[2]}"')
-        except ValueError:
+        if not _is_readable(match[1], match[2]):
             _malformed(f"the parameter {match[1]} is {match[2][:60]!r}, which LightGBM cannot read back")
         parameters.append((match[1], match[2]))
     if len(dict(parameters)) != len(parameters):
@@ -264,16 +294,26 @@ def _read_tail(text: str) -> dict[str, Any]:
     return {**found, "pandas_categorical": categories, "has_pandas_line": True}
 
 
-def _read_pandas(text: str) -> list[list[Any]] | None:
-    def refuse_constant(token: str) -> NoReturn:
-        _malformed(f"pandas_categorical contains {token}")
-
+def _is_readable(name: str, value: str) -> bool:
+    """Whether LightGBM's Python package can read the value of a parameter back."""
+    if name in _NUMERIC:
+        return _NUMBER.fullmatch(value) is not None
     try:
-        value = json.loads(text, parse_constant=refuse_constant)
+        json.loads(f"[{value}]" if name in _LISTS else f'"{value}"', parse_constant=_refuse_constant)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_constant(token: str) -> NoReturn:
+    raise ValueError(f"{token} is not JSON")
+
+
+def _read_pandas(text: str) -> list[list[Any]] | None:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, MalformedModelError):
-            raise
-        raise MalformedModelError("pandas_categorical is not valid JSON.") from error
+        _malformed(f"pandas_categorical is not valid JSON ({str(error)[:80]})")
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(column, list) for column in value):

@@ -156,7 +156,7 @@ def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
     """
     where = f"tree {index}"
     pairs = read_pairs(text.split("\n"), where)
-    if pairs.pop("Tree", None) != str(index):
+    if pairs.pop("Tree", None) != str(index) or not text.startswith("Tree="):
         raise MalformedModelError(f"Block {index} of the trees does not start with 'Tree={index}'.")
     n_leaves = read_integer(pairs, "num_leaves", where, 1, MAX_LEAVES)
     n_categorical = read_integer(pairs, "num_cat", where, 0, n_leaves - 1)

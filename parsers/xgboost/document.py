@@ -120,7 +120,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
     )
     n_classes = fields.as_parameter(param["num_class"], "num_class", 0, MAX_CLASSES)
     n_features = fields.as_parameter(param["num_feature"], "num_feature", 1, MAX_FEATURES)
-    if fields.as_parameter(param.get("num_target", "1"), "num_target", 0, MAX_CLASSES) > 1:
+    if fields.as_parameter(param.get("num_target", "1"), "num_target", 1, MAX_CLASSES) > 1:
         raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
     objective = _check_objective(learner["objective"], n_classes)
     grown = _read_grown(model, n_features, max(n_classes, 1), typed=file_format == "ubj")
@@ -198,8 +198,8 @@ def _find_model(booster: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     if name == "dart":
         fields.check_names(booster, "gradient_booster", ("name", "gbtree", "weight_drop"))
         inner = fields.as_section(booster["gbtree"], "gbtree")
-        fields.check_names(inner, "gbtree", ("model",), ("name",))
-        if inner.get("name", "gbtree") != "gbtree":
+        fields.check_names(inner, "gbtree", ("model", "name"))
+        if inner["name"] != "gbtree":
             raise fault("the inner booster of dart", "is not gbtree")
         weights = booster["weight_drop"]
     else:

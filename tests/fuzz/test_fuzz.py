@@ -41,7 +41,7 @@ def test_every_accepted_file_is_loaded_natively_with_equal_margins(name):
         run(target, 500, first_seed=1000 + batch, tally=tally)
     print(f"{target.name}: {tally.refused} refused, {tally.accepted} accepted, {WORKER.loaded} loaded")
     assert tally.refused + tally.accepted >= 20_000
-    assert tally.accepted > 1000
+    assert tally.accepted > 800
 
 
 def test_a_child_that_dies_is_a_finding():
