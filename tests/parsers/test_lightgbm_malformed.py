@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost.errors import PineBoostError
+from pine_boost.errors import MalformedModelError, PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.reference import native_margins
 from pine_boost.parsers import read_model
@@ -178,3 +178,30 @@ def test_random_models_agree_with_the_native_library(seed: int, n_classes: int, 
         written.predict(X, raw_score=True, num_threads=1).reshape(len(X), -1),
         integer_margins(pruned, X) / 2.0**pruned.grid,
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (b"[learning_rate: 0.1]", b"[learning_rate: often]", "learning_rate"),
+        (b"[bagging_fraction: 1]", b"[bagging_fraction: -]", "bagging_fraction"),
+        (b"[boosting: gbdt]", b'[boosting: gb"dt]', "boosting"),
+        (b"[categorical_feature: ]", b"[categorical_feature: {]", "categorical_feature"),
+        (b"[auc_mu_weights: ]", b"[auc_mu_weights: ][a: ]", "auc_mu_weights"),
+        (b"pandas_categorical:null", b"pandas_categorical:[[1,]]", "pandas_categorical"),
+        (b"pandas_categorical:null", b"pandas_categorical:nul", "pandas_categorical"),
+        (b":", b"=", "feature_infos"),
+    ],
+)
+def test_what_lightgbm_refuses_is_refused_with_the_field(old, new, field):
+    lightgbm = pytest.importorskip("lightgbm")
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    data = lightgbm.Dataset(X, X[:, 0] > 0)
+    text = lightgbm.train({"objective": "binary", "verbose": -1, "num_threads": 1}, data, 2).model_to_string().encode()
+    start = text.index(b"feature_infos") if field == "feature_infos" else 0
+    damaged = text[:start] + text[start:].replace(old, new, 1)
+    assert damaged != text
+    with pytest.raises((lightgbm.basic.LightGBMError, ValueError)):
+        lightgbm.Booster(model_str=damaged.decode())
+    with pytest.raises(MalformedModelError, match=field):
+        read_model(damaged)
