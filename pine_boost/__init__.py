@@ -21,7 +21,7 @@ from pine_boost.region.region import Region
 if TYPE_CHECKING:
     from pine_boost.accelerate import accelerate_booster
     from pine_boost.certificate.certificate import Certificate, Status
-    from pine_boost.certificate.verdict import Verification
+    from pine_boost.certificate.verification import Verification
     from pine_boost.classifier import PineClassifier
     from pine_boost.compress import compress_booster
     from pine_boost.compression.record import CompressionRecord
@@ -110,7 +110,7 @@ _MODULE_OF = {
     "Status": "certificate.certificate",
     "Survey": "survey_result",
     "SweepResult": "sweeping",
-    "Verification": "certificate.verdict",
+    "Verification": "certificate.verification",
     "load_guarded": "serving.folder",
     "compress_booster": "compress",
     "prune_booster": "prune",

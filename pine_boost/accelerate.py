@@ -11,8 +11,8 @@ import numpy as np
 
 from pine_boost import kernels
 from pine_boost.budget import Step
-from pine_boost.certificate.acceleration_claim import proved_claim
 from pine_boost.certificate.certificate import library_versions
+from pine_boost.certificate.claims import scorer_claim
 from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
@@ -156,7 +156,7 @@ def accelerate_booster(
         finish=outer.finish,
     )
     scorer = FastScorer(parts)
-    claim = proved_claim(forest, is_unordered=_is_unordered(parsed))
+    claim = scorer_claim(forest, is_unordered=_is_unordered(parsed))
     met = np.zeros(len(sample), dtype=np.int32)
     kernels.bind(parts.flat, parts.native, plan).classes(sample, met=met)
     facts = {

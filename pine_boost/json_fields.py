@@ -1,35 +1,41 @@
-"""Checked reading of JSON of unknown origin: every reader says which key was wrong and how.
+"""Typed reading of JSON of unknown origin: a table declares the type and range of every field.
 
-In come text or parsed values; out go ints, floats, texts, numpy arrays and records of the asked-for
-kind. Refuses bools as numbers, NaN and Infinity tokens, and missing, unknown or repeated keys.
+Booleans are not numbers; NaN, infinities, integers beyond 64 bits and missing, unknown or repeated fields are errors.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
+from pine_boost.errors import MalformedModelError, PineBoostError
 from pine_boost.model.forest import FloatArray, IntArray
 
-EnumMember = TypeVar("EnumMember", bound=Enum)
+FORMAT_VERSION = 1  # of every kind of file that pine_boost writes
+INT64 = (-(2**63), 2**63 - 1)
+_LONGEST = 300  # characters of a message: a value in a file may be megabytes long
+_INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+
+# takes a parsed value and its name, returns the checked value or raises FieldError
+Reader = Callable[[Any, str], Any]
 
 
 class FieldError(Exception):
-    """What is wrong with a document; `reading` turns it into the reader's own error."""
+    """What is wrong with a document; `reading` turns it into an error of the package."""
 
 
 @contextmanager
 def reading(what: str, remedy: str, error_class: type[PineBoostError] = MalformedModelError) -> Iterator[None]:
-    """Say of which kind of file the wrong field is, and what to do.
+    """Turn a FieldError into ``error_class``, naming the kind of file and what to do.
 
     Parameters
     ----------
@@ -42,35 +48,29 @@ def reading(what: str, remedy: str, error_class: type[PineBoostError] = Malforme
     try:
         yield
     except FieldError as error:
-        raise error_class(f"This is no valid {what}: {error}. {remedy}.") from error
+        raise error_class(f"Invalid {what}: {error}. {remedy}.") from error
 
 
-def require(condition: bool, found: str) -> None:
-    """Refuse the document unless a condition holds."""
+def require(condition: bool, message: str) -> None:
+    """Raise FieldError unless the condition holds."""
     if not condition:
-        raise FieldError(_short(found))
+        raise FieldError(message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}...")
 
 
-def _short(found: str) -> str:
-    """A stranger's value may be megabytes long."""
-    return found if len(found) <= 300 else f"{found[:297]}..."
-
-
-def parse(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
-    """JSON text or already parsed data, as a mapping."""
+def parse(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
+    """JSON text, or data that was parsed already, as an object."""
     if isinstance(document, (str, bytes, bytearray)):
         document = parse_text(document)
-    return as_mapping(document)
+    require(isinstance(document, Mapping), f"expected an object, got {type(document).__name__}")
+    return dict(document)
 
 
 def parse_text(text: str | bytes) -> Any:
-    """JSON text as Python values; strict where Python's own reader is not."""
+    """JSON text as Python values; stricter than `json.loads`."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-    except FieldError:
-        raise
-    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deep
-        raise FieldError(_short(f"it is not even JSON ({error})")) from error
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
+        raise FieldError(f"it is not JSON ({str(error)[:200]})") from error
 
 
 def _refuse_constant(token: str) -> float:
@@ -78,150 +78,215 @@ def _refuse_constant(token: str) -> float:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one key other readers may take the other one."""
+    """Which of two values under one key counts differs between readers of JSON."""
     section = dict(pairs)
     if len(section) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FieldError(_short(f"the key {twice!r} appears twice"))
+        require(False, f"the key {next(name for name in names if names.count(name) > 1)!r} appears twice")
     return section
 
 
-def record(data: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The values of exactly these keys, each of the kind that a dataclass annotates.
+def open_document(document: str | bytes | Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The fields of a file that pine_boost wrote, without ``format`` and ``format_version``."""
+    data = parse(document)
+    found = data.pop("format", None)
+    require(found == name, f"'format' is {_shown(found)}, expected {name!r}")
+    version = data.pop("format_version", None)
+    is_known = type(version) is int and version == FORMAT_VERSION
+    require(is_known, f"'format_version' is {_shown(version)}, this release reads only {FORMAT_VERSION}")
+    return data
 
-    Parameters
-    ----------
-    data : mapping
-    kinds : mapping
-        Names to annotations as text: ``str``, ``int``, ``float``, ``bool``, ``None``, unions of
-        these, ``tuple[X, ...]`` for lists, ``Mapping[str, X]`` for objects.
+
+def write_document(fields: Mapping[str, Any], name: str, undigested: Collection[str] | None = None) -> dict[str, Any]:
+    """The fields with ``format`` and ``format_version``; with a digest unless ``undigested`` is None."""
+    document = {"format": name, "format_version": FORMAT_VERSION, **fields}
+    return document if undigested is None else {**document, "digest": digest_of(document, undigested)}
+
+
+def digest_of(document: Mapping[str, Any], undigested: Collection[str] = ()) -> str:
+    """SHA-256 of all fields but the digest itself and ``undigested``.
+
+    A checksum against damage and careless edits, not a signature.
     """
-    keys(data, " ".join(kinds))
-    for name, kind in kinds.items():
-        require(_fits(data[name], kind), f"the field {name!r} is not a {kind}")
-    return {name: tuple(data[name]) if kind.startswith("tuple") else data[name] for name, kind in kinds.items()}
+    left = {name: value for name, value in document.items() if name not in {"digest", *undigested}}
+    return hashlib.sha256(canonical(left).encode()).hexdigest()
 
 
-def _fits(value: Any, kind: str) -> bool:
-    if kind.startswith("tuple["):
-        inner = kind[len("tuple[") : -len(", ...]")]
-        return isinstance(value, list) and all(_fits(entry, inner) for entry in value)
-    if kind.startswith("Mapping[str, "):
-        inner = kind[len("Mapping[str, ") : -1]
-        return isinstance(value, dict) and all(_fits(entry, inner) for entry in value.values())
-    plain = {
-        "str": isinstance(value, str),
-        "int": type(value) is int,
-        "float": is_finite(value),
-        "bool": isinstance(value, bool),
-        "None": value is None,
-    }
-    # a record within a record is checked by its own reader
-    return any(plain.get(part, isinstance(value, dict)) for part in kind.split(" | "))
+def read_sealed(
+    document: str | bytes | Mapping[str, Any], name: str, table: Mapping[str, Reader], undigested: Collection[str] = ()
+) -> dict[str, Any]:
+    """Open a document that `write_document` sealed with a digest: its fields, checked, then the digest."""
+    data = open_document(document, name)
+    stated = data.pop("digest", None)
+    checked = read(data, table)
+    expected = digest_of({"format": name, "format_version": FORMAT_VERSION, **data}, undigested)
+    require(stated == expected, "it was changed after it was written: its digest does not fit its fields")
+    return checked
 
 
-def is_finite(value: Any) -> bool:
-    """A JSON number that can be written again: no NaN, and nothing that overflows (1e999)."""
-    return type(value) in (int, float) and abs(value) < 1e308
+def canonical(document: Mapping[str, Any]) -> str:
+    """The one text of a document: sorted keys, no spaces, shortest exact floats."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """A JSON object."""
-    require(isinstance(value, Mapping), f"expected an object, found {type(value).__name__}")
-    return value  # type: ignore[no-any-return]
+def read(
+    data: Any, table: Mapping[str, Reader], where: str = "", *, optional: Mapping[str, Reader] | None = None
+) -> dict[str, Any]:
+    """The checked fields of a JSON object; ``optional`` fields may be absent, others must not."""
+    require(isinstance(data, Mapping), f"{where or 'the document'} is {_shown(data)}, expected an object")
+    optional = optional or {}
+    inside = f" of {where!r}" if where else ""
+    missing, unknown = table.keys() - data.keys(), data.keys() - table.keys() - optional.keys()
+    require(not missing, f"keys{inside} are missing: {sorted(missing)}")
+    require(not unknown, f"keys{inside} are unknown: {sorted(map(str, unknown))}")
+    prefix = f"{where}." if where else ""
+    return {name: {**table, **optional}[name](value, f"{prefix}{name}") for name, value in data.items()}
 
 
-def keys(data: Mapping[str, Any], expected: str) -> None:
-    """Exactly these keys, given as one text."""
-    wanted = set(expected.split())
-    absent, unknown = wanted - set(data), set(data) - wanted
-    require(not absent, f"keys are missing: {sorted(absent)}")
-    require(not unknown, f"keys are unknown: {sorted(map(str, unknown))}")
+def record(table: Mapping[str, Reader], build: Callable[..., Any] = dict) -> Reader:
+    """An object with exactly these fields, passed to ``build`` as keyword arguments."""
+    return lambda value, where: build(**read(value, table, where))
 
 
-def mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The object under a key."""
-    require(isinstance(data[key], Mapping), f"{key!r} is no object")
-    return data[key]  # type: ignore[no-any-return]
+def integer(low: int = INT64[0], high: int = INT64[1], *, or_text: bool = False) -> Reader:
+    """An integer within bounds; ``or_text`` also accepts the text of one."""
+
+    def check(value: Any, where: str) -> int:
+        if or_text and isinstance(value, str) and _INTEGER_TEXT.match(value):
+            value = int(value)
+        fits = type(value) is int and low <= value <= high
+        require(fits, f"{where!r} is {_shown(value)}, expected an integer from {low} to {high}")
+        return int(value)
+
+    return check
 
 
-def sequence(data: Mapping[str, Any], key: str, length: int | None = None) -> list[Any]:
-    """The list under a key."""
-    value = data[key]
-    require(isinstance(value, list), f"{key!r} is no list")
-    fits = length is None or len(value) == length
-    require(fits, f"{key!r} has {len(value)} entries, expected {length}")
-    return value  # type: ignore[no-any-return]
+def number(low: float = -1e308, high: float = 1e308, *, exclude: Collection[float] = ()) -> Reader:
+    """A finite number within bounds, as a float; values in ``exclude`` are refused."""
+
+    def check(value: Any, where: str) -> float:
+        fits = type(value) in (int, float) and low <= value <= high and value not in exclude
+        but = f" except {', '.join(f'{bound:g}' for bound in exclude)}" if exclude else ""
+        require(fits, f"{where!r} is {_shown(value)}, expected a number from {low:g} to {high:g}{but}")
+        return float(value)
+
+    return check
 
 
-def unpack(value: Any, length: int | None) -> list[Any]:
-    """A list of a certain length."""
-    require(isinstance(value, list), "a list was expected")
-    require(length is None or len(value) == length, f"a list of {length} was expected")
-    return value  # type: ignore[no-any-return]
+LEVEL = number(0, 1, exclude=(1,))  # alpha and the like
+SHARE = number(0, 1, exclude=(0, 1))  # fidelity, confidence and the like
 
 
-def text(data: Mapping[str, Any], key: str) -> str:
-    """The text under a key."""
-    require(isinstance(data[key], str), f"{key!r} is no text")
-    return data[key]  # type: ignore[no-any-return]
+def text(accepted: Collection[str] | None = None) -> Reader:
+    """A text that can be written as UTF-8, one of ``accepted`` if given."""
+
+    def check(value: Any, where: str) -> str:
+        require(isinstance(value, str), f"{where!r} is {_shown(value)}, expected a text")
+        require(not any("\ud800" <= c <= "\udfff" for c in value), f"{where!r} is not a valid Unicode text")
+        is_known = accepted is None or value in accepted
+        require(is_known, f"{where!r} is {_shown(value)}, expected one of {list(accepted or ())}")
+        return str(value)
+
+    return check
 
 
-def flag(data: Mapping[str, Any], key: str) -> bool:
-    """The bool under a key."""
-    require(isinstance(data[key], bool), f"{key!r} is neither true nor false")
-    return data[key]  # type: ignore[no-any-return]
+def digest(value: Any, where: str) -> str:
+    """A SHA-256 in hexadecimal."""
+    fits = isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value)
+    require(bool(fits), f"{where!r} is {_shown(value)}, expected a SHA-256 in hexadecimal")
+    return str(value)
 
 
-def integer(data: Mapping[str, Any], key: str, low: int = -(2**62), high: int = 2**62) -> int:
-    """The integer under a key, within bounds."""
-    value = data[key]
-    require(type(value) is int and low <= value <= high, f"{key!r} is {value!r}")
-    return value  # type: ignore[no-any-return]
+def flag(value: Any, where: str) -> bool:
+    """True or false."""
+    require(isinstance(value, bool), f"{where!r} is {_shown(value)}, expected true or false")
+    return bool(value)
 
 
-def position(value: Any, length: int) -> int:
-    """A position in a list of this length."""
-    require(type(value) is int and 0 <= value < length, f"{value!r} is no feature")
-    return value  # type: ignore[no-any-return]
+def scalar(value: Any, where: str) -> str | int | float | bool:
+    """A text, number or boolean: a label or a category."""
+    readers: dict[type, Reader] = {bool: flag, str: text(), int: integer(), float: number()}
+    require(type(value) in readers, f"{where!r} is {_shown(value)}, expected a text, a number or a boolean")
+    return readers[type(value)](value, where)  # type: ignore[no-any-return]
 
 
-def number(data: Mapping[str, Any], key: str) -> float:
-    """The finite number under a key."""
-    value = data[key]
-    require(is_finite(value), f"{key!r} is {value!r}, no finite number")
-    return float(value)
+def optional(reader: Reader) -> Reader:
+    """Null, read as None, or what ``reader`` accepts."""
+    return lambda value, where: None if value is None else reader(value, where)
 
 
-def integers(data: Mapping[str, Any], key: str, low: int = -(2**62), high: int = 2**62) -> IntArray:
-    """The list of integers under a key, each within bounds."""
-    array = integer_list(sequence(data, key))
-    within = len(array) == 0 or (int(array.min()) >= low and int(array.max()) <= high)
-    require(within, f"{key!r} has an entry outside [{low}, {high}]")
-    return array
+def sequence(reader: Reader, length: int | None = None) -> Reader:
+    """A list, as a tuple."""
+
+    def check(value: Any, where: str) -> tuple[Any, ...]:
+        require(isinstance(value, list), f"{where!r} is {_shown(value)}, expected a list")
+        fits = length is None or len(value) == length
+        require(fits, f"{where!r} has {len(value)} entries, expected {length}")
+        return tuple(reader(entry, f"{where}[{index}]") for index, entry in enumerate(value))
+
+    return check
 
 
-def integer_list(value: Any) -> IntArray:
-    """A list of integers that fit into 62 bits."""
-    fits = isinstance(value, list) and all(type(v) is int and -(2**62) <= v <= 2**62 for v in value)
-    require(fits, "a list of integers was expected")
-    return np.array(value, dtype=np.int64)
+def mapping(reader: Reader) -> Reader:
+    """An object with any keys."""
+
+    def check(value: Any, where: str) -> dict[str, Any]:
+        require(isinstance(value, Mapping), f"{where!r} is {_shown(value)}, expected an object")
+        return {text()(name, f"a key of {where}"): reader(entry, f"{where}.{name}") for name, entry in value.items()}
+
+    return check
 
 
-def floats(data: Mapping[str, Any], key: str, finite: bool = True) -> FloatArray:
-    """The list of floats under a key; infinities are written as text."""
-    values = sequence(data, key)
-    if not finite:
-        values = [_INFINITIES.get(v, v) if isinstance(v, str) else v for v in values]
-    require(all(type(v) in (int, float) for v in values), f"{key!r} holds something else")
-    try:
+def anything(value: Any, where: str) -> Any:
+    """A value that is checked later, where what it must fit is known."""
+    return value
+
+
+def integers(low: int = INT64[0], high: int = INT64[1], length: int | None = None) -> Reader:
+    """A list of integers within bounds, as an int64 array."""
+
+    def check(value: Any, where: str) -> IntArray:
+        if isinstance(value, np.ndarray):  # a typed array of UBJSON
+            fits = value.dtype.kind in "iu"
+        else:
+            # bool is an int to Python: compare the types themselves
+            fits = isinstance(value, list) and set(map(type, value)) <= {int}
+        require(fits, f"{where!r} is {_shown(value)}, expected a list of integers")
+        within = len(value) == 0 or (low <= min(value) and max(value) <= high)
+        require(bool(within), f"{where!r} has an entry outside {low} to {high}")
+        require(length is None or len(value) == length, f"{where!r} has {len(value)} entries, expected {length}")
+        return np.array(value, dtype=np.int64)
+
+    return check
+
+
+def floats(*, finite: bool = True, length: int | None = None) -> Reader:
+    """A list of numbers, as a float64 array; infinities, unless ``finite``, are written as text."""
+
+    def check(value: Any, where: str) -> FloatArray:
+        require(isinstance(value, list), f"{where!r} is {_shown(value)}, expected a list of numbers")
+        values = value if finite else [_INFINITIES.get(v, v) if isinstance(v, str) else v for v in value]
+        fits = set(map(type, values)) <= {int, float} and all(
+            abs(v) <= 1e308 or v in _INFINITIES.values() for v in values
+        )
+        require(fits, f"{where!r} holds something other than a finite number")
         array = np.array(values, dtype=np.float64)
-    except OverflowError:
-        array = np.array([np.nan])
-    usable = not np.isnan(array).any() and (not finite or np.isfinite(array).all())
-    require(bool(usable), f"{key!r} holds a number that is not finite")
-    return array
+        require(not finite or bool(np.isfinite(array).all()), f"{where!r} holds a number that is not finite")
+        require(length is None or len(value) == length, f"{where!r} has {len(value)} entries, expected {length}")
+        return array
+
+    return check
+
+
+def flags(length: int) -> Reader:
+    """A text of zeros and ones, as a bool array."""
+
+    def check(value: Any, where: str) -> npt.NDArray[np.bool_]:
+        fits = isinstance(value, str) and len(value) == length and set(value) <= {"0", "1"}
+        require(fits, f"{where!r} is {_shown(value)}, expected a text of {length} zeros and ones")
+        return np.array([character == "1" for character in value], dtype=bool)
+
+    return check
 
 
 def write_float(value: float) -> float | str:
@@ -229,66 +294,13 @@ def write_float(value: float) -> float | str:
     return float(value) if math.isfinite(value) else ("inf" if value > 0 else "-inf")
 
 
-def flags(value: Any, length: int) -> npt.NDArray[np.bool_]:
-    """Bools from a text of zeros and ones."""
-    fits = isinstance(value, str) and len(value) == length and set(value) <= {"0", "1"}
-    require(fits, f"a text of {length} zeros and ones was expected")
-    return np.array([character == "1" for character in value], dtype=bool)
-
-
 def write_flags(array: npt.NDArray[np.bool_]) -> str:
     """Bools as a text of zeros and ones."""
     return "".join("1" if entry else "0" for entry in array.tolist())
 
 
-def member(data: Mapping[str, Any], key: str, kind: type[EnumMember]) -> EnumMember:
-    """The member of an enum by its name."""
-    name = data[key]
-    known = isinstance(name, str) and name in kind.__members__
-    require(known, f"{key!r} is {name!r}; one of {list(kind.__members__)} is accepted")
-    return kind[name]
-
-
-def categories(value: Any) -> tuple[Any, ...] | None:
-    """Raw category values of a feature."""
+def _shown(value: Any) -> str:
     if value is None:
-        return None
-    fits = isinstance(value, list) and all(isinstance(v, (str, int, float, bool)) for v in value)
-    require(fits, "a category is neither text nor number")
-    return tuple(value)
-
-
-def write_category(value: Any) -> str | int | float | bool:
-    """A raw category value as JSON keeps it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not isinstance(value, (str, int, float, bool)) or value != value:
-        raise InvalidInputError(
-            f"The category {value!r} ({type(value).__name__}) cannot be written to JSON; text, "
-            "numbers and bools can. Convert the column before training."
-        )
-    return value
-
-
-def check_trees(root: IntArray, left: IntArray, right: IntArray) -> None:
-    """Every tree is a tree: children within it, one parent each, no cycle."""
-    n_nodes = len(left)
-    require(n_nodes > 0 and len(root) > 0 and root[0] == 0, "the trees have no root")
-    require(bool(np.all(np.diff(root) > 0)) and root[-1] < n_nodes, "the roots do not ascend")
-    inner = np.flatnonzero(left >= 0)
-    require(bool(np.all((right >= 0) == (left >= 0))), "a node has one child")
-    children = np.concatenate([left[inner], right[inner]])
-    require(bool(np.all(children < n_nodes)), "a child is no node")
-    tree = np.searchsorted(root, np.arange(n_nodes), side="right")
-    require(bool(np.all(tree[children] == np.tile(tree[inner], 2))), "a child is in another tree")
-    parents = np.bincount(children, minlength=n_nodes)
-    expected = np.ones(n_nodes, dtype=np.int64)
-    expected[root] = 0
-    require(bool(np.all(parents == expected)), "a node has not exactly one parent")
-    # one parent each and as many nodes seen from the roots as there are: no cycle
-    level, seen = root, 0
-    while len(level) and seen <= n_nodes:
-        seen += len(level)
-        level = level[left[level] >= 0]
-        level = np.concatenate([left[level], right[level]])
-    require(seen == n_nodes, "the nodes form a cycle")
+        return "null"
+    shown = repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:37]}..."

@@ -11,14 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.build_result import (
-    build_prune_result,
-    native_rows,
-    replay,
-    with_metadata,
-    with_serving_margin,
-    without_search,
-)
+from pine_boost.build_result import build_prune_result, made_with, native_rows, without_search
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import Model
 from pine_boost.model.routing import require_size
@@ -172,15 +165,22 @@ def prune_booster(
             found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
             found = chosen.ended(found)
     except (OutOfTime, KeyboardInterrupt) as end:  # before the search held anything
-        original = with_metadata(without_search(parsed, options, alpha, end), outer.inner, options)
+        original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
         return cast(PruneResult, outer.rewrap(original, X_fit))
-    region, problem = chosen.region, chosen.problem
     with finishing():  # Ctrl-C ends the search, not what makes its result
-        result = build_prune_result(parsed, region, problem, found, objective=objective, unit=unit)
-        if result.search.pruned is not None:
-            replay(result, problem, native_rows(parsed, fitted, X_fit))
-            result = with_serving_margin(result, problem, fitted.cal_rows, budget, options.n_workers)
-    result = with_metadata(result, outer.inner, options, chosen.choice)
+        result = build_prune_result(
+            parsed,
+            chosen.region,
+            chosen.problem,
+            found,
+            objective=objective,
+            unit=unit,
+            rows=lambda: native_rows(parsed, fitted, X_fit),
+            cal=fitted.cal_rows,
+            budget=budget,
+            n_jobs=options.n_workers,
+            made=made_with(outer.inner, options, chosen.choice),
+        )
     return cast(PruneResult, outer.rewrap(result, X_fit))
 
 

@@ -1,8 +1,4 @@
-"""What a user gets back: the smaller model, what was proved about it, and how it behaves.
-
-In come the parts that the conductor made; out go summaries, evaluations on the user's own rows
-and files, each written under a temporary name and renamed. Nothing here changes the model.
-"""
+"""What `prune_booster` returns: the smaller model, its certificate, summaries, evaluations and files."""
 
 from __future__ import annotations
 
@@ -19,23 +15,22 @@ import numpy.typing as npt
 
 from pine_boost.certificate import saved
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import serving_of
-from pine_boost.certificate.next_steps import next_steps
+from pine_boost.certificate.claims import next_steps, promise_of, serving_of
 from pine_boost.errors import InvalidInputError, OutputError, PineBoostError
 from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import path_of, require_free, write_folder
+from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
-from pine_boost.region.storage import canonical
 from pine_boost.search.probabilities import has_probabilities
 from pine_boost.search.search_result import SearchResult
 from pine_boost.tables.matrix import to_matrix
 
 
 class Absent:
-    """A part that a folder does not hold; whoever asks anything of it is told what to do."""
+    """A part that a folder does not hold; using it raises an error that says what to do."""
 
     def __init__(self, remedy: str) -> None:
         self._remedy = remedy
@@ -121,16 +116,21 @@ class PruneResult:
         return self.certificate.status
 
     @property
+    def claim(self) -> str:
+        """The exact statement of what is promised; empty unless CERTIFIED."""
+        return self.certificate.claims
+
+    @property
     def kept(self) -> IntArray:
         """Indices of the trees that were kept."""
         return np.array(self.certificate.kept, dtype=np.int64)
 
     @property
     def serving_margin(self) -> float | None:
-        """From so far off its own decision on the pruned model alone tells the original's class.
+        """How far from its own decision the pruned model alone gives the original's class.
 
-        On plausible inputs, proved (`certificate.serving`). None where the region has no toss-ups,
-        so that no margin is needed, or where none was proved.
+        On plausible inputs, proved (`certificate.serving`). None where no margin is needed, because
+        the region does not leave out inputs near the decision boundary, or where none was proved.
         """
         serving = self.certificate.serving
         return None if serving is None else serving.distance
@@ -151,23 +151,24 @@ class PruneResult:
         return plot_history(search.history, c.units_before, c.unit, search.seconds, ax)
 
     def summary(self) -> str:
-        """A short readable text: what was removed, what is promised, what it rests on."""
+        """A short readable text: what was removed, what is promised, what to try.
+
+        ``claim`` has the exact promise, ``certificate.rests_on`` what it rests on.
+        """
         c = self.certificate
         sizes = [f"{c.trees_before} -> {c.trees_after} trees", f"{c.leaves_before} -> {c.leaves_after} leaves"]
         best, units = "provably the fewest", plural(c.unit)
         if c.reweight == "leaf":  # another problem than that of weights
-            best += " with leaf values chosen anew"
+            best += " with new leaf values"
         if c.unit == "leaf":
-            sizes, best = sizes[::-1], "how few would do is not proved"
+            sizes, best = sizes[::-1], "how few would be enough is not proved"
         elif not c.optimal:
             verb = "is" if c.lower_bound == 1 else "are"
             best = f"at least {counted(c.lower_bound, c.unit)} {verb} needed"
         lines = [
             f"{c.status}: {', '.join(sizes)} ({self.pruning_rate:.0%} of the {units} removed, {best})",
-            c.claim or c.reason,
+            promise_of(c) if c.claim else c.reason,
         ]
-        if c.claim and c.reason:
-            lines.append(c.reason)
         if c.proofs:
             methods = sorted({proof.method for proof in c.proofs})
             n_questions = len({proof.question for proof in c.proofs})

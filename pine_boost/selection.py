@@ -195,11 +195,11 @@ def select_alpha(
 
 def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
     """The one-sided Clopper-Pearson upper bound of a binomial risk, exact for every n."""
-    from scipy.stats import beta
+    from scipy.special import betaincinv
 
     if mismatches >= n_rows:
         return 1.0
-    return float(beta.ppf(1 - level, mismatches + 1, n_rows - mismatches))
+    return float(betaincinv(mismatches + 1, n_rows - mismatches, 1 - level))
 
 
 def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule: str, level: float) -> Candidate:

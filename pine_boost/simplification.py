@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.lossless_claim import margins_claim
+from pine_boost.certificate.claims import margins_claim
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export_trimmed

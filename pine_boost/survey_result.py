@@ -12,26 +12,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError
-from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
-from pine_boost.json_fields import number, parse, reading, record, sequence
+import numpy as np
+
+from pine_boost.files import clear_errors, path_of, write_file
+from pine_boost.json_fields import write_document
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import row_hashes
-from pine_boost.tables.reused_rows import SURVEY_FORMAT, read_hashes, refuse_spent
+from pine_boost.tables.reused_rows import SURVEY_FORMAT, read_survey, refuse_spent
 from pine_boost.tables.schema import schema_of
-
-_KINDS = {
-    "promise": "str",
-    "trees": "int",
-    "leaves": "int",
-    "bytes": "int",
-    "speed": "float | None",
-    "note": "str",
-    "call": "str",
-    "command": "str",
-}
 
 
 @dataclass(frozen=True)
@@ -125,14 +115,8 @@ class Survey:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the table and the hashes of the rows as JSON."""
-        document = {
-            "format": SURVEY_FORMAT,
-            "format_version": 1,
-            "offers": self.table(),
-            "n_look": self.n_look,
-            "seconds": self.seconds,
-            "hashes": [int(value) for value in self.hashes],
-        }
+        fields = {"offers": self.table(), "seconds": self.seconds, "hashes": [int(value) for value in self.hashes]}
+        document = write_document(fields, SURVEY_FORMAT)
         path = path_of(path, "file")
         with clear_errors(path):
             write_file(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
@@ -164,11 +148,8 @@ def load_survey(
     InvalidInputError
         The file is no survey.
     """
-    contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
-    hashes = read_hashes(path)
-    with reading("survey file", "Take the file that Survey.save wrote", InvalidInputError):
-        document = parse(contents)
-        offers = tuple(Offer(**record(entry, _KINDS)) for entry in sequence(document, "offers"))
-        seconds = number(document, "seconds")
+    fields = read_survey(path)
+    offers = tuple(Offer(**offer) for offer in fields["offers"])
+    hashes = np.array(fields["hashes"], dtype=np.uint64)
     parsed = read_model(model, threshold=threshold, trust_pickle=trust_pickle, decision="value")
-    return Survey(offers, len(hashes), seconds, hashes, parsed)
+    return Survey(offers, len(hashes), fields["seconds"], hashes, parsed)

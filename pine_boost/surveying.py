@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pine_boost.budget import Budget, Step
-from pine_boost.certificate.claim import lossless_offer, proved_offer
-from pine_boost.certificate.compression_claim import statistic_offer
+from pine_boost.certificate.claims import lossless_offer, proved_offer, statistic_offer
 from pine_boost.compression.cost import LEAVES
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.goal import Goal

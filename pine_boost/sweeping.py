@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pine_boost import build_result
@@ -270,45 +271,57 @@ def sweep(
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
         chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
     except (OutOfTime, KeyboardInterrupt) as end:
-        late = [
-            build_result.with_metadata(build_result.without_search(parsed, options, a, end), outer.inner, options)
-            for a in grid
-        ]
+        made = build_result.made_with(outer.inner, options)
+        late = [build_result.without_search(parsed, options, alpha, end, made) for alpha in grid]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    choice, left = chosen.choice, chosen.left_of(budget)
+    left = chosen.left_of(budget)
+    made = build_result.made_with(outer.inner, options, chosen.choice)
     with shown(options.verbose, time_limit, callback) as report_progress:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
         answers = ((r, p, chosen.ended(found)) for r, p, found in search_alphas(plan))
-        concluded = _concluded(parsed, plan, answers, fitted, X_fit)
-        results = [build_result.with_metadata(result, outer.inner, options, choice) for result in concluded]
+        results = list(_concluded(parsed, plan, answers, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
 def _concluded(
-    parsed: Model, plan: SweepPlan, answers: Iterable[Answered], fitted: FittedRegion, X_fit: Any
+    parsed: Model,
+    plan: SweepPlan,
+    answers: Iterable[Answered],
+    fitted: FittedRegion,
+    X_fit: Any,
+    made: Mapping[str, Any],
 ) -> Iterator[PruneResult]:
     """A result per alpha, replayed natively; a model that serves several is exported once."""
     before: SearchResult | None = None
     result: PruneResult | None = None
-    rows: build_result.NativeRows | None = None
     how = plan.options
+
+    @cache
+    def rows() -> build_result.NativeRows:
+        return build_result.native_rows(parsed, fitted, X_fit)
+
     for region, problem, found in answers:
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
         with finishing():  # Ctrl-C ends the search, not what makes its result
             result = build_result.build_prune_result(
-                parsed, region, problem, found, objective=how.objective, unit=how.unit, same=same
+                parsed,
+                region,
+                problem,
+                found,
+                objective=how.objective,
+                unit=how.unit,
+                same=same,
+                rows=rows,
+                cal=fitted.cal_rows,
+                budget=plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget,
+                n_jobs=how.n_jobs,
+                made=made,
             )
-            if same is None and result.search.pruned is not None:
-                if rows is None:
-                    rows = build_result.native_rows(parsed, fitted, X_fit)
-                build_result.replay(result, problem, rows)
-            for_margin = plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget
-            served = build_result.with_serving_margin(result, problem, fitted.cal_rows, for_margin, how.n_jobs)
-        yield served
+        yield result
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:

@@ -1,9 +1,4 @@
-"""Verify, with the native libraries at hand for an input that breaks the claim.
-
-In come the files (or live objects); out goes a Verification. The proof is `certificate.
-verification`'s and needs no native library; only a counterexample is replayed natively, files in a
-child process.
-"""
+"""`verify`: prove a certificate again, with native libraries only to replay a counterexample."""
 
 from __future__ import annotations
 
@@ -15,8 +10,7 @@ import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.verdict import Verification
-from pine_boost.certificate.verification import TO_THE_END, prove_anew
+from pine_boost.certificate.verification import TO_THE_END, Verification, prove_again
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import predict_in_child
 from pine_boost.options import require_seconds, worker_count
@@ -38,7 +32,7 @@ def verify(
     X_fit: Any = None,
     X_cal: Any = None,
 ) -> Verification:
-    """Prove anew that two models predict the same class on every input of a region.
+    """Prove again that two models predict the same class on every input of a region.
 
     Parameters
     ----------
@@ -55,7 +49,7 @@ def verify(
         Load pickled models; only for files you made.
     X_fit, X_cal : tables, optional
         Those that the region is said to be fitted and calibrated on: score, tau and coverage are
-        computed anew. Without them they rest on the certificate's word (``certificate.rests_on``).
+        computed again. Without them they are taken on trust (``certificate.rests_on``).
         Raw rows where ``original`` is a Pipeline; what is larger than memory elsewhere is read
         into memory here.
 
@@ -87,7 +81,7 @@ def verify(
             X_fit, X_cal = given.wrapper.rows(X_fit), given.wrapper.rows(X_cal)
     warn_if_untested(models[0].forest.library, certificate.versions)
     X_fit, X_cal = (_in_memory(X, region) for X in (X_fit, X_cal))
-    verdict = prove_anew(
+    verdict = prove_again(
         (models[0], models[1]),
         region,
         certificate,
@@ -100,7 +94,7 @@ def verify(
 
 
 def _in_memory(X: Any, region: Region) -> Any:
-    """A table that is otherwise read in chunks, as a matrix: all is computed anew from it."""
+    """A table that is otherwise read in chunks, as a matrix."""
     if not is_large(X):
         return X
     return np.concatenate(list(open_rows(X, region.schema).chunks()))

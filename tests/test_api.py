@@ -18,7 +18,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 import pine_boost
 from pine_boost import HoldoutWarning, InvalidInputError, PruneResult, prune_booster
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.next_steps import next_steps
+from pine_boost.certificate.claims import next_steps
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import write_folder
 

@@ -50,7 +50,7 @@ def check_imports(folder: Path) -> subprocess.CompletedProcess[str]:
         ("certificate/verification.py", "from pine_boost import exporters", "kernel alone"),
         ("certificate/verification.py", "from pine_boost.compression import goal", "kernel alone"),
         ("certificate/verification.py", "from pine_boost.pipelines import scores", "kernel alone"),
-        ("certificate/claim.py", "from pine_boost.result import PruneResult", "kernel alone"),
+        ("certificate/claims.py", "from pine_boost.result import PruneResult", "kernel alone"),
         ("verifying.py", "from pine_boost.search import algorithm", "nothing that searched"),
         ("search/search_result.py", "from pine_boost.certificate import claim", "no certificate"),
         ("proof/boxes/branch_and_bound.py", "from pine_boost.proof.cpsat import encoding", "no CP-SAT"),

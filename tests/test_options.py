@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from pine_boost import PineClassifier
-from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.json_fields import parse_text, reading, record
+from pine_boost.errors import InvalidInputError
 from pine_boost.options import (
     REQUIRED,
     TABLE,
@@ -132,49 +131,6 @@ def test_minus_one_is_every_core_this_process_may_use():
     assert worker_count(-1) == len(os.sched_getaffinity(0))
     assert Options(n_jobs=-1).n_workers == worker_count(-1)
     assert Options(n_jobs=3).n_workers == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
-        ('{"a": NaN}', "the token NaN"),
-        ("[" * 100_000, "not even JSON"),
-        (b"\xff\xfe\x00", "not even JSON"),
-    ],
-)
-def test_json_of_strangers_is_refused_in_the_readers_own_words(text, words):
-    with pytest.raises(MalformedModelError, match=words) as caught, reading("domain file", "Write another"):
-        parse_text(text)
-    assert str(caught.value).startswith("This is no valid domain file: ")
-    assert str(caught.value).endswith(" Write another.")
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        (True, "int"),
-        (1.5, "int"),
-        (1e999, "float"),
-        (True, "float"),
-        ("1", "float | None"),
-        ([1, 2.5], "tuple[int, ...]"),
-        ({"a": "b"}, "Mapping[str, float]"),
-        (1, "Record"),
-        (["a", 1], "tuple[str, ...]"),
-        (None, "str"),
-    ],
-    ids=str,
-)
-def test_a_record_refuses_values_of_another_kind(value, kind):
-    with pytest.raises(MalformedModelError, match="'field' is not a"), reading("file", "Look"):
-        record({"field": value}, {"field": kind})
-
-
-def test_a_record_takes_what_fits_and_lists_become_tuples():
-    kinds = {"a": "float | None", "b": "tuple[int, ...]", "c": "Mapping[str, float]"}
-    values = {"a": None, "b": [1, 2], "c": {"x": 1}}
-    assert record(values, kinds) == {"a": None, "b": (1, 2), "c": {"x": 1}}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _PROGRAM = textwrap.dedent(
     from sklearn.ensemble import RandomForestClassifier
     import xgboost, lightgbm
     import pine_boost
-    from pine_boost.region.storage import canonical
+    from pine_boost.json_fields import canonical
     n_jobs = int(sys.argv[1])
     random = np.random.default_rng(7)
     X = random.normal(size=(400, 5)).round(2)

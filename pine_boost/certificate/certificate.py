@@ -1,51 +1,31 @@
-"""The certificate: what was proved, by which methods, about which files.
+"""The certificate: what was proved, about which files; plain JSON that is read as untrusted input.
 
-In come the parsed models, the region and the proofs; out goes plain JSON with a format version.
-Only a CERTIFIED certificate carries a claim; nothing here proves anything.
+Only a CERTIFIED certificate carries a claim; nothing is proved here. Loads no solver.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from functools import cache
 from importlib import metadata
 from typing import Any
 
+from pine_boost import json_fields as f
 from pine_boost._version import __version__
-from pine_boost.certificate.bound_record import BoundRecord, parse_bound
-from pine_boost.certificate.serving_record import parse_serving
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, clear_errors, path_of, read_limited, write_file
-from pine_boost.json_fields import parse, reading, record, require
+from pine_boost.model.exact import LONGEST_MULTIPLIER, ROW_LIMIT
+from pine_boost.options import MAX_BINS, OBJECTIVES, REWEIGHTS, UNITS
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.margins import ServingMargin
 
 FORMAT = "pine_boost certificate"
-FORMAT_VERSION = 5
-# 1 had no digest of its own; 2 neither date nor names of files; 3 knew weights of whole trees
-# only, 4 a fixed share of toss-ups only. Files of all can still be read.
-_SINCE_3: dict[str, Any] = {
-    "date": "",
-    "model_name": "",
-    "files": {},
-    "narrowed": False,
-    "native_band": 0.0,
-    "overlap": 0.0,
-    "overlap_evident": False,
-    "rests_on": [],
-    "fitted_with": {},
-    "bound": None,
-}
-_SINCE_4: dict[str, Any] = {"reweight": "tree"}
-_SINCE_5: dict[str, Any] = {"sureness": 0.0, "toss_ups": 0.0, "choice": "", "serving": None}
-_REWEIGHTS = ("tree", "leaf")
-_REMEDY = "Take the file that prune_booster wrote"
+UNDIGESTED = ("timings", "date")  # which no two runs share
 
 
 class Status(Enum):
@@ -57,11 +37,43 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class QuestionProof:
-    """One method's answer to one question."""
+    """One method that proved one question."""
 
     question: str
     method: str
-    answer: str
+
+
+@dataclass(frozen=True)
+class CutRecord:
+    """At least one of ``units`` is kept: the sum of ``rows``, each times its multiplier, shows it.
+
+    Multipliers are texts: other readers of JSON would round large numbers.
+    """
+
+    units: tuple[int, ...]
+    rows: tuple[int, ...]
+    multipliers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BoundRecord:
+    """Why there is no model of this form with fewer units than the certificate's lower bound.
+
+    Attributes
+    ----------
+    states : tuple of tuples of int
+        The points that the bound rests on, as states of the region's features.
+    questions : tuple of int
+        Which side each of them must keep.
+    outside : int
+        How many of the points lie outside the region: rows of X_fit.
+    cuts : tuple of CutRecord
+    """
+
+    states: tuple[tuple[int, ...], ...]
+    questions: tuple[int, ...]
+    outside: int
+    cuts: tuple[CutRecord, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +85,7 @@ class Certificate:
     status : str
         A `Status`.
     claim : str
-        What is promised (`claim.claim_of`), true as it stands; empty unless CERTIFIED.
+        What is promised (`claims.claim_of`), true as it stands; empty unless CERTIFIED.
     reason : str
         Why there is no claim or why the model is not smaller; empty otherwise.
     original_digest, pruned_digest : str
@@ -82,7 +94,10 @@ class Certificate:
     alpha, tau, n_cal, n_fit, score, indifference, delta, narrowed, overlap : of the region
         ``narrowed``: a domain leaves inputs out. ``overlap``: the share of the calibration rows
         that were found among the fit rows, beyond what chance explains; ``overlap_evident``: more
-        than 1 %, and not by chance (``allow_overlap=True`` was given).
+        than 1%, and not by chance (``allow_overlap=True`` was given).
+    boundary_share : float
+        The part of alpha that was meant for inputs near the decision boundary, where calibration
+        chose tau and delta together; else 0.
     undecided : float
         Inputs whose exact margin is nearer than this to a cut are not part of the claim.
     native_band : float
@@ -96,25 +111,12 @@ class Certificate:
     units_before, units_kept, lower_bound : int
         In units of the search (rounds, trees or leaves).
     optimal : bool
-    bound : BoundRecord or None
-        Rows and multipliers that prove the lower bound; None where it is 1.
     kept : tuple of int
         Indices of the kept trees.
     weights : tuple of float
-        Their weights relative to the original; 1 where leaf values were chosen anew.
-    reweight : str
-        ``"tree"``: leaves of a kept tree are a multiple of the original's, constants aside;
-        ``"leaf"``: they have values of their own. The lower bound is about the same form.
-    sureness : float
-        At least so sure of its class (a probability against any other class, rounded up) the
-        original is at least ``delta`` away from its decision; 0 where no link says it.
-    toss_ups : float
-        The part of alpha that was meant for toss-ups, where calibration chose tau and delta
-        together; else 0.
-    choice : str
-        How that part was chosen; empty where there was nothing to choose.
-    serving : ServingMargin or None
-        From which own margin on the pruned model alone tells the original's class.
+        Their weights relative to the original; 1 where leaves have new values.
+    thresholds : tuple of float
+        The user's own decision thresholds.
     probability_shift : mapping
         Mean, largest and Brier change of the ensemble's probabilities (before any calibrator
         around it) on X_fit.
@@ -122,18 +124,28 @@ class Certificate:
     versions : mapping
     timings : mapping
         Seconds; with the date the only part that differs between two runs on the same inputs.
+    rests_on : tuple of str
+        What `verify` takes on trust unless it is given X_fit and X_cal.
+    sureness : str
+        How sure of its class the original is from ``delta`` on (`claims.sureness_of`); empty where
+        no link between margins and probabilities says it.
+    bound : BoundRecord or None
+        Rows and multipliers that prove the lower bound; None where it is 1.
+    reweight : str
+        ``"tree"``: leaves of a kept tree are a multiple of the original's, constants aside;
+        ``"leaf"``: they have values of their own. The lower bound is about the same form.
+    choice : str
+        How ``boundary_share`` was chosen; empty where there was nothing to choose.
+    serving : ServingMargin or None
+        From which own margin on the pruned model alone gives the original's class.
     date : str
         When it was issued (UTC).
     model_name : str
         Name of the file that was pruned; empty for a live object.
+    fitted_with : mapping
+        ``n_bins`` and ``random_state`` of the score, to fit it again.
     files : mapping
         SHA-256 of the files that were saved with it, by name; empty before that. Not compared.
-    rests_on : tuple of str
-        What `verify` takes on the certificate's word unless it is given X_fit and X_cal.
-    fitted_with : mapping
-        ``n_bins`` and ``random_state`` of the score, to fit it anew.
-    version : int
-        Format version of the file that it was read from. Not compared.
     """
 
     status: str
@@ -149,7 +161,12 @@ class Certificate:
     score: str
     indifference: float
     delta: float | None
+    boundary_share: float
+    narrowed: bool
+    overlap: float
+    overlap_evident: bool
     undecided: float
+    native_band: float
     undecided_exists: bool | None
     grid: int
     trees_before: int
@@ -169,67 +186,36 @@ class Certificate:
     proofs: tuple[QuestionProof, ...]
     versions: Mapping[str, str]
     timings: Mapping[str, float]
-    date: str = field(default="", compare=False)
-    model_name: str = ""
-    files: Mapping[str, str] = field(default_factory=dict, compare=False)
-    narrowed: bool = False
-    native_band: float = 0.0
-    overlap: float = 0.0
-    overlap_evident: bool = False
     rests_on: tuple[str, ...] = ()
-    fitted_with: Mapping[str, int] = field(default_factory=dict)
+    sureness: str = ""
     bound: BoundRecord | None = field(default=None, repr=False)
     reweight: str = "tree"
-    sureness: float = 0.0
-    toss_ups: float = 0.0
     choice: str = ""
     serving: ServingMargin | None = None
-    version: int = field(default=FORMAT_VERSION, compare=False, repr=False)
-
-    @property
-    def has_digest(self) -> bool:
-        """Whether the file carries a digest of its own; format version 1 does not."""
-        return self.version > 1
+    date: str = field(default="", compare=False)
+    model_name: str = ""
+    fitted_with: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         return f"<Certificate {self.status}: {self.trees_before} -> {self.trees_after} trees, alpha={self.alpha:g}>"
 
     def to_json(self) -> str:
         """The certificate as indented JSON text with its format, version and digest."""
-        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-        del document["version"]
-        document["digest"] = _digest(document)
+        document = f.write_document(asdict(self), FORMAT, UNDIGESTED)
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Certificate:
         """Read what `to_json` wrote; anything else raises CertificateMismatch.
 
-        The digest is a checksum: it tells of damage and of edits by hand. It is no signature;
-        whoever writes a new digest is caught by `verify` where a field follows from the models.
+        The digest is a checksum against damage and edits by hand, not a signature: what follows
+        from models and region is computed again by `verify`.
         """
         if not isinstance(text, (str, bytes, bytearray)):
-            raise CertificateMismatch(f"A certificate is read from text or bytes, not from {type(text).__name__}.")
-        with reading("certificate", _REMEDY, CertificateMismatch):
-            document = dict(parse(text))
-            name = document.pop("format", None)
-            require(name == FORMAT, f"'format' is {name!r}, not {FORMAT!r}")
-        version = document.pop("format_version", None)
-        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-            raise CertificateMismatch(
-                f"The certificate has format version {repr(version)[:40]}; this pine_boost reads "
-                f"1 to {FORMAT_VERSION}. Use the version of pine_boost that wrote it."
-            )
-        if version == 1:
-            return cls(**_checked(document, version), version=version)
-        stated = document.pop("digest", None)
-        checked = _checked(document, version)
-        if stated != _digest({"format": FORMAT, "format_version": version, **document}):
-            raise CertificateMismatch(
-                "The certificate was changed after it was written: its digest does not fit its "
-                "fields. Take the file that prune_booster wrote."
-            )
-        return cls(**checked, version=version)
+            raise CertificateMismatch(f"A certificate is read from text or bytes, got {type(text).__name__}.")
+        with f.reading("certificate", "Use the file that prune_booster wrote", CertificateMismatch):
+            return cls(**f.read_sealed(text, FORMAT, _FIELDS, UNDIGESTED))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the certificate to a file; an existing one is replaced only when complete."""
@@ -243,32 +229,86 @@ class Certificate:
         return cls.from_json(read_limited(path, CERTIFICATE_LIMIT, "certificate file", CertificateMismatch))
 
 
-def _digest(document: dict[str, Any]) -> str:
-    """SHA-256 of everything but date and timings, which no two runs share."""
-    covered = {name: value for name, value in document.items() if name not in ("timings", "date")}
-    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+def _multiplier(value: Any, where: str) -> str:
+    longest = LONGEST_MULTIPLIER // 3  # decimal digits of so many bits are fewer
+    fits = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= longest
+    f.require(fits, f"{where!r} is not the text of a whole number")
+    return str(value)
 
 
-def _checked(document: dict[str, Any], version: int) -> dict[str, Any]:
-    """Types of all fields, as this is untrusted input."""
-    with reading("certificate", _REMEDY, CertificateMismatch):
-        since = {3: _SINCE_3, 4: _SINCE_4, 5: _SINCE_5}
-        later = {k: v for n, added in since.items() if version < n for k, v in added.items()}
-        require(not set(document) & set(later), "fields of a later version")
-        document = {**document, **later}
-        checked = record(document, _kinds(Certificate, leave_out="version"))
-        known = {status.value for status in Status}
-        require(checked["status"] in known, f"unknown status {checked['status']!r}")
-        require(checked["reweight"] in _REWEIGHTS, f"unknown reweight {checked['reweight']!r}")
-        proofs = (record(proof, _kinds(QuestionProof)) for proof in checked["proofs"])
-        checked["bound"] = parse_bound(checked["bound"])
-        checked["serving"] = parse_serving(checked["serving"])
-        return {**checked, "proofs": tuple(QuestionProof(**proof) for proof in proofs)}
+def _serving(**fields: Any) -> ServingMargin:
+    f.require(fields["n_inside"] <= fields["n_cal"], "'serving.n_inside' is larger than 'serving.n_cal'")
+    return ServingMargin(**fields)
 
 
-def _kinds(kind: type[Any], leave_out: str = "") -> dict[str, str]:
-    return {entry.name: str(entry.type) for entry in fields(kind) if entry.name != leave_out}
+_COUNT = f.integer(0, 2**53)
+_INDEX = f.integer(0, 2**31 - 1)
+_DISTANCE = f.number(0)
+_FIELDS: dict[str, f.Reader] = {
+    "status": f.text([status.value for status in Status]),
+    **dict.fromkeys(("claim", "reason", "score", "sureness", "choice", "date", "model_name"), f.text()),
+    **dict.fromkeys(("original_digest", "pruned_digest", "region_fingerprint"), f.digest),
+    **dict.fromkeys(("alpha", "indifference", "boundary_share"), f.LEVEL),
+    **dict.fromkeys(("narrowed", "overlap_evident", "optimal"), f.flag),
+    **dict.fromkeys(("n_cal", "n_fit", "trees_after", "leaves_after", "units_kept", "lower_bound"), _COUNT),
+    **dict.fromkeys(("trees_before", "leaves_before", "units_before"), f.integer(1, 2**53)),
+    "tau": f.optional(f.integer()),
+    "delta": f.optional(f.number(0, exclude=(0,))),
+    "overlap": f.number(0, 1),
+    **dict.fromkeys(("undecided", "native_band"), _DISTANCE),
+    "undecided_exists": f.optional(f.flag),
+    "grid": f.integer(-1, 1000),
+    "unit": f.text(UNITS),
+    "objective": f.text(OBJECTIVES),
+    "reweight": f.text(REWEIGHTS),
+    "kept": f.sequence(_INDEX),
+    "weights": f.sequence(f.number()),
+    "thresholds": f.sequence(f.number()),
+    "probability_shift": f.record(dict.fromkeys(("mean", "maximum", "brier"), f.number())),
+    "proofs": f.sequence(f.record({"question": f.text(), "method": f.text()}, QuestionProof)),
+    "versions": f.mapping(f.text()),
+    "timings": f.mapping(f.number(0)),
+    "rests_on": f.sequence(f.text()),
+    "bound": f.optional(
+        f.record(
+            {
+                "states": f.sequence(f.sequence(_INDEX)),
+                "questions": f.sequence(_INDEX),
+                "outside": _COUNT,
+                "cuts": f.sequence(
+                    f.record(
+                        {
+                            "units": f.sequence(_INDEX),
+                            "rows": f.sequence(_INDEX),
+                            "multipliers": f.sequence(_multiplier),
+                        },
+                        CutRecord,
+                    )
+                ),
+            },
+            BoundRecord,
+        )
+    ),
+    "serving": f.optional(
+        f.record(
+            {
+                "pruned_digest": f.digest,
+                "region_digest": f.digest,
+                "tau": f.optional(f.integer()),
+                "distance": _DISTANCE,
+                "units": f.integer(0, ROW_LIMIT),
+                "proofs": f.sequence(f.sequence(f.text(), 2)),
+                "n_cal": _COUNT,
+                "n_inside": _COUNT,
+            },
+            _serving,
+        )
+    ),
+    "fitted_with": lambda value, where: f.read(
+        value, {}, where, optional={"n_bins": f.integer(1, MAX_BINS), "random_state": f.integer(0, 2**32 - 1)}
+    ),
+    "files": f.mapping(f.digest),
+}
 
 
 def library_versions(library: str) -> dict[str, str]:
@@ -280,7 +320,7 @@ def library_versions(library: str) -> dict[str, str]:
     return versions
 
 
-@cache  # looking it up reads the file system, and it does not change while this process runs
+@cache  # reads the file system, and does not change while this process runs
 def _installed_version(name: str) -> str | None:
     try:
         return metadata.version(name)

@@ -1,8 +1,6 @@
-"""Do these files belong together? Models, region and certificate, down to the last bit.
+"""Do these files belong together? Whatever follows from something else is computed again and compared.
 
-In come two parsed models, a region and a certificate; out goes nothing, or a CertificateMismatch
-that names the first thing that does not fit. Everything that follows from something else is
-computed anew: digests, state space, tau, the sentence of the claim.
+Models, region and certificate go in; a CertificateMismatch names the first thing that does not fit.
 """
 
 from __future__ import annotations
@@ -13,44 +11,45 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget
-from pine_boost.certificate.bounding import read_bound
-from pine_boost.certificate.certificate import Certificate, Status
-from pine_boost.certificate.claim import claim_of, rests_on
-from pine_boost.certificate.sureness import sureness_of
+from pine_boost.certificate.certificate import BoundRecord, Certificate, CutRecord, Status
+from pine_boost.certificate.claims import claim_of, kept_reason, rests_on, sureness_of
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.forest import Forest, count_units, tree_units
+from pine_boost.model.forest import Forest, Model, count_units, tree_units
 from pine_boost.model.routing import StateTrees, route
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.model.trimming import leaf_count, pass_down
-from pine_boost.options import UNITS
-from pine_boost.proof.bound import check_bound
+from pine_boost.parsers.traits import describe
+from pine_boost.proof.bound import Bound, Cut, check_bound
 from pine_boost.proof.problem import Problem
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import TreeCost
 from pine_boost.tables.schema import schema_of
 
+# what a wrapper adds to its booster and no model file holds, by the attribute that holds it
+_OF_WRAPPERS = {"classes": "classes_", "missing": "missing"}
+_MOST_NUMBERS = 200_000  # of the record of a bound: a few megabytes of JSON
+
 
 def require_one_result(original: Forest, pruned: Forest, region: Region, certificate: Certificate) -> None:
-    """Check that models, region and certificate speak of one another, down to the last bit."""
+    """Check that models, region and certificate belong to one another, down to the last bit."""
     if certificate.status != Status.CERTIFIED.value:
         raise CertificateMismatch(f"The certificate's status is {certificate.status}: it makes no claim to verify.")
     found = {
         "original_digest": forest_digest(original),
         "pruned_digest": forest_digest(pruned),
-        **_stated_by(region, certificate),
+        **region_fields(region),
         "thresholds": original.decision.thresholds,
         "trees_before": original.n_trees,
         "leaves_before": original.n_leaves,
         "trees_after": len(certificate.kept),
+        "sureness": sureness_of(original, region.delta),
+        "claim": claim_of(certificate),
+        "reason": kept_reason(certificate),
+        "rests_on": rests_on(certificate),
     }
-    if certificate.version > 4:
-        found["sureness"] = sureness_of(original, region.delta)
-    if certificate.version > 2:  # before, the sentences were others
-        found["claim"] = claim_of(certificate)
-        found["rests_on"] = rests_on(certificate)
     subject = {
         "original_digest": "The original model is not the one",
         "pruned_digest": "The pruned model is not the one",
@@ -64,9 +63,24 @@ def require_one_result(original: Forest, pruned: Forest, region: Region, certifi
                 f"{start} that the certificate names (found {value!r}, certificate {stated!r}); "
                 "a file was changed or belongs to another run."
             )
-    if certificate.unit not in UNITS:
-        raise CertificateMismatch(f"The certificate's unit is {certificate.unit!r}.")
     _require_region_of(original, region)
+
+
+def require_band(problem: Problem, certificate: Certificate) -> None:
+    """Check that a claim leaves out what rounding explains, and nothing more."""
+    is_pruned = certificate.grid >= 0
+    found = {
+        "undecided": problem.undecided if is_pruned else 0.0,
+        "native_band": problem.native_band if is_pruned else 0.0,
+    }
+    for name, value in found.items():
+        if getattr(certificate, name) != value:
+            raise CertificateMismatch(
+                f"The certificate leaves out inputs within {getattr(certificate, name)!r} of the decision ({name}); "
+                f"for these models it must be {value!r}."
+            )
+    if not is_pruned and certificate.undecided_exists is not None:
+        raise CertificateMismatch("The certificate speaks of a rounding band although the original was kept.")
 
 
 def region_fields(region: Region) -> dict[str, Any]:
@@ -80,20 +94,11 @@ def region_fields(region: Region) -> dict[str, Any]:
         "score": region.score_name,
         "indifference": region.indifference,
         "delta": region.delta,
-        "toss_ups": 0.0 if region.nesting is None else region.nesting.share,
+        "boundary_share": 0.0 if region.nesting is None else region.nesting.share,
         "narrowed": region.is_narrowed(),
         "overlap": 0.0 if region.overlap is None else region.overlap.share,
         "overlap_evident": region.overlap is not None and region.overlap.is_evident,
     }
-
-
-def _stated_by(region: Region, certificate: Certificate) -> dict[str, Any]:
-    """The fields of the region that a certificate of this version states."""
-    found = region_fields(region)
-    later = {"narrowed", "overlap", "overlap_evident"} if certificate.version < 3 else set()
-    if certificate.version < 5 and region.nesting is None:
-        later.add("toss_ups")
-    return {name: value for name, value in found.items() if name not in later}
 
 
 def _require_region_of(original: Forest, region: Region) -> None:
@@ -105,17 +110,14 @@ def _require_region_of(original: Forest, region: Region) -> None:
     for part, words in (("space", "states"), ("schema", "columns")):
         if stored[part] != expected[part]:
             raise CertificateMismatch(f"The {words} of the region are not those of the original model.")
-    anew = region.with_alpha(region.alpha)
-    if (anew.tau, anew.delta) != (region.tau, region.delta):
+    again = region.with_alpha(region.alpha)
+    if (again.tau, again.delta) != (region.tau, region.delta):
         raise CertificateMismatch(
             f"tau={region.tau} (with delta={region.delta}) does not follow from the region's "
             f"calibration scores and alpha={region.alpha}."
         )
-    if anew.indifference != region.indifference:
+    if again.indifference != region.indifference:
         raise CertificateMismatch("The region's indifference is not its share of alpha.")
-    for axis, allowed in zip(region.space.axes, region.tables.allowed, strict=True):
-        if len(allowed) != axis.n_states:
-            raise CertificateMismatch("The region's allowed states do not fit its space.")
     trees = None if region.score_tables is None else region.score_tables.trees
     if trees is not None and trees.of_model:
         _require_model_trees(trees, route(original, region.space))
@@ -174,7 +176,7 @@ def require_consistent(
 
 
 def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
-    """Subtrees become leaves only where leaves are counted and their values chosen anew.
+    """Subtrees become leaves only where leaves are counted and have new values.
 
     Anywhere else all leaves of such a subtree that an input reaches must have had one value.
     """
@@ -198,11 +200,11 @@ def _require_whole_trees(forest: Forest, matched: MatchedTrees, certificate: Cer
 def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certificate) -> None:
     """Differences of leaves must be the weight times the original's, up to two roundings.
 
-    Leaf values that were chosen anew have no weights: there all must be 1.
+    Trees with new leaf values have no weights: there all must be 1.
     """
     if certificate.reweight == "leaf":
         if any(weight != 1 for weight in certificate.weights):
-            raise CertificateMismatch("The certificate names weights of trees whose leaf values were chosen anew.")
+            raise CertificateMismatch("The certificate names weights of trees that have new leaf values.")
         return
     pruned = matched.pruned
     slack = 2.0 + float(2 * matched.deviation * 2**pruned.grid)
@@ -221,11 +223,8 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
 def _require_proofs(problem: Problem, certificate: Certificate) -> None:
     methods: dict[str, set[str]] = {question.name: set() for question in problem.questions}
     for proof in certificate.proofs:
-        if proof.question not in methods or proof.answer != "PROVED":
-            raise CertificateMismatch(
-                f"The certificate records {proof.answer[:40]!r} for {proof.question[:80]!r}, which "
-                "proves none of the questions."
-            )
+        if proof.question not in methods:
+            raise CertificateMismatch(f"The certificate proves {proof.question[:80]!r}, which is no question.")
         methods[proof.question].add(proof.method)
     for name, used in methods.items():
         if len(used) < 2:
@@ -234,22 +233,22 @@ def _require_proofs(problem: Problem, certificate: Certificate) -> None:
 
 def require_bound(
     problem: Problem, certificate: Certificate, budget: Budget, X_fit: Any, region: Region
-) -> tuple[str, ...]:
-    """Prove the lower bound anew from the rows and multipliers that the certificate holds."""
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether the lower bound was proved again from the rows and multipliers in the certificate, and a remark."""
     written = certificate.bound
     if certificate.unit == "leaf" and (written is not None or certificate.lower_bound > 1):
         raise CertificateMismatch(
             f"The certificate's lower bound {certificate.lower_bound} is about leaves, for which there is no proof."
         )
     if written is None:
-        if certificate.lower_bound > 1 and certificate.version >= 3:
+        if certificate.lower_bound > 1:
             raise CertificateMismatch(f"The certificate's lower bound {certificate.lower_bound} comes without a proof.")
-        return ()
+        return True, ()
     bound = read_bound(problem, certificate.lower_bound, written)
     units = tree_units(problem.forest, certificate.unit)
     by_leaf = certificate.reweight == "leaf"
     if by_leaf and (problem.forest.tree_output < 0).any():
-        raise CertificateMismatch("Leaves of several outputs have no values chosen anew.")
+        raise CertificateMismatch("Leaves with a value per output cannot have new values.")
     verdict = None
     if bound is not None:
         verdict = check_bound(problem, units, bound, budget, by_leaf=by_leaf)
@@ -265,5 +264,77 @@ def require_bound(
                 "The lower bound rests on a point that is neither in the region nor in X_fit.", option="X_fit"
             )
     if verdict is None:
-        return ("The lower bound could not be proved anew within the budget.",)
-    return (f"At least {bound.units} {certificate.unit}s are needed: that was proved anew.",)
+        return False, ("The lower bound was not proved again: the time ran out.",)
+    return True, (f"At least {bound.units} {certificate.unit}s are needed: proved again.",)
+
+
+def write_bound(problem: Problem, bound: Bound | None) -> BoundRecord | None:
+    """The record of a bound; None where there is none or it would be too large to be written."""
+    if bound is None:
+        return None
+    numbers = bound.states.size + sum(len(cut.rows) * 2 + len(cut.units) for cut in bound.cuts)
+    if numbers > _MOST_NUMBERS:
+        return None
+    outside = ~problem.region.contains(bound.states)
+    cuts = (CutRecord(tuple(sorted(cut.units)), cut.rows, tuple(str(p) for p in cut.multipliers)) for cut in bound.cuts)
+    return BoundRecord(
+        states=tuple(tuple(int(state) for state in row) for row in bound.states),
+        questions=tuple(int(question) for question in bound.questions),
+        outside=int(outside.sum()),
+        cuts=tuple(cuts),
+    )
+
+
+def read_bound(problem: Problem, units: int, written: BoundRecord) -> Bound | None:
+    """The bound that a record describes; None where it does not fit the problem."""
+    n_rows, n_features = len(written.states), problem.space.n_features
+    if len(written.questions) != n_rows or any(len(row) != n_features for row in written.states):
+        return None
+    states = np.array(written.states, dtype=np.int64).reshape(n_rows, n_features)
+    fits = bool(np.all((states >= 0) & (states < problem.space.n_states)))
+    fits &= all(0 <= question < len(problem.questions) for question in written.questions)
+    fits &= all(0 <= row < n_rows for cut in written.cuts for row in cut.rows)
+    fits &= all(len(cut.rows) == len(cut.multipliers) for cut in written.cuts)
+    if not fits or written.outside != int((~problem.region.contains(states)).sum()):
+        return None
+    cuts = tuple(
+        Cut(frozenset(cut.units), cut.rows, tuple(int(text) for text in cut.multipliers)) for cut in written.cuts
+    )
+    questions = np.array(written.questions, dtype=np.int64)
+    return Bound(units, states.astype(np.int32), questions, cuts)
+
+
+def as_region_reads(model: Model, region: Region) -> Model:
+    """A model from a file, with the missing value that the region was made for.
+
+    No file holds the number of ``XGBClassifier(missing=-999)``; the region says how tables are
+    read, and its fingerprint is in the certificate.
+    """
+    value = region.schema.missing_value
+    if model.native is not None or np.isnan(value):
+        return model
+    return replace(model, forest=replace(model.forest, missing_value=value))
+
+
+def require_interchangeable(original: Model, pruned: Model) -> None:
+    """Check everything that decides how a table is read and what the answer is called."""
+    before, after = describe(original), describe(pruned)
+    for name in sorted(before.keys() | after.keys()):
+        if original.kind != pruned.kind and _is_lacking(name, original, pruned):
+            continue
+        if before.get(name) != after.get(name):
+            raise CertificateMismatch(
+                f"Original and pruned model differ in {name}: {_short(before.get(name))} and "
+                f"{_short(after.get(name))}. A file was changed or belongs to another run."
+            )
+
+
+def _is_lacking(name: str, *models: Model) -> bool:
+    """Whether one of them, a file or booster of a wrapper say, cannot hold this."""
+    attribute = _OF_WRAPPERS.get(name)
+    return attribute is not None and not all(hasattr(m.native, attribute) for m in models)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pine_boost import json_fields as f
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
-from pine_boost.json_fields import FieldError, parse_text, reading
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -124,17 +124,17 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 
 def read_table(path: Path) -> list[dict[str, Any]]:
     """The rows of a sweep.json, as far as a report and a folder need them checked."""
-    with reading("sweep file", "Sweep again", InvalidInputError):
-        rows = parse_text(read_limited(path, CERTIFICATE_LIMIT, "sweep file", InvalidInputError))
-        needed = {"alpha": float, "removed": float, "trees": int, "status": str}
-        if not isinstance(rows, list) or not rows:
-            raise FieldError("a list of rows was expected")
+    with f.reading("sweep file", "Sweep again", InvalidInputError):
+        rows = f.parse_text(read_limited(path, CERTIFICATE_LIMIT, "sweep file", InvalidInputError))
+        f.require(isinstance(rows, list) and len(rows) > 0, "expected a list of rows")
         for row in rows:
-            if not isinstance(row, dict) or not all(
-                isinstance(row.get(name), (kind, int) if kind is float else kind) for name, kind in needed.items()
-            ):
-                raise FieldError("a row lacks alpha, removed, trees or status")
+            f.require(isinstance(row, dict), "a row is not an object")
+            shown = {name: row.get(name) for name in _SWEPT}
+            f.read(shown, _SWEPT, "a row")
     return rows
+
+
+_SWEPT: dict[str, f.Reader] = {"alpha": f.LEVEL, "removed": f.number(-1, 1), "trees": f.integer(0), "status": f.text()}
 
 
 def table_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -156,7 +156,7 @@ def _owned_result(folder: Path) -> set[str]:
         certificate = Certificate.load(folder / CERTIFICATE)
     except PineBoostError:
         return set()
-    owned = {CERTIFICATE} if certificate.has_digest else set()
+    owned = {CERTIFICATE}
     for name, digest in certificate.files.items():
         contents = _bytes(folder / Path(name).name)
         if contents is not None and hashlib.sha256(contents).hexdigest() == digest:

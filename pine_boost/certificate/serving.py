@@ -1,7 +1,6 @@
-"""The margin that serving can see: found, written down, and proved anew.
+"""The margin from which on the pruned model alone gives the original's class: recorded, and proved again.
 
-In come a result or a certificate with its problem; out goes a certificate with the margin, or a
-CertificateMismatch where it does not hold. Only regions that leave out toss-ups need one.
+Only regions that leave out inputs near the decision boundary need one.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
+from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Forest, PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.boxes.branch_and_bound import prove_boxes
@@ -41,14 +41,14 @@ def distance_of(units: int, grid: int) -> float:
 
 
 def serving_margin(
-    margin: StandaloneMargin, certificate: Certificate, region: Region, pruned: Forest, cal: KnownStates
+    margin: StandaloneMargin, grid: int, region: Region, pruned: Forest, cal: KnownStates
 ) -> ServingMargin:
     """The record of a margin, with the calibration rows that pass it counted."""
     record = ServingMargin(
-        pruned_digest=certificate.pruned_digest,
+        pruned_digest=forest_digest(pruned),
         region_digest=region.tables_digest,
         tau=region.tau,
-        distance=distance_of(margin.units, certificate.grid),
+        distance=distance_of(margin.units, grid),
         units=margin.units,
         proofs=tuple((proof.question.name, proof.method) for proof in margin.proofs),
     )
@@ -80,6 +80,8 @@ def require_serving(
         raise CertificateMismatch("The serving margin is of another model than the pruned one.")
     if (stated.region_digest, stated.tau) != (region.tables_digest, region.tau):
         raise CertificateMismatch("The serving margin was proved in another region.")
+    if stated.n_cal != region.n_cal:
+        raise CertificateMismatch("The serving margin was counted on another number of rows than 'n_cal'.")
     if stated.distance != distance_of(stated.units, pruned.grid):
         raise CertificateMismatch("The serving margin is not its number of grid units.")
     if stated.units < required_int(problem.forest, pruned.grid)[1]:
@@ -107,7 +109,7 @@ def _require_near_grid(matched: MatchedTrees) -> None:
 def prove_serving(
     problem: Problem, pruned: PrunedForest, units: int, settings: tuple[SolverSetting, ...], budget: Budget
 ) -> bool:
-    """Prove a serving margin anew; False where the budget ran out.
+    """Prove a serving margin again; False where the time ran out.
 
     Raises
     ------

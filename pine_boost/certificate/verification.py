@@ -1,34 +1,39 @@
-"""Prove a certificate anew from the two models, the region and the certificate alone.
+"""Prove a certificate again from the two models, the region and the certificate alone.
 
-In come the files (or live objects); out goes a Verification: agrees, disagrees with an input to
-replay, or says how much was covered. Uses nothing of the pruner: no rows, cuts or weights. Refuses
-files that do not belong together.
+The result agrees, disagrees with an input to replay, or says what was not settled in time. Nothing of the search is
+used, and files that do not belong together are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from pine_boost.budget import Budget, Effort
-from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import exception_of, rests_on
-from pine_boost.certificate.consistency import require_bound, require_consistent, require_one_result
-from pine_boost.certificate.counterexample import Case, Replay
-from pine_boost.certificate.lossless_claim import nothing_to_prove
-from pine_boost.certificate.recalibration import recalibrate
-from pine_boost.certificate.same_interface import as_region_reads, require_interchangeable
+from pine_boost.certificate.certificate import Certificate, QuestionProof
+from pine_boost.certificate.claims import exception_of, nothing_to_prove, rests_on
+from pine_boost.certificate.consistency import (
+    as_region_reads,
+    require_band,
+    require_bound,
+    require_consistent,
+    require_interchangeable,
+    require_one_result,
+)
+from pine_boost.certificate.recompute_region import recompute_region
 from pine_boost.certificate.serving import count_sure, prove_serving, require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive, require_same_margins
-from pine_boost.certificate.verdict import Verification
 from pine_boost.errors import CertificateMismatch
-from pine_boost.model.forest import Forest, Model, PrunedForest
+from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
 from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import SolverSetting
 from pine_boost.proof.enclosures import Enclosure, enclosures
 from pine_boost.proof.enumeration import prove_listed, prove_walked
-from pine_boost.proof.problem import Problem, build_problem, restated
+from pine_boost.proof.problem import Problem, build_problem
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.proof.undecided import find_undecided
 from pine_boost.region.margins import ServingMargin
@@ -41,20 +46,116 @@ THIRD = (
     SolverSetting("cp-sat-verify-no-lp", random_seed=104729),
 )
 _MAX_BOXES = 20_000_000
-_WITH_BOUND = 3  # the format version since which the band is narrow and the bound written down
 TO_THE_END = Effort(master_effort=1e9, proof_effort=1e9)
 _STAGE_SECONDS = 20.0  # for an attempt on a larger region
-_NO_DIGEST = (
-    "The certificate is of format version 1, without a digest of its own: lower_bound, "
-    "probability_shift, objective, versions and reason could not be checked."
-)
-_EARLIER = (
-    "The certificate is of an earlier format: the wording of its claim was not compared with what "
-    "was proved anew, and its lower bound rests on its word."
-)
+
+# takes a model and rows, returns class indices by its native ``predict``; ImportError without the library
+Replay = Callable[[Model, FloatArray], Any]
 
 
-def prove_anew(
+@dataclass(frozen=True, eq=False)
+class Counterexample:
+    """An input of the region on which the two models differ.
+
+    Attributes
+    ----------
+    question : str
+    row : float64 (n_features,)
+        A real input, categories as codes and NaN for missing, as `Region.contains` accepts it.
+    original_class, pruned_class : int
+        Class indices (score bands with thresholds).
+    native : bool
+        Whether the native libraries predicted these; otherwise they were added up here.
+    """
+
+    question: str
+    row: FloatArray
+    original_class: int
+    pruned_class: int
+    native: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Verification:
+    """What came of proving a certificate again.
+
+    Attributes
+    ----------
+    agrees : bool or None
+        True: everything that the certificate says, except what it lists as taken on trust, was proved
+        or computed again. False: ``counterexample`` breaks the claim. None: the time ran out before
+        something was settled; the remarks say what.
+    proved_twice : bool
+        Every question was proved by both methods: CP-SAT and boxes or, in a region of few inputs,
+        every input in two ways.
+    counterexample : Counterexample or None
+    proofs : tuple of Proof
+        Every method's answer to every question.
+    covered : float
+        Smallest share of the region (by number of state rows) that boxes covered in any question;
+        1.0 where every question was proved.
+    remarks : tuple of str
+        Whatever a reader should know beyond that.
+    seconds : float
+    serving_proved : bool or None
+        Whether the certificate's serving margin was proved again; None: the certificate has none.
+    """
+
+    agrees: bool | None
+    proved_twice: bool
+    counterexample: Counterexample | None
+    proofs: tuple[Proof, ...]
+    covered: float
+    remarks: tuple[str, ...]
+    seconds: float
+    serving_proved: bool | None = None
+
+    def summary(self) -> str:
+        """A few readable lines."""
+        if self.agrees is None:
+            head = f"NOT SETTLED: the time ran out, {self.covered:.1%} of the region is covered"
+        elif not self.agrees:
+            head = "DISAGREES: the certificate is wrong"
+        elif not self.proofs:
+            head = "AGREES"  # the remarks say what was compared
+        else:
+            how = "twice, by two methods" if self.proved_twice else "by one method"
+            head = f"AGREES: the certificate was proved again, {how}"
+        lines = [f"{head} ({self.seconds:.1f} s)."]
+        for proof in self.proofs:
+            share = "" if proof.covered in (None, 1.0) else f", {proof.covered:.1%} covered"
+            lines.append(
+                f"  {proof.question.name} by {proof.method}: {proof.answer.value} ({proof.seconds:.2f} s{share})"
+            )
+        if self.counterexample is not None:
+            found = self.counterexample
+            by = "natively" if found.native else "by exact sums"
+            lines.append(
+                f"  input {found.row.tolist()}: class {found.original_class} before, {found.pruned_class} after ({by})"
+            )
+        if self.serving_proved:
+            lines.append("  The serving margin was proved again.")
+        return "\n".join([*lines, *(f"  {remark}" for remark in self.remarks)])
+
+    def record(self, certificate: Certificate) -> Certificate:
+        """The certificate with these proofs added, if every question was proved by both methods.
+
+        Otherwise the certificate as it is.
+        """
+        if not (self.agrees and self.proved_twice):
+            return certificate
+        new = [QuestionProof(p.question.name, p.method) for p in self.proofs]
+        added = tuple(proof for proof in new if proof not in certificate.proofs)
+        return replace(certificate, proofs=certificate.proofs + added)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<Verification {self.summary().splitlines()[0]}>"
+
+
+def prove_again(
     models: tuple[Model, Model],
     region: Region,
     certificate: Certificate,
@@ -75,54 +176,47 @@ def prove_anew(
         Its effort should be `TO_THE_END`.
     n_workers : int
     tables : (table, table)
-        X_fit and X_cal, to compute region and tau anew.
+        X_fit and X_cal, to compute region and tau again.
     replay : callable, optional
         Predicts a counterexample natively; without it its classes are those of the exact sums.
     """
-    # what is proved is what the fingerprint covers, not what a live object may hold besides
-    region = Region.from_json(region.to_json())
+    # what is proved is what files would hold, not what live objects may hold besides
+    region, certificate = Region.from_json(region.to_json()), Certificate.from_json(certificate.to_json())
     before, after = (as_region_reads(model, region) for model in models)
     require_one_result(before.forest, after.forest, region, certificate)
     require_interchangeable(before, after)
-    problem = _problem_of(before, region, certificate)
-    remarks: tuple[str, ...] = () if certificate.has_digest else (_NO_DIGEST,)
-    if certificate.version < _WITH_BOUND:
-        remarks += (_EARLIER,)
-    refitted = False
+    problem = build_problem(before.forest, region.space, region.tables, delta=region.delta or 0.0)
+    require_band(problem, certificate)
+    refitted, remarks = False, ()
     if any(table is not None for table in tables):
-        anew = recalibrate(before.forest, region, certificate, *tables)
-        refitted, remarks = anew.refitted, remarks + anew.remarks
+        refitted, remarks = recompute_region(before.forest, region, certificate, *tables)
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
-    remarks += require_bound(problem, certificate, budget.share(0.25), tables[0], region)
+    bound_proved, remark = require_bound(problem, certificate, budget.share(0.25), tables[0], region)
+    remarks += remark
     if certificate.grid < 0:
-        return _identical(problem, after.forest, certificate, remarks, budget.elapsed)
+        same = _require_identical(problem, after.forest, certificate)
+        agrees = True if bound_proved else None
+        return Verification(agrees, agrees is True, None, (), 1.0, (*remarks, same), budget.elapsed)
     matched = match_trees(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
-    remarks += _check_undecided(problem, outer, certificate, budget.share(0.1))
+    band_settled, remark = _check_undecided(problem, outer, certificate, budget.share(0.1))
+    remarks += remark
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
-    case = Case(problem, matched.pruned, before, after, replay)
     serving, served = require_serving(problem, matched, certificate, region), None
     if serving is not None:
         served = _check_serving(problem, matched.pruned, serving, (region, after), tables, budget)
-    verdict = replace(case.conclude(proofs, remarks, budget), serving_proved=served)
+        remarks += () if served else ("The serving margin was not proved again: the time ran out.",)
+    verdict = Case(problem, matched.pruned, before, after, replay).conclude(proofs, remarks, budget)
     if verdict.agrees is not False:  # an input that breaks the claim says more than a wrong count
         require_consistent(problem, after.forest, matched, certificate)
-    return verdict
+    is_open = not (bound_proved and band_settled) or served is False
+    agrees = None if verdict.agrees and is_open else verdict.agrees
+    return replace(verdict, agrees=agrees, serving_proved=served)
 
 
-def _problem_of(original: Model, region: Region, certificate: Certificate) -> Problem:
-    delta = region.delta or 0.0
-    problem = build_problem(original.forest, region.space, region.tables, delta=delta)
-    is_earlier = certificate.version < _WITH_BOUND
-    if is_earlier and certificate.undecided > problem.undecided > 0:  # it left out more
-        problem = restated(problem, region.tables, delta, certificate.undecided)
-    return problem
-
-
-def _identical(
-    problem: Problem, smaller: Forest, certificate: Certificate, remarks: tuple[str, ...], seconds: float
-) -> Verification:
+def _require_identical(problem: Problem, smaller: Forest, certificate: Certificate) -> str:
+    """Check that a certificate without a pruned model speaks of the original; returns what was compared."""
     is_trimmed = certificate.original_digest != certificate.pruned_digest
     if is_trimmed:
         try:
@@ -131,37 +225,33 @@ def _identical(
             raise CertificateMismatch(
                 f"The certificate says that the original was kept, but the two models differ: {error}"
             ) from error
-    if certificate.kept != tuple(range(certificate.trees_before)) or certificate.grid != -1:
+    if certificate.kept != tuple(range(certificate.trees_before)):
         raise CertificateMismatch("The certificate says that the original was kept, but not all of its trees.")
     if certificate.serving is not None:
         raise CertificateMismatch("The certificate names a serving margin that nothing needs.")
     require_consistent(problem, smaller, None, certificate)
-    same = nothing_to_prove(is_trimmed)
-    return Verification(True, True, None, (), 1.0, (*remarks, same), seconds)
+    return nothing_to_prove(is_trimmed)
 
 
 def _check_undecided(
     problem: Problem, outer: list[Enclosure], certificate: Certificate, budget: Budget
-) -> tuple[str, ...]:
-    is_earlier = certificate.version < _WITH_BOUND and certificate.undecided > 0
-    if certificate.undecided != problem.undecided and not is_earlier:
-        raise CertificateMismatch(
-            f"The certificate leaves out inputs within {certificate.undecided!r} of the decision; "
-            f"for these models it must be {problem.undecided!r}."
-        )
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether what the certificate says about inputs in the rounding band was settled, and a remark."""
+    stated = certificate.undecided_exists
     if problem.undecided == 0:
-        return ()
+        if stated:
+            raise CertificateMismatch("The certificate says that inputs lie in a rounding band that is empty.")
+        return True, ()
     nowhere = any(find_undecided(stage.problem, None, budget) is False for stage in outer)
     exists = False if nowhere else find_undecided(problem, None, budget)
-    if certificate.undecided_exists is False and exists is True:
-        raise CertificateMismatch(
-            "The certificate says that no input of the region lies within the rounding band, but there is one."
-        )
-    if certificate.undecided_exists is False and exists is None:
-        return ("Whether the rounding band of the original is empty could not be settled anew.",)
+    if None not in (stated, exists) and stated != exists:
+        lies = "no input of the region lies" if exists else "an input of the region lies"
+        raise CertificateMismatch(f"The certificate says that {lies} within the rounding band, which is not so.")
+    if stated is not None and exists is None:
+        return False, ("Whether an input lies in the original's rounding band was not settled in time.",)
     if exists is False:
-        return ("No input of the region lies within the original's rounding band.",)
-    return (f"Not part of the claim{exception_of(certificate)}.",)
+        return True, ("No input of the region lies within the original's rounding band.",)
+    return True, (f"Not part of the claim{exception_of(certificate)}.",)
 
 
 def _check_serving(
@@ -207,3 +297,74 @@ def _prove_on(problem: Problem, pruned: PrunedForest, budget: Budget, n_jobs: in
         return listed + prove_walked(problem, pruned, budget)
     proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(0.5), n_jobs)
     return proofs + prover.prove(pruned, list(problem.questions), THIRD, budget)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """Two models whose agreement is in question, and how to predict natively (or not at all)."""
+
+    problem: Problem
+    pruned: PrunedForest
+    before: Model
+    after: Model
+    replay: Replay | None
+
+    def conclude(self, proofs: list[Proof], remarks: tuple[str, ...], budget: Budget) -> Verification:
+        """What the proofs say together."""
+        problem = self.problem
+        answers: dict[int, list[Answer]] = {question.index: [] for question in problem.questions}
+        counterexample = None
+        for proof in proofs:
+            answer = proof.answer
+            if proof.states is not None:
+                found, remark = self.look_at(proof)
+                remarks += remark
+                if found is None:
+                    answer = Answer.UNKNOWN if remark == _no_point(proof) else answer
+                elif counterexample is None or (found.native and not counterexample.native):
+                    counterexample = found
+            answers[proof.question.index].append(answer)
+        for question in problem.questions:
+            own = answers[question.index]
+            if Answer.PROVED in own and Answer.FOUND in own:
+                remarks += (f"{question.name}: one method proved what the other refuted.",)
+        refuted = any(Answer.FOUND in own for own in answers.values())
+        proved = all(Answer.PROVED in own for own in answers.values()) and not refuted
+        agrees = False if counterexample is not None else (True if proved else None)
+        twice = proved and all(own.count(Answer.PROVED) > 1 for own in answers.values())
+        shares = [proof.covered for proof in proofs if proof.covered is not None]
+        covered = 1.0 if proved else min(shares, default=0.0)
+        return Verification(agrees, twice, counterexample, tuple(proofs), covered, remarks, budget.elapsed)
+
+    def look_at(self, proof: Proof) -> tuple[Counterexample | None, tuple[str, ...]]:
+        """The input that a proof names, if the two models really differ on it; else a remark."""
+        assert proof.states is not None
+        if not self.problem.lost(self.pruned, proof.states[None])[0, proof.question.index]:
+            # never seen: a solver that names a point which the integers do not confirm
+            return None, _no_point(proof)
+        row = self.problem.space.representative(proof.states[None])
+        classes, native = self._classes(proof.states[None], row)
+        if classes[0] == classes[1]:
+            return None, (
+                f"{proof.question.name}: the pruned model is closer to its decision than the proof "
+                "needs, though the class is the same.",
+            )
+        return Counterexample(proof.question.name, row[0], classes[0], classes[1], native), ()
+
+    def _classes(self, states: Any, row: FloatArray) -> tuple[list[int], bool]:
+        """Both classes: natively where the libraries are, else by exact sums."""
+        if self.replay is not None:
+            try:
+                return [int(self.replay(m, row)[0]) for m in (self.before, self.after)], True
+            except ImportError:
+                pass
+        problem = self.problem
+        leaves = problem.trees.leaves(states)
+        original = problem.original_margins_int(leaves).astype(np.float64)
+        pruned = problem.pruned_margins_int(self.pruned, leaves).astype(np.float64)
+        sums = (np.ldexp(original, -problem.scale), np.ldexp(pruned, -self.pruned.grid))
+        return [int(problem.forest.decision.classes(margins)[0]) for margins in sums], False
+
+
+def _no_point(proof: Proof) -> tuple[str, ...]:
+    return (f"{proof.method} named a point that is no counterexample.",)

@@ -66,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def summary(result: Any) -> str:
     """The summary of a result, with advice in flags."""
-    from pine_boost.certificate.next_steps import next_steps
+    from pine_boost.certificate.claims import next_steps
 
     text: str = result.summary()
     advice = (next_steps(result.certificate, as_flags=as_flags) for as_flags in (False, True))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pine_boost.cli import flags
 
 if TYPE_CHECKING:
-    from pine_boost.certificate.verdict import Verification
+    from pine_boost.certificate.verification import Verification
 
 EXAMPLES = """examples:
   pine-boost verify model.json pruned            (a folder that prune or sweep wrote)
@@ -70,19 +70,13 @@ def main(arguments: argparse.Namespace) -> int:
             spent = time.monotonic() - arguments.started
             left = max(arguments.time_limit - spent, 0.01) / (len(places) - number)
         verdict = _verify(arguments, place, left)
-        codes.append(exit_code(verdict))
+        codes.append(_CODES[verdict.agrees])
         verdicts[place.name] = _describe(verdict)
         if not arguments.json:
             print(f"{place.name}: {verdict.summary()}" if len(places) > 1 else verdict.summary())
     if arguments.json:
         flags.print_json(verdicts if len(places) > 1 else next(iter(verdicts.values())))
     return 1 if 1 in codes else max(codes)
-
-
-def exit_code(verdict: Verification) -> int:
-    """2 also if the claim was proved again but the serving margin of the certificate was not."""
-    code = _CODES[verdict.agrees]
-    return 2 if code == 0 and verdict.serving_proved is False else code
 
 
 def _verify_scorer(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.stats import beta, binom
+from scipy.special import betainc, betaincinv
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
@@ -43,7 +43,7 @@ def lower_bound(n_changed: int, n_rows: int, confidence: float) -> float:
     """
     if n_changed >= n_rows:
         return 0.0
-    return float(beta.ppf(1.0 - confidence, n_rows - n_changed, n_changed + 1))
+    return float(betaincinv(n_rows - n_changed, n_changed + 1, 1.0 - confidence))
 
 
 def fewest_rows(fidelity: float, confidence: float) -> int:
@@ -89,12 +89,19 @@ def allowed_by_the_rest(n_rows: int, fidelity: float, confidence: float) -> int:
     level of the second chain, so that both together are wrong with probability at most
     ``1 - confidence``. A function of the number of rows and the target alone.
     """
-    used = binom.cdf(allowed(n_rows, fidelity, confidence), n_rows, 1.0 - fidelity)
-    rest = (1.0 - confidence) - float(used) - BINOMIAL_ERROR
+    used = _at_most(allowed(n_rows, fidelity, confidence), n_rows, fidelity)
+    rest = (1.0 - confidence) - used - BINOMIAL_ERROR
     n_changed = -1
-    while float(binom.cdf(n_changed + 1, n_rows, 1.0 - fidelity)) <= rest:
+    while _at_most(n_changed + 1, n_rows, fidelity) <= rest:
         n_changed += 1
     return n_changed
+
+
+def _at_most(n_changed: int, n_rows: int, fidelity: float) -> float:
+    """The probability that at most so many of the rows change, each with ``1 - fidelity``."""
+    if n_changed < 0 or n_changed >= n_rows:
+        return float(n_changed >= n_rows)
+    return float(betainc(n_rows - n_changed, n_changed + 1, fidelity))
 
 
 def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:

@@ -1,8 +1,4 @@
-"""compression.json: what was compared on how many rows, and what came out.
-
-In come the numbers of a compression; out goes plain JSON with a format version and a digest of its
-own, and back. Refuses files with other fields, other types or another digest.
-"""
+"""compression.json: what was compared on how many rows, and what came out; read as untrusted input."""
 
 from __future__ import annotations
 
@@ -10,12 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from pine_boost.certificate.compression_claim import (
+from pine_boost import json_fields as f
+from pine_boost.budget import StopReason
+from pine_boost.certificate.claims import (
     MEASURED,
     NOT_VALIDATED,
     VALIDATED,
@@ -25,15 +22,13 @@ from pine_boost.certificate.compression_claim import (
 )
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
-from pine_boost.json_fields import parse, reading, record, require
 from pine_boost.tables.rows import Rows
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
-FORMAT_VERSION = 3
 FIRST_CHAIN, SLICE_CHAIN = "path", "slices"
-_REMEDY = "Take the file that compress_booster wrote"
-_STATUSES = (VALIDATED, MEASURED, NOT_VALIDATED)
+ORIGINS = ("path", "slice")
+UNDIGESTED = ("date", "seconds")
 
 
 @dataclass(frozen=True)
@@ -170,10 +165,8 @@ class CompressionRecord:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Canonical JSON with a digest of everything but date and seconds."""
-        document = json.loads(json.dumps(asdict(self), allow_nan=False))
-        document = {"format": FORMAT, "format_version": FORMAT_VERSION, **document}
-        return json.dumps({**document, "digest": _digest(document)}, indent=1, allow_nan=False)
+        """JSON with a digest of everything but date and seconds."""
+        return json.dumps(f.write_document(asdict(self), FORMAT, UNDIGESTED), indent=1, allow_nan=False)
 
     def proved_claim(self) -> str:
         """The sentence of the proved distance, empty without one."""
@@ -201,25 +194,59 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         path = path_of(source)
         path = path / RECORD if path.is_dir() else path
         source = read_limited(path, CERTIFICATE_LIMIT, "compression record", CertificateMismatch)
-    with reading("compression record", _REMEDY, CertificateMismatch):
-        document = dict(parse(source))
-        digest = document.pop("digest", None)
-        require(document.get("format") == FORMAT, "the format is another one")
-        version = document.get("format_version")
-        require(version in (1, 2, FORMAT_VERSION), f"format version {version!r} is not known")
-        require(digest == _digest(document), "its digest does not fit: it was changed")
-        del document["format"], document["format_version"]
-        if version == 1:  # one chain, and nothing left out before it
-            document["leaves_lossless"] = document.get("leaves_before")
-            document["path"] = [{**entry, "chain": FIRST_CHAIN} for entry in document["path"]]
-        if version in (1, 2):  # nothing was proved
-            document |= dict.fromkeys(("proved_distance", "proved_largest"))
-            document |= {"proved_rows": 0, "proved_trees": []}
-        checked = record(document, _kinds(CompressionRecord))
-        require(checked["status"] in _STATUSES, f"unknown status {checked['status']!r}")
-        checked["path"] = tuple(TestedSize(**record(entry, _kinds(TestedSize))) for entry in checked["path"])
-        checked["segments"] = tuple(Segment(**record(entry, _kinds(Segment))) for entry in checked["segments"])
-    return CompressionRecord(**checked)
+    with f.reading("compression record", "Use the file that compress_booster wrote", CertificateMismatch):
+        fields = f.read_sealed(bytes(source), FORMAT, _FIELDS, UNDIGESTED)
+        known = fields["keeps_class"] or fields["tolerance"] is not None
+        f.require(known, "'keeps_class' is false and there is no 'tolerance'")
+        f.require(fields["n_changed"] <= fields["n_val"], "'n_changed' is larger than 'n_val'")
+        return CompressionRecord(**fields)
+
+
+_COUNT = f.integer(0, 2**53)
+_BOUND = f.number(0, 1)
+_FIELDS: dict[str, f.Reader] = {
+    "status": f.text((VALIDATED, MEASURED, NOT_VALIDATED)),
+    **dict.fromkeys(("claim", "unit", "date"), f.text()),
+    "stopped": f.text([reason.value for reason in StopReason]),
+    **dict.fromkeys(("original_digest", "compressed_digest", "validation_digest"), f.digest),
+    **dict.fromkeys(("fidelity", "confidence"), f.SHARE),
+    "tolerance": f.optional(f.number(0)),
+    "keeps_class": f.flag,
+    "thresholds": f.sequence(f.number()),
+    "n_val": f.integer(1, 2**53),
+    **dict.fromkeys(("n_fit", "n_changed", "attack_starts", "proved_rows", "trees_after"), _COUNT),
+    **dict.fromkeys(("trees_before", "leaves_before"), f.integer(1, 2**53)),
+    **dict.fromkeys(("leaves_after", "leaves_lossless"), _COUNT),
+    **dict.fromkeys(("bound", "overlap"), _BOUND),
+    "path": f.sequence(
+        f.record(
+            {
+                "trees": _COUNT,
+                "leaves": _COUNT,
+                "origin": f.text(ORIGINS),
+                "estimate": f.number(),
+                "n_changed": _COUNT,
+                "bound": _BOUND,
+                "accepted": f.flag,
+                "chain": f.text((FIRST_CHAIN, SLICE_CHAIN)),
+            },
+            TestedSize,
+        )
+    ),
+    "segments": f.sequence(
+        f.record({"name": f.text(), "n_rows": f.integer(1, 2**53), "n_changed": _COUNT, "bound": _BOUND}, Segment)
+    ),
+    "probability_shift": lambda value, where: f.read(
+        value, {}, where, optional=dict.fromkeys(("mean", "maximum"), _BOUND)
+    ),
+    **dict.fromkeys(("attack_distance", "proved_distance", "proved_largest"), f.optional(f.number(0))),
+    "attack_row": f.sequence(f.optional(f.number())),
+    "proved_trees": f.sequence(f.integer(0, 2**31 - 1)),
+    "seed": f.integer(0, 2**32 - 1),
+    "seconds": f.number(0),
+    "versions": f.mapping(f.text()),
+    "files": f.mapping(f.digest),
+}
 
 
 def rows_digest(rows: Rows, n_features: int) -> str:
@@ -230,13 +257,3 @@ def rows_digest(rows: Rows, n_features: int) -> str:
         matrix[np.isnan(matrix)] = np.nan
         digest.update(matrix.tobytes())
     return digest.hexdigest()
-
-
-def _digest(document: Mapping[str, Any]) -> str:
-    covered = {name: value for name, value in document.items() if name not in ("date", "seconds")}
-    text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _kinds(kind: type[Any]) -> dict[str, str]:
-    return {entry.name: str(entry.type) for entry in fields(kind)}

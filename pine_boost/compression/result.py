@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.certificate.certificate import library_versions
-from pine_boost.certificate.compression_claim import (
+from pine_boost.certificate.claims import (
     MEASURED,
     NOT_VALIDATED,
     VALIDATED,
@@ -291,7 +290,7 @@ def saved_model(folder: Path, record: CompressionRecord) -> Path:
     )
 
 
-def _shift(parsed: Model, compressed: Model, X_val: Any, budget: Budget) -> Mapping[str, float]:
+def _shift(parsed: Model, compressed: Model, X_val: Any, budget: Budget) -> dict[str, float]:
     """How far probabilities moved on X_val; empty for models without any, and when time is up."""
     if compressed is parsed:
         return {}

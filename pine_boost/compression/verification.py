@@ -1,32 +1,41 @@
-"""Checking a compression anew: both native models, X_val and the record, nothing else.
-
-In come two models, the validation rows and compression.json; out goes a verdict on every number of
-the test. That the sizes were fixed before X_val was seen is the one thing taken on trust.
-"""
+"""Check a compression again from both native models, X_val and the record."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pine_boost.certificate.compression_claim import VALIDATED, bound_in_words
-from pine_boost.certificate.same_interface import require_interchangeable
+import numpy as np
+
+from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words
+from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
-from pine_boost.compression.goal import Goal, count_beyond
-from pine_boost.compression.proved_distance import distance_anew
+from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
+from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, CompressionRecord, read_record, rows_digest
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
-from pine_boost.model.exact import SAME_BOUND
+from pine_boost.model.exact import LINK_ERROR, SAME_BOUND
 from pine_boost.model.forest import Model
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
 from pine_boost.native.child_process import try_in_child
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
+from pine_boost.region.margins import float_margins
+from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
+
+# fields of a record that nobody could find again from the models and X_val
+ON_TRUST = (
+    *("n_fit", "overlap", "unit", "leaves_lossless", "attack_starts", "seed", "stopped"),
+    *("files", "versions", "date", "seconds"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class CompressionVerification:
     Attributes
     ----------
     agrees : bool
-        Every number of the record was found again.
+        Every number of the record that is not listed as taken on trust was found again.
     n_rows, n_changed : int
         Validation rows, and those on which the two native models differ.
     bound, confidence : float
@@ -58,9 +67,9 @@ class CompressionVerification:
 
     def summary(self) -> str:
         """A few readable lines."""
-        head = (
-            "AGREES: every number of the record was found again" if self.agrees else ("DISAGREES: the record is wrong")
-        )
+        head = "DISAGREES: the record is wrong"
+        if self.agrees:
+            head = "AGREES: every number that is not listed as taken on trust was found again"
         counted = bound_in_words(self.status, self.bound, self.n_changed, self.n_rows, self.confidence)
         return "\n".join([f"{head} ({self.seconds:.1f} s).", f"{counted}.", *self.remarks])
 
@@ -108,26 +117,30 @@ def verify_compression(
             (compressed, record.compressed_digest, "compressed"),
         )
     )
-    require_interchangeable(before, after)  # the digests are about trees, not labels
+    require_interchangeable(before, after)  # the digests cover trees, not labels
     rows = open_rows(X_val, schema_of(before.forest), "X_val")
     if rows_digest(rows, before.forest.n_features) != record.validation_digest:
         raise CertificateMismatch(
             f"X_val ({rows.n_rows} rows) is not the table of the record ({record.n_val} rows), or "
-            "its rows are in another order. Pass the very rows that compress_booster was given.",
+            "its rows are in another order. Pass the rows that compress_booster was given.",
             option="X_val",
         )
+    if record.n_val != rows.n_rows or record.keeps_class != before.forest.decides:
+        raise CertificateMismatch(
+            f"The record speaks of {record.n_val} rows (keeps_class: {record.keeps_class}), X_val has {rows.n_rows} "
+            f"(keeps_class: {before.forest.decides})."
+        )
     goal = Goal(before.forest, record.keeps_class, record.tolerance)
-    changed = goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val))
-    n_changed = int(changed.sum())
+    n_changed = int(goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val)).sum())
     bound = lower_bound(n_changed, rows.n_rows, record.confidence)
-    found = _objections(record, before, after, n_changed, bound)
-    if not _is_proved(record, before, after, X_val):
-        found += ("The record is wrong: its proved distance does not follow from the models.",)
-    trusted = (
-        "Taken on trust: that X_val had not been seen before and shares no more rows with X_fit "
-        "than "
-        "it says, that the sizes and their order were "
-        "fixed before it was, and that future inputs come from the same source.",
+    found = tuple(
+        f"The record is wrong: {objection}."
+        for objections in (
+            _in_counts(record, before, after, n_changed, bound),
+            _in_path(record, after),
+            _in_measurements(record, before, after, X_val),
+        )
+        for objection in objections
     )
     return CompressionVerification(
         agrees=not found,
@@ -136,9 +149,27 @@ def verify_compression(
         bound=bound,
         confidence=record.confidence,
         status=record.status,
-        remarks=(*found, *(trusted if record.status == VALIDATED else ())),
+        remarks=(*found, _trusted(record)),
         seconds=time.monotonic() - started,
     )
+
+
+def _trusted(record: CompressionRecord) -> str:
+    listed = []
+    if record.status == VALIDATED:
+        listed += [
+            "that X_val had not been seen before and shares no more rows with X_fit than the record says",
+            "that fidelity, confidence, the sizes and their order were fixed before X_val was seen",
+            "that future inputs come from the same source",
+        ]
+    if record.path:
+        listed.append("sizes, estimates and changed rows of the sizes that were tested and not returned (path)")
+    if record.segments:
+        listed.append("names and numbers of rows of the segments")
+    if record.attack_starts and record.attack_distance is None:
+        listed.append("that the local search found no input that changes class")
+    listed.append(f"how the result was made: {', '.join(ON_TRUST)}")
+    return f"Taken on trust: {'; '.join(listed)}."
 
 
 def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_pickle: bool) -> Model:
@@ -152,44 +183,86 @@ def _read(model: Any, record: CompressionRecord, digest: str, name: str, trust_p
     return parsed
 
 
-def _objections(
-    record: CompressionRecord, before: Model, after: Model, n_changed: int, bound: float
-) -> tuple[str, ...]:
-    """Every number of the record that was not found again, in words."""
+def _in_counts(record: CompressionRecord, before: Model, after: Model, n_changed: int, bound: float) -> Iterator[str]:
+    """Objections to the numbers that the claim rests on."""
+    if record.n_changed != n_changed:
+        yield f"it states {record.n_changed} changed rows, {n_changed} were found"
+    if abs(record.bound - bound) > SAME_BOUND:
+        yield f"it states the bound {record.bound:.6f}, which is {bound:.6f}"
     sizes = (before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves)
-    stated = (record.trees_before, record.trees_after, record.leaves_before, record.leaves_after)
-    accepted = [size for size in record.path if size.accepted]
+    if sizes != (record.trees_before, record.trees_after, record.leaves_before, record.leaves_after):
+        yield "its numbers of trees and leaves are not those of the models"
+    if record.status == VALIDATED and bound < record.fidelity:
+        yield "it claims what the bound does not reach"
+    if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
+        yield "nothing was validated, but the models differ"
+    if record.claim != record.expected_claim():
+        yield "its claim is not the sentence of its numbers"
+
+
+def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
+    """Objections to the sizes that were tested, and to the segments."""
     target = (record.n_val, record.fidelity, record.confidence)
     most = {FIRST_CHAIN: allowed(*target), SLICE_CHAIN: allowed_by_the_rest(*target)}
-    chains = [[size for size in record.path if size.chain == chain] for chain in most]
-    in_order = all(size.accepted for chain in chains for size in chain[:-1])
-    rightly = all(size.n_changed <= most.get(size.chain, -1) for size in accepted)
+    for chain, largest in most.items():
+        own = [size for size in record.path if size.chain == chain]
+        if not all(size.accepted for size in own[:-1]):
+            yield "a size was accepted after one that failed"
+        if any(size.accepted != (size.n_changed <= largest) for size in own):
+            yield "a size was accepted with more changed rows than its chain allows, or refused with fewer"
+    accepted = [size for size in record.path if size.accepted]
     returned = min(accepted, key=lambda size: size.leaves, default=None)
-    checks = {
-        f"it states {record.n_changed} changed rows, {n_changed} were found": (record.n_changed == n_changed),
-        f"it states the bound {record.bound:.6f}, which is {bound:.6f}": (abs(record.bound - bound) <= SAME_BOUND),
-        "its numbers of trees and leaves are not those of the models": sizes == stated,
-        "it claims what the bound does not reach": (record.status != VALIDATED or bound >= record.fidelity),
-        "its claim is not the sentence of its numbers": record.claim == record.expected_claim(),
-        "a size was accepted after one that failed": in_order,
-        "a size was accepted with more changed rows than its chain allows": rightly,
-        "the returned model is not the smallest accepted size": (
-            returned is None or returned.n_changed == record.n_changed
-        ),
-    }
-    return tuple(f"The record is wrong: {text}." for text, is_met in checks.items() if not is_met)
+    if (returned is None) != (record.status == NOT_VALIDATED):
+        yield "a smaller model was accepted, or returned, without the other"
+    elif returned is not None:
+        stated = (returned.trees, returned.leaves, returned.n_changed)
+        if stated != (after.forest.n_trees, after.forest.n_leaves, record.n_changed):
+            yield "the returned model is not the smallest accepted size"
+    bounds = [(size.n_changed, record.n_val, size.bound) for size in record.path]
+    bounds += [(segment.n_changed, segment.n_rows, segment.bound) for segment in record.segments]
+    for n_changed, n_rows, bound in bounds:
+        if not n_changed <= n_rows <= record.n_val:
+            yield "a size or segment has more changed rows than rows"
+        elif abs(lower_bound(n_changed, n_rows, record.confidence) - bound) > SAME_BOUND:
+            yield "the bound of a size or segment does not follow from its counts"
 
 
-def _is_proved(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> bool:
-    """Whether the proved distance, if one is stated, follows again, with the rows beyond it."""
-    distance, largest = record.proved_distance, record.proved_largest
-    if distance is None or largest is None:
-        return distance is None and largest is None
-    found = distance_anew(before.forest, after.forest, record.proved_trees)
-    return (
-        record.keeps_class
-        and found is not None
-        and found.distance <= distance
-        and found.largest <= largest
-        and count_beyond(before, X_val, distance) == record.proved_rows
-    )
+def _in_measurements(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> Iterator[str]:
+    """Objections to what was measured or proved beside the claim."""
+    if record.probability_shift and not _shift_holds(record, before, after, X_val):
+        yield "its probability shift was not found again"
+    if not _attack_holds(record, before, after):
+        yield "the input of its local search does not change class at the stated distance"
+    proved = prove_distance(before.forest, after.forest, record.proved_trees) if record.proved_trees else None
+    stated = (record.proved_distance, record.proved_largest, record.proved_rows)
+    expected: tuple[Any, ...] = (None, None, 0)
+    if proved is not None and record.keeps_class:
+        expected = (proved.distance, proved.largest, count_beyond(before, X_val, proved.distance))
+    if stated != expected:
+        yield "its proved distance does not follow from the models"
+
+
+def _shift_holds(record: CompressionRecord, before: Model, after: Model, X_val: Any) -> bool:
+    """Whether the change of native probabilities on X_val is as stated, up to rounding of the link."""
+    old, new = (native_probabilities(model, X_val) for model in (before, after))
+    if old is None or new is None or set(record.probability_shift) != {"mean", "maximum"}:
+        return False
+    moved = np.abs(new - old).max(axis=1)
+    found = {"mean": moved.mean(), "maximum": moved.max()}
+    return all(abs(found[name] - value) <= LINK_ERROR for name, value in record.probability_shift.items())
+
+
+def _attack_holds(record: CompressionRecord, before: Model, after: Model) -> bool:
+    """Whether the input that an attack found, if any, really changes class so far from the decision."""
+    distance, forest = record.attack_distance, before.forest
+    if distance is None:
+        return not record.attack_row
+    if not record.keeps_class or not record.attack_starts or len(record.attack_row) != forest.n_features:
+        return False
+    schema, space, goal = schema_of(forest), build_space(forest), Goal(forest, True, None)
+    row = np.array([[np.nan if value is None else value for value in record.attack_row]])
+    states = space.states(row)
+    found = forest.decision.distance(float_margins(forest, route(forest, space), states))
+    table = as_table(space.representative(states), schema)
+    changed = goal.differ(goal.native_answers(before, table), goal.native_answers(after, table))
+    return bool(changed[0] and np.isclose(found[0], distance, rtol=SAME_BOUND, atol=SAME_BOUND))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.recalibration_claim import beyond_claim, covered_claim
+from pine_boost.certificate.claims import beyond_claim, covered_claim
 from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.monitor import require_region
 from pine_boost.options import require_level

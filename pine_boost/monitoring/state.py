@@ -16,20 +16,16 @@ from typing import Any
 from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
-from pine_boost.json_fields import require
+from pine_boost.json_fields import canonical, require
 from pine_boost.monitoring.monitor import Batch, MonitorStatus, RegionMonitor
 from pine_boost.region.region import Region
-from pine_boost.region.storage import canonical
 
 FORMAT = "pine_boost monitor"
-FORMAT_VERSION = 1
 
 
 def to_json(monitor: RegionMonitor) -> dict[str, Any]:
     """Plain JSON data of a monitor."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+    fields = {
         "region": monitor.region.fingerprint(),
         "level": monitor.level,
         "n_rows": monitor.n_rows,
@@ -40,60 +36,56 @@ def to_json(monitor: RegionMonitor) -> dict[str, Any]:
         "costs": dict(sorted(monitor.costs.items())),
         "batches": [asdict(batch) for batch in monitor.batches],
     }
+    return f.write_document(fields, FORMAT)
 
 
 def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
     """A monitor from what `to_json` gave."""
     with f.reading("monitor state", "Begin a new one"):
-        data = f.parse(document)
-        require(data.get("format") == FORMAT, f"'format' is not {FORMAT!r}")
-        require(data.get("format_version") == FORMAT_VERSION, "'format_version' is not 1")
-        f.keys(
-            data,
-            "format format_version region level n_rows n_inside n_measured n_dropped largest_evidence costs batches",
-        )
-        if f.text(data, "region") != region.fingerprint():
+        data = f.read(f.open_document(document, FORMAT), _FIELDS)
+        if data.pop("region") != region.fingerprint():
             raise InvalidInputError(
                 "This monitor state belongs to another region; use another state file, or the region it was begun with."
             )
-        level = f.number(data, "level")
-        require(0 < level < 1, "'level' is no level")
-        monitor = RegionMonitor(region, level)
-        monitor.n_rows = f.integer(data, "n_rows", 0)
-        monitor.n_inside = f.integer(data, "n_inside", 0, monitor.n_rows)
-        monitor.n_measured = f.number(data, "n_measured")
-        monitor.n_dropped = f.integer(data, "n_dropped", 0)
-        monitor.largest_evidence = f.number(data, "largest_evidence")
-        costs = f.mapping(data, "costs")
-        monitor.costs = {key: f.number(costs, key) for key in costs}
-        monitor.batches = [_batch(f.as_mapping(entry)) for entry in f.sequence(data, "batches")]
-        kept = sum(batch.n_rows for batch in monitor.batches)
-        inside = sum(batch.n_inside for batch in monitor.batches)
-        is_whole = monitor.n_dropped == 0
-        require(
-            kept <= monitor.n_rows and (kept == monitor.n_rows or not is_whole), "'batches' and 'n_rows' do not agree"
-        )
-        require(
-            inside <= monitor.n_inside and (inside == monitor.n_inside or not is_whole),
-            "'batches' and 'n_inside' do not agree",
-        )
+        monitor = RegionMonitor(region, data.pop("level"))
+        for name, value in data.items():
+            setattr(monitor, name, value)
+        monitor.batches = list(monitor.batches)
+        sums = {name: sum(getattr(batch, name) for batch in monitor.batches) for name in ("n_rows", "n_inside")}
+        for name, kept in sums.items():
+            stated = getattr(monitor, name)
+            fits = kept == stated if monitor.n_dropped == 0 else kept <= stated
+            require(fits, f"'batches' and {name!r} do not agree")
+        require(monitor.n_inside <= monitor.n_rows, "'n_inside' is larger than 'n_rows'")
         highest = max((batch.evidence for batch in monitor.batches), default=1.0)
         require(monitor.largest_evidence >= max(highest, 1.0), "'largest_evidence' is below that of a batch")
-        require(monitor.n_measured >= 0, "'n_measured' is negative")
     return monitor
 
 
-def _batch(data: Mapping[str, Any]) -> Batch:
-    f.keys(data, "n_rows n_inside date name digest evidence")
-    n_rows = f.integer(data, "n_rows", 1)
-    return Batch(
-        n_rows,
-        f.integer(data, "n_inside", 0, n_rows),
-        f.text(data, "date"),
-        f.text(data, "name"),
-        f.text(data, "digest"),
-        f.number(data, "evidence"),
-    )
+def _batch(**fields: Any) -> Batch:
+    require(fields["n_inside"] <= fields["n_rows"], "a batch has more rows inside than rows")
+    return Batch(**fields)
+
+
+_COUNT = f.integer(0, 2**53)
+_FIELDS: dict[str, f.Reader] = {
+    "region": f.digest,
+    "level": f.SHARE,
+    **dict.fromkeys(("n_rows", "n_inside", "n_dropped"), _COUNT),
+    **dict.fromkeys(("n_measured", "largest_evidence"), f.number(0)),
+    "costs": f.mapping(f.number()),
+    "batches": f.sequence(
+        f.record(
+            {
+                "n_rows": f.integer(1, 2**53),
+                "n_inside": _COUNT,
+                **dict.fromkeys(("date", "name", "digest"), f.text()),
+                "evidence": f.number(0),
+            },
+            _batch,
+        )
+    ),
+}
 
 
 def watch(

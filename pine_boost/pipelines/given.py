@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pine_boost.certificate.claim import layers_remark
+from pine_boost.certificate.claims import layers_remark
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.parsers import open_pickle, read_model

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claim import BEFORE_CALIBRATION
+from pine_boost.certificate.claims import BEFORE_CALIBRATION
 from pine_boost.parsers.pickling import pickled
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.explanation import Explanation

@@ -6,7 +6,6 @@ Needs neither a solver nor the training library.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -73,7 +72,7 @@ class Region:
         The user's own decision thresholds, with which the original must be read.
     overlap : Overlap or None
         Calibration rows that also occur in X_fit; None without data.
-    model_digest : str or None
+    model_digest : str
         Digest of the original.
     nesting : Nesting or None
         The ladder from which calibration chose tau and delta together; ``calibration`` then holds steps of
@@ -95,7 +94,7 @@ class Region:
     n_outputs: int
     thresholds: tuple[float, ...] = ()
     overlap: Overlap | None = None
-    model_digest: str | None = None
+    model_digest: str = ""
     nesting: Nesting | None = None
 
     @property
@@ -290,13 +289,7 @@ class Region:
                 f"The model has {forest.n_features} features and {forest.n_outputs} outputs, "
                 f"the region {self.space.n_features} and {self.n_outputs}; pass the original."
             )
-        if self.model_digest is None:
-            warnings.warn(
-                "This region file is of an older release and does not name its model: whether "
-                "this is the original cannot be checked.",
-                stacklevel=3,
-            )
-        elif forest_digest(forest) != self.model_digest:
+        if forest_digest(forest) != self.model_digest:
             raise InvalidInputError(
                 "This model is not the one that the region was made for (its digest differs); pass the original."
             )

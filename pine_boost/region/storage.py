@@ -1,13 +1,11 @@
-"""Region files: JSON with a format version, read as untrusted input.
+"""Region files: a Region as plain JSON and back, read as untrusted input.
 
-In comes a Region or a document; out goes plain JSON data or the checked fields of a Region.
-Refuses other versions, unknown or absent keys, and every number that does not fit the others.
+Unknown or absent keys are refused, and so is every number that does not fit the others.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,20 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pine_boost import json_fields as f
-from pine_boost.errors import MalformedModelError
+from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
-from pine_boost.json_fields import require
+from pine_boost.json_fields import canonical, require
+from pine_boost.model.forest import IntArray
+from pine_boost.model.routing import Shape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
-from pine_boost.model.states import StateSpace
-from pine_boost.region.score_tables import ForbiddenPair, RegionTables, ScoreTables
-from pine_boost.region.table_storage import (
-    nesting_from_json,
-    nesting_to_json,
-    score_from_json,
-    score_to_json,
-    space_from_json,
-    space_to_json,
-)
+from pine_boost.model.states import Axis, StateSpace
+from pine_boost.region.region_ladder import Nesting
+from pine_boost.region.score_tables import ForbiddenPair, PairTable, RegionTables, ScoreTables, TreeCost
+from pine_boost.region.scores.fit_score import check_tables
 from pine_boost.tables.overlap import Overlap
 from pine_boost.tables.schema import InputSchema
 
@@ -38,25 +32,12 @@ if TYPE_CHECKING:
     from pine_boost.region.region import Region
 
 FORMAT = "pine_boost region"
-FORMAT_VERSION = 3
-_PLAIN = 2  # a region without a ladder is written as before there were any
-_OLDEST = 1  # without the keys of `_LATER`; a region read from such a file is written as one
-_LATER = ("thresholds", "overlap", "model_digest")
 _UNCALIBRATED = (  # what another alpha or other calibration rows leave as it is
-    "schema",
-    "space",
-    "domain",
-    "score",
-    "cuts",
-    "n_outputs",
-    "thresholds",
-    "model_digest",
+    *("schema", "space", "domain", "score", "cuts", "n_outputs", "thresholds", "model_digest"),
 )
-
-
-def canonical(document: Mapping[str, Any]) -> str:
-    """The one text of a document: sorted keys, no spaces, shortest exact floats."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_SCORES = (-(2**62), 2**62)
+_COUNT = f.integer(0, 2**53)
+_CODES = f.integers(0, 2**31 - 1)
 
 
 def fingerprint(document: Mapping[str, Any]) -> str:
@@ -65,8 +46,8 @@ def fingerprint(document: Mapping[str, Any]) -> str:
 
 
 def tables_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of what a region is apart from its calibration: regions with one of it are nested."""
-    return fingerprint({name: document.get(name) for name in _UNCALIBRATED})
+    """SHA-256 of a region without its calibration: regions that share it are nested."""
+    return fingerprint({name: document[name] for name in _UNCALIBRATED})
 
 
 def write_text(path: Path, text: str) -> None:
@@ -76,20 +57,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a file; says which one when it is not there or no text."""
+    """Read a file; the error names it when it is not there or not text."""
     contents = read_limited(path, REGION_LIMIT, "region file")
     try:
         return contents.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MalformedModelError(f"{str(path)!r} is no region file: not UTF-8 text.") from error
+        raise MalformedModelError(f"{str(path)!r} is not a region file: it is not UTF-8 text.") from error
 
 
 def region_to_json(region: Region) -> dict[str, Any]:
     """Plain JSON data of a region."""
-    tables, overlap = region.tables, region.overlap
-    document = {
-        "format": FORMAT,
-        "format_version": _OLDEST if region.model_digest is None else _PLAIN,
+    tables, overlap, nesting = region.tables, region.overlap, region.nesting
+    fields = {
         "schema": _schema_to_json(region.schema),
         "space": space_to_json(region.space),
         "domain": {
@@ -102,7 +81,7 @@ def region_to_json(region: Region) -> dict[str, Any]:
             ],
         },
         "score_name": region.score_name,
-        "score": None if region.score_tables is None else score_to_json(region.score_tables),
+        "score": None if region.score_tables is None else _score_to_json(region.score_tables),
         "alpha": region.alpha,
         "tau": region.tau,
         "n_fit": region.n_fit,
@@ -115,14 +94,32 @@ def region_to_json(region: Region) -> dict[str, Any]:
         "thresholds": list(region.thresholds),
         "overlap": None if overlap is None else asdict(overlap),
         "model_digest": region.model_digest,
+        "nesting": None
+        if nesting is None
+        else {"share": nesting.share, "tau": nesting.tau.tolist(), "delta": nesting.delta.tolist()},
     }
-    if region.model_digest is None:
-        for key in _LATER:
-            del document[key]
-    if region.nesting is not None:
-        document["format_version"] = FORMAT_VERSION
-        document["nesting"] = nesting_to_json(region.nesting)
-    return document
+    return f.write_document(fields, FORMAT)
+
+
+_FIELDS: dict[str, f.Reader] = {
+    **dict.fromkeys(("schema", "space", "domain", "score"), f.anything),  # they need one another
+    "score_name": f.text(),
+    "alpha": f.LEVEL,
+    "tau": f.optional(f.integer(*_SCORES)),
+    "n_fit": _COUNT,
+    "n_cal": _COUNT,
+    "calibration": f.integers(*_SCORES),
+    "indifference": f.LEVEL,
+    "delta": f.optional(f.number(0, exclude=(0,))),
+    "cuts": f.sequence(f.number()),
+    "n_outputs": f.integer(1, 2**31 - 1),
+    "thresholds": f.sequence(f.number()),
+    "overlap": f.optional(
+        f.record({"n_rows": _COUNT, "n_seen": _COUNT, "n_expected": f.number(0), "p_value": f.number(0, 1)}, Overlap)
+    ),
+    "model_digest": f.digest,
+    "nesting": f.optional(f.record({"share": f.SHARE, "tau": f.integers(*_SCORES), "delta": f.floats()}, Nesting)),
+}
 
 
 def region_fields(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
@@ -131,86 +128,40 @@ def region_fields(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     MalformedModelError
-        No JSON, another format or version, keys or numbers that do not belong together.
+        Not JSON, another format or version, or fields that do not fit one another.
     """
     with f.reading("region file", "Write it again with Region.save"):
-        return _fields(f.parse(document))
+        return _fields(f.read(f.open_document(document, FORMAT), _FIELDS))
 
 
-def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    require(data.get("format") == FORMAT, f"'format' is {data.get('format')!r}, not {FORMAT!r}")
-    version = data.get("format_version")
-    require(
-        type(version) is int and _OLDEST <= version <= FORMAT_VERSION,
-        f"'format_version' is {version!r}; this release reads {_OLDEST} to {FORMAT_VERSION}",
-    )
-    later = " ".join(_LATER) if version != _OLDEST else ""
-    f.keys(
-        data,
-        "format format_version schema space domain score_name score alpha tau n_fit n_cal "
-        f"calibration indifference delta cuts n_outputs {later} "
-        f"{'nesting' if version == FORMAT_VERSION else ''}",
-    )
-    schema = _schema_from_json(f.mapping(data, "schema"))
-    space = space_from_json(f.mapping(data, "space"), schema)
+def _fields(data: dict[str, Any]) -> dict[str, Any]:
+    tau, delta, nesting, overlap = (data[name] for name in ("tau", "delta", "nesting", "overlap"))
+    schema = _schema_from_json(data.pop("schema"))
+    space = _space_from_json(data.pop("space"), schema)
     require(space.comparison is schema.comparison, "schema and space compare differently")
-    score = None
-    if data["score"] is not None:
-        score = score_from_json(f.mapping(data, "score"), space)
-    tau = None if data["tau"] is None else f.integer(data, "tau")
-    require(tau is None or score is not None, "there is a 'tau' but no 'score'")
-    tables = _domain_from_json(f.mapping(data, "domain"), space, score, tau)
-    n_cal, n_outputs = f.integer(data, "n_cal", 0), f.integer(data, "n_outputs", 1)
-    calibration = f.integers(data, "calibration")
-    require(len(calibration) <= n_cal, "more 'calibration' scores than 'n_cal'")
+    score = data.pop("score")
+    score = None if score is None else _score_from_json(score, space)
+    require(score is not None or (tau is None and nesting is None), "there is a 'tau' or 'nesting' but no 'score'")
+    calibration = data["calibration"]
+    require(len(calibration) <= data["n_cal"], "'calibration' has more entries than 'n_cal'")
     require(bool(np.all(np.diff(calibration) >= 0)), "'calibration' is not ascending")
-    cuts = tuple(f.floats(data, "cuts").tolist())
-    require((len(cuts) > 0) == (n_outputs == 1), "'cuts' go with one output, and only with one")
-    delta = None if data["delta"] is None else f.number(data, "delta")
-    require(delta is None or delta > 0, "'delta' is not positive")
-    alpha, indifference = f.number(data, "alpha"), f.number(data, "indifference")
-    require(0 <= alpha < 1 and 0 <= indifference < 1, "'alpha' or 'indifference' is no level")
-    require(delta is None or (indifference > 0 and tau is not None), "'delta' without guarantee")
-    nesting = None
-    if version == FORMAT_VERSION:
-        require(score is not None, "there is a 'nesting' but no 'score'")
-        nesting = nesting_from_json(f.mapping(data, "nesting"))
-    return {
-        "space": space,
-        "schema": schema,
-        "tables": tables,
-        "score_tables": score,
-        "score_name": f.text(data, "score_name"),
-        "alpha": alpha,
-        "n_fit": f.integer(data, "n_fit", 0),
-        "n_cal": n_cal,
-        "calibration": calibration,
-        "indifference": indifference,
-        "delta": delta,
-        "cuts": cuts,
-        "n_outputs": n_outputs,
-        "nesting": nesting,
-        **(_later_fields(data, n_cal) if later else {}),
-    }
-
-
-def _later_fields(data: Mapping[str, Any], n_cal: int) -> dict[str, Any]:
-    digest = f.text(data, "model_digest")
-    require(len(digest) == 64, "'model_digest' is no SHA-256")
-    overlap = None
-    if data["overlap"] is not None:
-        found = f.mapping(data, "overlap")
-        f.keys(found, "n_rows n_seen n_expected p_value")
-        n_rows = f.integer(found, "n_rows", n_cal, n_cal)
-        n_seen = f.integer(found, "n_seen", 0, n_rows)
-        overlap = Overlap(n_rows, n_seen, f.number(found, "n_expected"), f.number(found, "p_value"))
-    thresholds = tuple(f.floats(data, "thresholds").tolist())
-    return {"thresholds": thresholds, "overlap": overlap, "model_digest": digest}
+    require(bool(data["cuts"]) == (data["n_outputs"] == 1), "'cuts' go with one output, and only with one")
+    require(delta is None or (data["indifference"] > 0 and tau is not None), "'delta' without guarantee")
+    if overlap is not None:
+        fits = overlap.n_seen <= overlap.n_rows == data["n_cal"]
+        require(fits, "'overlap.n_rows' is not 'n_cal', or 'overlap.n_seen' is larger")
+    if nesting is not None:
+        require(len(nesting.tau) == len(nesting.delta) > 0, "'nesting.tau' and 'nesting.delta' differ in length")
+        require(bool(np.all(np.diff(nesting.tau) >= 0)), "'nesting.tau' falls")
+        falls = bool(np.all(np.diff(nesting.delta) <= 0)) and nesting.delta[-1] == 0
+        require(falls, "'nesting.delta' rises or does not end with 0")
+    tables = _domain_from_json(data.pop("domain"), space, score, data.pop("tau"))
+    return {**data, "schema": schema, "space": space, "score_tables": score, "tables": tables}
 
 
 def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
     categories = [
-        None if known is None else [f.write_category(category) for category in known]
+        None if known is None else [_write_category(category) for category in known]
         for known in schema.feature_categories
     ]
     return {
@@ -226,52 +177,250 @@ def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
     }
 
 
-def _schema_from_json(data: Mapping[str, Any]) -> InputSchema:
-    f.keys(
-        data,
-        "n_features feature_names feature_categories library comparison category_rule "
-        "missing_value sparse_zero_is_missing accepts_missing",
-    )
-    n_features = f.integer(data, "n_features", 1)
-    names = None
-    if data["feature_names"] is not None:
-        names = tuple(f.sequence(data, "feature_names", n_features))
-        require(all(isinstance(name, str) for name in names), "a feature name is no text")
-    categories = f.sequence(data, "feature_categories")
-    require(len(categories) in (0, n_features), "'feature_categories' has another length")
-    return InputSchema(
-        n_features=n_features,
-        feature_names=names,
-        feature_categories=tuple(f.categories(known) for known in categories),
-        library=f.text(data, "library"),
-        comparison=f.member(data, "comparison", Comparison),
-        category_rule=f.member(data, "category_rule", CategoryRule),
-        missing_value=np.nan if data["missing_value"] is None else f.number(data, "missing_value"),
-        sparse_zero_is_missing=f.flag(data, "sparse_zero_is_missing"),
-        accepts_missing=f.flag(data, "accepts_missing"),
-    )
+def _write_category(value: Any) -> str | int | float | bool:
+    """A raw category value as JSON keeps it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (str, int, float, bool)) or value != value:
+        raise InvalidInputError(
+            f"The category {value!r} ({type(value).__name__}) cannot be written to JSON; text, "
+            "numbers and bools can. Convert the column before training."
+        )
+    return value
 
 
-def _domain_from_json(
-    data: Mapping[str, Any], space: StateSpace, score: ScoreTables | None, tau: int | None
-) -> RegionTables:
-    f.keys(data, "allowed forbidden at_least_one")
+_SCHEMA: dict[str, f.Reader] = {
+    "n_features": f.integer(1, 2**22),
+    "feature_names": f.optional(f.sequence(f.text())),
+    "feature_categories": f.sequence(f.optional(f.sequence(f.scalar))),
+    "library": f.text(),
+    "comparison": f.text(Comparison.__members__),
+    "category_rule": f.text(CategoryRule.__members__),
+    "missing_value": f.optional(f.number()),
+    "sparse_zero_is_missing": f.flag,
+    "accepts_missing": f.flag,
+}
+
+
+def _schema_from_json(section: Any) -> InputSchema:
+    data = f.read(section, _SCHEMA, "schema")
+    n_features, names = data["n_features"], data["feature_names"]
+    require(names is None or len(names) == n_features, "'schema.feature_names' has another length")
+    require(len(data["feature_categories"]) in (0, n_features), "'schema.feature_categories' has another length")
+    missing = data["missing_value"]
+    enums = {"comparison": Comparison[data["comparison"]], "category_rule": CategoryRule[data["category_rule"]]}
+    return InputSchema(**{**data, **enums, "missing_value": np.nan if missing is None else missing})
+
+
+def _position(n_features: int) -> f.Reader:
+    return f.integer(0, n_features - 1)
+
+
+def _domain_from_json(section: Any, space: StateSpace, score: ScoreTables | None, tau: int | None) -> RegionTables:
+    lists = dict.fromkeys(("allowed", "forbidden", "at_least_one"), f.sequence(f.anything))
+    data = f.read(section, lists, "domain")
     n_states = space.n_states.tolist()
-    allowed = [f.flags(flags, n_states[j]) for j, flags in enumerate(f.sequence(data, "allowed", space.n_features))]
+    require(len(data["allowed"]) == space.n_features, "'domain.allowed' has another length")
+    allowed = [f.flags(n)(flags, "domain.allowed") for n, flags in zip(n_states, data["allowed"], strict=True)]
+    where, feature = "domain.forbidden", _position(space.n_features)
     forbidden = []
-    for entry in f.sequence(data, "forbidden"):
-        first, second, rows = f.unpack(entry, 3)
-        first, second = (f.position(j, space.n_features) for j in (first, second))
-        rows = f.unpack(rows, n_states[first])
-        table = np.stack([f.flags(row, n_states[second]) for row in rows])
-        forbidden.append(ForbiddenPair(first, second, table))
-    clauses = []
-    for clause in f.sequence(data, "at_least_one"):
+    for entry in data["forbidden"]:
+        first, second, rows = f.sequence(f.anything, 3)(entry, where)
+        first, second = feature(first, where), feature(second, where)
+        rows = f.sequence(f.flags(n_states[second]), n_states[first])(rows, where)
+        forbidden.append(ForbiddenPair(first, second, np.stack(rows)))
+    where, clauses = "domain.at_least_one", []
+    for clause in data["at_least_one"]:
         literals = []
-        for literal in f.unpack(clause, None):
-            feature, flags = f.unpack(literal, 2)
-            feature = f.position(feature, space.n_features)
-            literals.append((feature, f.flags(flags, n_states[feature])))
+        for literal in f.sequence(f.sequence(f.anything, 2))(clause, where):
+            j = feature(literal[0], where)
+            literals.append((j, f.flags(n_states[j])(literal[1], where)))
         clauses.append(tuple(literals))
     in_use = score if tau is not None else None
     return RegionTables(tuple(allowed), tuple(forbidden), tuple(clauses), in_use, tau)
+
+
+def space_to_json(space: StateSpace) -> dict[str, Any]:
+    """Plain JSON data of a state space."""
+    axes = []
+    for axis in space.axes:
+        axes.append(
+            {
+                "edges": [f.write_float(edge) for edge in axis.edges],
+                "n_states": axis.n_states,
+                "missing_state": axis.missing_state,
+                "zero_state": axis.zero_state,
+                "codes": None if axis.codes is None else axis.codes.tolist(),
+                "code_states": None if axis.code_states is None else axis.code_states.tolist(),
+                "other_state": axis.other_state,
+                "n_known": axis.n_known,
+                "reachable": None if axis.reachable is None else f.write_flags(axis.reachable),
+            }
+        )
+    return {
+        "comparison": space.comparison.name,
+        "category_rule": space.category_rule.name,
+        "snaps_to_zero": space.snaps_to_zero,
+        "axes": axes,
+    }
+
+
+def _space_from_json(section: Any, schema: InputSchema) -> StateSpace:
+    """The state space of a region file, every state accounted for."""
+    table: dict[str, f.Reader] = {
+        "comparison": f.text(Comparison.__members__),
+        "category_rule": f.text(CategoryRule.__members__),
+        "snaps_to_zero": f.flag,
+        "axes": f.sequence(lambda value, where: _axis_from_json(value, where), schema.n_features),
+    }
+    data = f.read(section, table, "space")
+    return StateSpace(
+        axes=data["axes"],
+        comparison=Comparison[data["comparison"]],
+        category_rule=CategoryRule[data["category_rule"]],
+        snaps_to_zero=data["snaps_to_zero"],
+        missing_value=schema.missing_value,
+    )
+
+
+_STATE = f.integer(-1, 2**31 - 1)
+_AXIS: dict[str, f.Reader] = {
+    "edges": f.floats(finite=False),
+    "n_states": f.integer(1, 2**31 - 1),
+    **dict.fromkeys(("missing_state", "zero_state", "other_state"), _STATE),
+    "codes": f.optional(_CODES),
+    "code_states": f.optional(_CODES),
+    "n_known": f.optional(f.integer(0, 2**31 - 1)),
+    "reachable": f.anything,
+}
+
+
+def _axis_from_json(section: Any, where: str) -> Axis:
+    data = f.read(section, _AXIS, where)
+    edges, codes, code_states, n_states = (data[name] for name in ("edges", "codes", "code_states", "n_states"))
+    missing, zero, other = (data[name] for name in ("missing_state", "zero_state", "other_state"))
+    require(bool(np.all(np.diff(edges) > 0)), f"the edges of {where!r} do not ascend")
+    # intervals or groups of codes, and at most two special states
+    most = len(edges) + 3 if codes is None else len(codes) + 2
+    require(n_states <= most, f"'n_states' is {n_states}, at most {most} are possible for {where!r}")
+    require(max(missing, zero, other) < n_states, f"a special state of {where!r} is not below 'n_states'")
+    if codes is not None:
+        fits = code_states is not None and len(codes) == len(code_states)
+        require(fits, f"'codes' and 'code_states' of {where!r} differ in length")
+        require(bool(np.all(np.diff(codes) > 0)), f"the codes of {where!r} do not ascend")
+        require(len(edges) == 0 and zero == -1, f"{where!r} is categorical and has edges")
+        special = {missing, other, *code_states.tolist()} - {-1}
+        require(special == set(range(n_states)), f"a state of {where!r} means nothing")
+    else:
+        require(code_states is None and other == -1, f"{where!r} is numeric and has categories")
+        n_intervals = len(edges) + 1
+        special = {s for s in (missing, zero) if s >= n_intervals}
+        expected = set(range(n_intervals, n_states))
+        require(special == expected and n_states >= n_intervals, f"a state of {where!r} is unknown")
+        require(zero == -1 or zero >= n_intervals, f"'zero_state' of {where!r} is an interval")
+    reachable = f.optional(f.flags(n_states))(data["reachable"], f"{where}.reachable")
+    return Axis(edges, n_states, missing, zero, codes, code_states, other, data["n_known"], reachable)
+
+
+def _score_to_json(score: ScoreTables) -> dict[str, Any]:
+    """Plain JSON data of a score."""
+    return {
+        "scale": score.scale,
+        "bins": [table.tolist() for table in score.bins],
+        "unary": [cost.tolist() for cost in score.unary],
+        "pairs": [[pair.first, pair.second, pair.cost.tolist()] for pair in score.pairs],
+        "trees": None if score.trees is None else _trees_to_json(score.trees),
+    }
+
+
+def _score_from_json(section: Any, space: StateSpace) -> ScoreTables:
+    """The score of a region file, checked against its space."""
+    costs = f.sequence(f.integers(*_SCORES), space.n_features)
+    table = {
+        "scale": f.integer(1, 2**53),
+        **dict.fromkeys(("bins", "unary"), costs),
+        "pairs": f.sequence(f.sequence(f.anything, 3)),
+        "trees": f.optional(lambda value, where: _trees_from_json(value, where, space)),
+    }
+    data = f.read(section, table, "score")
+    unary, pairs, feature = data["unary"], [], _position(space.n_features)
+    for first, second, rows in data["pairs"]:
+        first, second = feature(first, "score.pairs"), feature(second, "score.pairs")
+        row = f.integers(*_SCORES, length=len(unary[second]))
+        rows = f.sequence(row, len(unary[first]))(rows, "score.pairs")
+        require(len(rows) > 0, "'score.pairs' has an empty table")
+        pairs.append(PairTable(first, second, np.stack(rows)))
+    score = ScoreTables(data["bins"], unary, tuple(pairs), data["trees"], data["scale"])
+    try:
+        check_tables(score, space)
+    except InvalidInputError as error:
+        raise f.FieldError(str(error).removesuffix(".")) from error
+    return score
+
+
+def _trees_to_json(tree_cost: TreeCost) -> dict[str, Any]:
+    trees = tree_cost.trees
+    is_leaf = trees.leaf_of_node >= 0
+    return {
+        "root": trees.root.tolist(),
+        "feature": np.where(is_leaf, 0, trees.feature).tolist(),
+        "rank": trees.rank.tolist(),
+        "left": np.where(is_leaf, -1, trees.left).tolist(),
+        "right": np.where(is_leaf, -1, trees.right).tolist(),
+        "special_left": f.write_flags(trees.special_left),
+        "cost": tree_cost.cost.tolist(),
+        "of_model": tree_cost.of_model,
+    }
+
+
+def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
+    """Rebuild what `routing.route` gave; what follows from the structure is not stored."""
+    nodes = f.integers(-1, 2**31 - 1)
+    table: dict[str, f.Reader] = {
+        **dict.fromkeys(("root", "left", "right", "rank"), nodes),
+        "feature": f.integers(0, space.n_features - 1),
+        "special_left": f.anything,
+        "cost": f.integers(*_SCORES),
+        "of_model": f.flag,
+    }
+    data = f.read(section, table, where)
+    root, left, right, feature, rank = (data[name] for name in ("root", "left", "right", "feature", "rank"))
+    require(len(left) == len(right) == len(feature) == len(rank), "tree arrays differ in length")
+    _check_trees(root, left, right)
+    is_leaf = left < 0
+    width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
+    n_special = np.where(is_leaf, 0, width[feature])
+    intervals = np.array([axis.n_intervals for axis in space.axes])
+    trees = make_trees(
+        Shape(root, is_leaf, left, right),
+        feature,
+        rank,
+        intervals[feature],
+        np.cumsum(n_special) - n_special,
+        f.flags(int(n_special.sum()) + 1)(data["special_left"], f"{where}.special_left"),
+    )
+    return TreeCost(trees, data["cost"], data["of_model"])
+
+
+def _check_trees(root: IntArray, left: IntArray, right: IntArray) -> None:
+    """Every tree is a tree: children within it, one parent each, no cycle."""
+    n_nodes = len(left)
+    require(n_nodes > 0 and len(root) > 0 and root[0] == 0, "the trees have no root")
+    require(bool(np.all(np.diff(root) > 0)) and root[-1] < n_nodes, "the roots do not ascend")
+    inner = np.flatnonzero(left >= 0)
+    require(bool(np.all((right >= 0) == (left >= 0))), "a node has one child")
+    children = np.concatenate([left[inner], right[inner]])
+    require(bool(np.all(children < n_nodes)), "a child is no node")
+    tree = np.searchsorted(root, np.arange(n_nodes), side="right")
+    require(bool(np.all(tree[children] == np.tile(tree[inner], 2))), "a child is in another tree")
+    parents = np.bincount(children, minlength=n_nodes)
+    expected = np.ones(n_nodes, dtype=np.int64)
+    expected[root] = 0
+    require(bool(np.all(parents == expected)), "a node has not exactly one parent")
+    # one parent each and as many nodes seen from the roots as there are: no cycle
+    level, seen = root, 0
+    while len(level) and seen <= n_nodes:
+        seen += len(level)
+        level = level[left[level] >= 0]
+        level = np.concatenate([left[level], right[level]])
+    require(seen == n_nodes, "the nodes form a cycle")

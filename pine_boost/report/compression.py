@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from pine_boost.certificate.compression_claim import NOT_VALIDATED, attack_claim, bound_in_words
+from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_words
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal, native_probabilities
 from pine_boost.compression.record import CompressionRecord

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import without_twins
+from pine_boost.certificate.claims import without_twins
 from pine_boost.model.forest import FloatArray, Forest, Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space

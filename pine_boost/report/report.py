@@ -10,17 +10,17 @@ import numpy as np
 
 from pine_boost.budget import Budget
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import (
+from pine_boost.certificate.claims import (
     bound_of,
     coverage_of,
     exception_of,
     headline_of,
+    next_steps,
     proof_of,
     serving_of,
     speaks_of_everything,
     without_twins,
 )
-from pine_boost.certificate.next_steps import next_steps
 from pine_boost.certificate.saved import read_named, read_saved
 from pine_boost.model.digits import percent_down, percent_up
 from pine_boost.native.child_process import try_in_child
@@ -118,7 +118,7 @@ def render_page(facts: Facts) -> str:
     c, margins, covered = facts.certificate, facts.margins, facts.coverage
     n_rows = max((speed.n_rows for speed in facts.speeds), default=0)
     calibration = ""
-    if c.toss_ups == 0:  # else tau and delta were calibrated together, and no score alone decides
+    if c.boundary_share == 0:  # else tau and delta were calibrated together, and no score alone decides
         calibration = draw_calibration(facts.scores, facts.tau, c.n_cal - len(facts.scores), facts.score_unit)
     return render(
         "prune.html",
@@ -162,7 +162,7 @@ def _shown(size: Size) -> dict[str, Any]:
 
 def _proof(c: Certificate, proof: Any) -> tuple[str, ...]:
     seconds = c.timings.get(f"{proof.question} by {proof.method}")
-    return proof.question, proof.method, proof.answer.lower(), "" if seconds is None else f"{seconds:.2f} s"
+    return proof.question, proof.method, "" if seconds is None else f"{seconds:.2f} s"
 
 
 def _details(facts: Facts) -> list[tuple[str, str]]:

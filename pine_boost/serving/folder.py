@@ -11,17 +11,18 @@ import json
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.certificate.certificate import Certificate, Status
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, write_folder
-from pine_boost.json_fields import parse, reading, record
+from pine_boost.json_fields import canonical
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
@@ -30,27 +31,15 @@ from pine_boost.parsers import read_model
 from pine_boost.parsers.pickling import pickled
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.region import Region
-from pine_boost.region.storage import canonical
 from pine_boost.result import model_file
 from pine_boost.serving.guarded import GuardedModel
 from pine_boost.serving.guards import GuardedParts
 from pine_boost.serving.margin_guard import MarginGuard
 
 FORMAT = "pine_boost guarded model"
-FORMAT_VERSION = 1
 MANIFEST = "guarded.json"
 _REMEDY = "Take the folder that GuardedModel.save wrote"
-_KINDS = {
-    "format": "str",
-    "format_version": "int",
-    "pine_boost": "str",
-    "files": "Mapping[str, str]",
-    "original_digest": "str",
-    "pruned_digest": "str",
-    "thresholds": "tuple[float, ...]",
-    "classes": "tuple[str | int | float | bool, ...]",
-    "margin": "MarginGuard | None",
-}
+_WHAT = "manifest of a guarded model"
 
 
 def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -65,9 +54,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
         files["certificate.json"] = parts.certificate.to_json().encode()
     if parts.prepare is not None or parts.finish is not None:
         files["layers.pkl"] = pickled((parts.prepare, parts.finish))
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+    fields = {
         "pine_boost": __version__,
         "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
         "original_digest": forest_digest(parts.original.forest),
@@ -76,7 +63,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
         "classes": [_plain(label) for label in parts.classes],
         "margin": None if parts.margin is None else asdict(parts.margin),
     }
-    manifest["digest"] = _sha256(canonical(manifest).encode())
+    manifest = f.write_document(fields, FORMAT, ())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     folder = path_of(folder)
     return write_folder(folder, files, last=[MANIFEST], owned=guarded_files(folder), overwrite=overwrite)
@@ -125,13 +112,12 @@ def load_guarded(
     files = {name: _read_file(folder, name, manifest["files"]) for name in manifest["files"]}
     thresholds = tuple(manifest["thresholds"])
     original, pruned = (_read_model(files, role, thresholds, manifest, trust_pickle) for role in ("original", "pruned"))
-    certificate = region = margin = None
+    certificate = region = None
+    margin = manifest["margin"]
     if "certificate.json" in files:
         certificate = Certificate.from_json(files["certificate.json"])
     if "region.json" in files:
         region = Region.from_json(files["region.json"])
-    if manifest["margin"] is not None:
-        margin = _read_margin(manifest["margin"])
     _check_guard(manifest, certificate, region, margin)
     _check_classes(original, manifest["classes"])
     for model in (original, pruned):  # what does not belong together is not even tried
@@ -170,21 +156,37 @@ def _identity(model: Model) -> tuple[Any, ...]:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InvalidInputError(f"{folder} is no folder; pass one that GuardedModel.save wrote.")
-    contents = read_limited(folder / MANIFEST, CERTIFICATE_LIMIT, "manifest of a guarded model", CertificateMismatch)
-    with reading("manifest of a guarded model", _REMEDY, CertificateMismatch):
-        manifest = dict(parse(contents))
-    if manifest.get("format") != FORMAT:
-        raise CertificateMismatch(f"{folder / MANIFEST} is not of a guarded model.")
-    if manifest.get("format_version") != FORMAT_VERSION:
-        raise CertificateMismatch(
-            f"{folder} has format version {str(manifest.get('format_version'))[:20]}, this "
-            f"pine_boost reads {FORMAT_VERSION}; use the version that wrote it."
+    contents = read_limited(folder / MANIFEST, CERTIFICATE_LIMIT, _WHAT, CertificateMismatch)
+    with f.reading(_WHAT, _REMEDY, CertificateMismatch):
+        return f.read_sealed(contents, FORMAT, _FIELDS)
+
+
+def _margin(**fields: Any) -> MarginGuard:
+    f.require(fields["n_differ"] <= fields["n_val"], "'margin.n_differ' is larger than 'margin.n_val'")
+    return MarginGuard(**fields)
+
+
+_FIELDS: dict[str, f.Reader] = {
+    "pine_boost": f.text(),
+    "files": f.mapping(f.digest),
+    "original_digest": f.digest,
+    "pruned_digest": f.digest,
+    "thresholds": f.sequence(f.number()),
+    "classes": f.sequence(f.scalar),
+    "margin": f.optional(
+        f.record(
+            {
+                "distance": f.number(0),
+                "fidelity": f.SHARE,
+                "confidence": f.SHARE,
+                "n_val": f.integer(1, 2**53),
+                "n_differ": f.integer(0, 2**53),
+                "share_guarded": f.number(0, 1),
+            },
+            _margin,
         )
-    stated = manifest.pop("digest", None)
-    if stated != _sha256(canonical(manifest).encode()):
-        raise CertificateMismatch(f"{folder / MANIFEST} was changed after it was written.")
-    with reading("manifest of a guarded model", _REMEDY, CertificateMismatch):
-        return record(manifest, _KINDS)
+    ),
+}
 
 
 def _read_file(folder: Path, name: str, digests: Mapping[str, str]) -> bytes:
@@ -216,15 +218,6 @@ def _read_model(
         raise CertificateMismatch(f"{names[0]} holds another model than the manifest says.")
     warn_if_untested(model.forest.library, {})
     return model
-
-
-def _read_margin(document: Any) -> MarginGuard:
-    kinds = {entry.name: str(entry.type) for entry in fields(MarginGuard)}
-    with reading("margin guard", _REMEDY, CertificateMismatch):
-        guard = MarginGuard(**record(document, kinds))
-    if not guard.distance >= 0:
-        raise CertificateMismatch(f"The margin guard has the distance {guard.distance!r}.")
-    return guard
 
 
 def _check_guard(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.certificate.claim import margin_guard_claim, region_guard_claim, serving_guard_claim
+from pine_boost.certificate.claims import margin_guard_claim, region_guard_claim, serving_guard_claim
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.serving.engines import Engine, make_engine
 from pine_boost.serving.few_rows import Contains, fast_membership

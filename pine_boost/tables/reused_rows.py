@@ -7,13 +7,13 @@ surveys that it is shown.
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import CERTIFICATE_LIMIT, read_limited
-from pine_boost.json_fields import parse, reading, require, sequence
 from pine_boost.tables.overlap import Hashes, count_overlap
 
 SURVEY_FORMAT = "pine_boost survey"
@@ -59,11 +59,27 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
 
 def read_hashes(path: str | os.PathLike[str]) -> Hashes:
     """The hashes of the rows that a saved survey has looked at."""
+    return np.array(read_survey(path)["hashes"], dtype=np.uint64)
+
+
+def read_survey(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields of a saved survey."""
     contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
-    with reading("survey file", "Take the file that Survey.save wrote", InvalidInputError):
-        document = parse(contents)
-        require(document.get("format") == SURVEY_FORMAT, "the format is another one")
-        listed = sequence(document, "hashes")
-        fits = all(type(value) is int and 0 <= value < 2**64 for value in listed)
-        require(fits, "a hash is no number of 64 bits")
-    return np.array(listed, dtype=np.uint64)
+    with f.reading("survey file", "Use the file that Survey.save wrote", InvalidInputError):
+        return f.read(f.open_document(contents, SURVEY_FORMAT), _FIELDS)
+
+
+_COUNT = f.integer(0, 2**53)
+_FIELDS: dict[str, f.Reader] = {
+    "offers": f.sequence(
+        f.record(
+            {
+                **dict.fromkeys(("promise", "note", "call"), f.text()),
+                **dict.fromkeys(("trees", "leaves", "bytes"), _COUNT),
+                "speed": f.optional(f.number(0)),
+            }
+        )
+    ),
+    "seconds": f.number(0),
+    "hashes": f.sequence(f.integer(0, 2**64 - 1)),
+}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster
-from pine_boost.certificate.certificate import FORMAT_VERSION, Certificate, Status, library_versions
+from pine_boost.certificate.certificate import Certificate, Status, library_versions
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.rules import SplitKind
@@ -90,7 +90,6 @@ def test_says_what_happened(n_classes: int) -> None:
     assert certificate.tau == result.region.tau
     asked: dict[str, set[str]] = {}
     for proof in certificate.proofs:
-        assert proof.answer == "PROVED"
         asked.setdefault(proof.question, set()).add(proof.method)
     assert len(asked) == n_classes * (n_classes - 1)
     assert all(len(methods) >= 2 for methods in asked.values())
@@ -122,7 +121,7 @@ def test_programs_that_no_solver_ends_with_certify_nothing(monkeypatch: pytest.M
     certificate = _prune().certificate
     assert certificate.status == Status.NOT_CERTIFIED.value
     assert certificate.claim == ""
-    assert certificate.reason.startswith("No solver ended with the linear program")
+    assert certificate.reason.startswith("No solver finished the linear program")
 
 
 def _interrupt(step: Any) -> None:
@@ -132,7 +131,7 @@ def _interrupt(step: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"time_limit": 1e-9}, "The time limit ran out while the region was being fitted"),
+        ({"time_limit": 1e-9}, "The time limit ran out before the search began"),
         ({"callback": _interrupt}, "before a smaller model was proved"),
     ],
 )
@@ -206,10 +205,10 @@ def test_json_round_trip(tmp_path: Path) -> None:
     path.write_text(text)
     assert Certificate.load(path) == certificate
     assert Certificate.load(path).to_json() == text
-    assert json.loads(text)["format_version"] == FORMAT_VERSION
+    assert json.loads(text)["format_version"] == 1
 
 
-@pytest.mark.parametrize("name", sorted({f.name for f in fields(Certificate)} - {"version"}))
+@pytest.mark.parametrize("name", sorted(f.name for f in fields(Certificate)))
 def test_every_damaged_field_is_refused(name: str) -> None:
     document = json.loads(_result().certificate.to_json())
     wrong: list[Any] = [{"a": 1} if not isinstance(document[name], dict) else 3, object]
@@ -225,7 +224,7 @@ def test_every_damaged_field_is_refused(name: str) -> None:
         if value is object:
             del damaged[name]
         # the types tell before the digest does: whoever writes a new digest gets no further
-        with pytest.raises(CertificateMismatch, match="This is no valid certificate"):
+        with pytest.raises(CertificateMismatch, match="Invalid certificate"):
             Certificate.from_json(json.dumps(damaged))
 
 
@@ -248,17 +247,23 @@ def test_the_digest_does_not_know_the_timings() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not even JSON"),
-        ("{", "not even JSON"),
-        ("[" * 100_000, "not even JSON"),
-        (b"\xff\xfe\x00", "not even JSON"),
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON"),
         ("[]", "expected an object"),
         ("{}", "'format' is"),
         ('{"format": "pine_boost region"}', "'format' is"),
-        ('{"format": "pine_boost certificate"}', "format version None"),
-        ('{"format": "pine_boost certificate", "format_version": 99}', "format version 99"),
+        ('{"format": "pine_boost certificate"}', r"'format_version' is null, this release reads only 1"),
+        (
+            '{"format": "pine_boost certificate", "format_version": 99}',
+            r"'format_version' is 99, this release reads only 1",
+        ),
         ('{"format": "pine_boost certificate", "format_version": 1}', "are missing"),
-        ('{"format": "pine_boost certificate", "format_version": 2}', "are missing"),
+        ('{"format": "pine_boost certificate", "format_version": 2}', "'format_version' is 2"),
+        ('{"format": "pine_boost certificate", "format_version": true}', "'format_version' is True"),
+        ('{"format": "pine_boost certificate", "format_version": 1.0}', "'format_version' is 1.0"),
+        ('{"format": "pine_boost certificate", "format_version": "1"}', "'format_version' is '1'"),
     ],
 )
 def test_other_files_are_refused(text: str | bytes, message: str) -> None:
@@ -268,12 +273,12 @@ def test_other_files_are_refused(text: str | bytes, message: str) -> None:
 
 def test_unknown_status_and_extra_fields_are_refused() -> None:
     document = json.loads(_result().certificate.to_json())
-    with pytest.raises(CertificateMismatch, match="unknown status"):
+    with pytest.raises(CertificateMismatch, match="'status' is 'PERHAPS', expected one of"):
         Certificate.from_json(json.dumps({**document, "status": "PERHAPS"}))
     with pytest.raises(CertificateMismatch, match=r"unknown: .'extra'"):
         Certificate.from_json(json.dumps({**document, "extra": 1}))
     proofs = [{**document["proofs"][0], "seconds": 1}]
-    with pytest.raises(CertificateMismatch, match=r"unknown: .'seconds'"):
+    with pytest.raises(CertificateMismatch, match=r"'proofs\[0\]' are unknown: .'seconds'"):
         Certificate.from_json(json.dumps({**document, "proofs": proofs}))
 
 

@@ -9,8 +9,19 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, prune_booster
-from pine_boost.certificate.claim import bound_of, claim_of, coverage_of, exception_of, headline_of, proof_of, rests_on
-from pine_boost.certificate.compression_claim import VALIDATED, compression_claim, kept_answer
+from pine_boost.certificate.claims import (
+    VALIDATED,
+    bound_of,
+    claim_of,
+    compression_claim,
+    coverage_of,
+    exception_of,
+    headline_of,
+    kept_answer,
+    promise_of,
+    proof_of,
+    rests_on,
+)
 from pine_boost.model.digits import rounded_up
 from pine_boost.region.conformal import calibrate, coverage_floor
 from pine_boost.region.domain import Domain
@@ -60,7 +71,7 @@ def test_a_threshold_is_named_as_it_was_proved(certified: Certificate) -> None:
 
 def test_no_probability_is_rounded_up(certified: Certificate) -> None:
     rare = replace(certified, alpha=4e-5, n_cal=30_000)
-    assert headline_of(rare).endswith("probability at least 99.996 %.")
+    assert headline_of(rare).endswith("probability at least 99.996%.")
     assert "probability at least 0.99996 (alpha = 4e-05)" in coverage_of(rare)
     assert "probability at least 0.899999 (" in coverage_of(replace(certified, alpha=0.1000004))
 
@@ -91,18 +102,20 @@ def test_the_coverage_speaks_of_the_draw_and_of_the_confidence(certified: Certif
     text = coverage_of(certified)
     assert "probability at least 0.8 (alpha = 0.2), over the draw of these rows and of" in text
     floor = coverage_floor(certified.n_cal, 0.2, 0.95)
-    stated = float(text.split("confidence at least ")[1].split()[0])
+    stated = float(text.split("Given these calibration rows, at least ")[1].split("%")[0]) / 100
     assert floor - 1e-4 <= stated <= floor < 0.8
-    assert "with probability at least 80 %" in headline_of(certified)
+    assert text.endswith("of independent future inputs fall in the region (95% confidence).")
+    assert "with probability at least 80%" in headline_of(certified)
     assert " of future inputs" not in headline_of(certified)
+    assert promise_of(certified) == f"{headline_of(certified)} {text[text.index('Given') :]}"
 
 
 def test_calibration_rows_among_the_fit_rows_void_the_probability(certified: Certificate) -> None:
     some = replace(certified, overlap=0.004)
     many = replace(certified, overlap=0.4, overlap_evident=True)
-    assert "0.40% of the calibration rows were found among the fit rows" in coverage_of(some)
+    assert "300 calibration rows (0.40% of them were found among the fit rows)" in coverage_of(some)
     assert "probability at least 0.8" in coverage_of(some)
-    for text in (claim_of(many), headline_of(many)):
+    for text in (claim_of(many), headline_of(many), promise_of(many)):
         assert "not promised" in text
         assert "probability at least" not in text
     assert "40.0% of the calibration rows" in claim_of(many)
@@ -117,7 +130,7 @@ def test_undecided_inputs_are_left_out_of_every_sentence(certified: Certificate)
     assert "such inputs exist" in claim_of(whole)
     unsettled = replace(whole, undecided_exists=None)
     assert "whether such inputs exist is open" in claim_of(unsettled)
-    assert "boundary aside" in headline_of(unsettled)
+    assert "except inputs within 1e-06 of the decision boundary" in headline_of(unsettled)
     none = replace(whole, undecided_exists=False)
     assert exception_of(none) == ""
     assert "boundary" not in claim_of(none) + headline_of(none)
@@ -140,8 +153,13 @@ def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) 
     assert changed.any()
     inside = result.region.contains(X[:300], model=model)
     assert not (changed & inside).any()
-    claim, delta = result.certificate.claim, result.certificate.delta
-    assert f"inputs closer than {rounded_up(delta)} to the decision are not in the region" in claim
+    certificate = result.certificate
+    sure = certificate.claims
+    assert sure.startswith("gives its class a probability of at least 0.")
+    distance = rounded_up(certificate.delta)
+    assert f"on which the original {sure} (a margin of {distance} or more)" in certificate.claims
+    plain = claim_of(replace(certificate, sureness=""))
+    assert f"inputs closer than {distance} to the decision (in margin) are not in the region" in plain
     assert "Every row" not in str(prune_booster.__doc__)
 
 
@@ -151,7 +169,7 @@ def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> No
     with pytest.warns(UserWarning, match="The domain excludes .* rows of X_cal"):
         certificate = prune_booster(model, X[:300], X[300:600], alpha=0.0, domain=domain, objective="l1").certificate
     assert certificate.narrowed
-    assert "every possible input that the given domain permits" in certificate.claim
+    assert "every possible input that the given domain permits" in certificate.claims
     assert any("the domain permits" in entry for entry in certificate.rests_on)
     if certificate.grid >= 0:
         assert "that your domain permits" in headline_of(certificate)
@@ -161,13 +179,13 @@ def test_that_none_can_be_spared_is_said_only_of_the_form_that_was_proved(certif
     kept = replace(certified, grid=-1, optimal=False, trees_after=certified.trees_before)
     assert "was found" in headline_of(kept)
     assert "No model of this form" not in headline_of(kept)
-    for reweight, form in (("tree", "rounds, reweighted"), ("leaf", "leaf values chosen anew")):
+    for reweight, form in (("tree", "rounds, reweighted"), ("leaf", "with new leaf values")):
         proved = headline_of(replace(kept, optimal=True, reweight=reweight))
         assert proved.startswith("No model of this form")
         assert form in proved  # other forms might do with fewer
     assert proof_of(kept) == ""
     open_ = replace(certified, optimal=False, lower_bound=2)
-    assert "needs at least 2 of them" in bound_of(open_)
+    assert "needs at least 2 rounds" in bound_of(open_)
     assert "with fewer" not in bound_of(open_)
 
 

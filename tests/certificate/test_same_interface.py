@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from pine_boost.certificate.same_interface import require_interchangeable
+from pine_boost.certificate.consistency import require_interchangeable
 from pine_boost.errors import CertificateMismatch
 from pine_boost.parsers import read_model
 from tests.support.native_models import make_table

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, load_guarded, prune_booster, verify
+from pine_boost.certificate import verification
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import rests_on
+from pine_boost.certificate.claims import rests_on
 from pine_boost.certificate.serving import require_serving
 from pine_boost.certificate.tree_matching import match_trees, require_decisive
-from pine_boost.cli.verify import exit_code
+from pine_boost.cli.verify import _CODES
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
 from pine_boost.proof.problem import build_problem
@@ -148,7 +149,7 @@ def test_a_record_without_its_region_is_refused(case: Case) -> None:
     for name in ("region_digest", "tau"):
         document = json.loads(text)
         del document["serving"][name]
-        with pytest.raises(CertificateMismatch, match="in which region it was proved"):
+        with pytest.raises(CertificateMismatch, match=rf"'serving' are missing: .'{name}'"):
             Certificate.from_json(json.dumps(document))
 
 
@@ -179,21 +180,25 @@ def test_a_file_beside_its_grid_leaves_no_room() -> None:
         require_serving(problem, matched, certificate, region)
 
 
-def test_what_was_not_proved_anew_is_in_the_first_line(case: Case) -> None:
+def test_what_was_not_proved_again_is_no_agreement(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`agrees`, the first line and the exit code say the same."""
     model, _, result, _ = case
     parts = (model, result.model, result.region, result.certificate)
     whole = verify(*parts)
     assert (whole.agrees, whole.serving_proved) == (True, True)
-    assert "The serving margin was proved anew." in whole.summary()
+    assert "The serving margin was proved again." in whole.summary()
     out_of_time = verify(*parts, time_limit=1e-6)
-    assert out_of_time.serving_proved is False
-    for verdict in (out_of_time, replace(whole, serving_proved=False)):
-        assert "serving margin was NOT proved anew" in verdict.summary().splitlines()[0]
-        assert "serving margin was NOT proved anew" in repr(verdict)
-        assert exit_code(verdict) == 2  # a claim of the certificate is open: no success
-    assert exit_code(whole) == 0
-    assert exit_code(replace(whole, agrees=False, serving_proved=False)) == 1
+    monkeypatch.setattr(verification, "prove_serving", lambda *_: False)
+    all_but_the_margin = verify(*parts)
+    assert all_but_the_margin.proved_twice
+    for verdict in (out_of_time, all_but_the_margin):
+        assert verdict.serving_proved is False
+        assert verdict.agrees is None
+        assert verdict.summary().startswith("NOT SETTLED")
+        assert "NOT SETTLED" in repr(verdict)
+        assert "The serving margin was not proved again" in verdict.summary()
+        assert _CODES[verdict.agrees] == 2
     plain = verify(*parts[:3], without_margin(result.certificate))
-    assert exit_code(plain) == 0
+    assert plain.agrees is True
     assert plain.serving_proved is None
     assert "serving" not in plain.summary()

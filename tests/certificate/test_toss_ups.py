@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 
 from pine_boost import CertificateMismatch, GuardedModel, InvalidInputError, prune_booster, verify
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import claim_of, rests_on, serving_of
-from pine_boost.certificate.sureness import sureness_of
+from pine_boost.certificate.claims import claim_of, rests_on, serving_of, sureness_of
 from pine_boost.model.digits import rounded_up
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
 from pine_boost.native.predict import predict_classes
 from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.parsers import read_model
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
@@ -83,7 +86,7 @@ def test_verify_computes_it_anew_from_the_tables(case: Case) -> None:
     assert Region.from_json(result.region.to_json()) == result.region
     verdict = verify(model, result.model, result.region, result.certificate, X_fit=X[:n], X_cal=X[n:])
     assert verdict.agrees
-    assert "Region and tau were computed anew" in verdict.summary()
+    assert "Region and tau were computed again" in verdict.summary()
     if result.region.nesting is not None:
         with pytest.raises(CertificateMismatch):
             verify(model, result.model, result.region, result.certificate, X_fit=X[n : 2 * n], X_cal=X[:n])
@@ -114,7 +117,7 @@ def test_a_changed_ladder_or_step_is_noticed(booster: Case) -> None:
     levels = result.region.with_alpha(result.region.alpha)
     ladder = replace(levels.nesting, share=0.33)
     region = replace(levels, nesting=ladder).with_alpha(levels.alpha)
-    fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference, "toss_ups": 0.33}
+    fields = {"region_fingerprint": region.fingerprint(), "indifference": region.indifference, "boundary_share": 0.33}
     certificate = forged(result, **fields)
     assert verify(model, result.model, region, certificate).agrees
     with pytest.raises(CertificateMismatch, match="ladder"):
@@ -128,8 +131,8 @@ def test_forged_fields_are_noticed(booster: Case) -> None:
     grid = result.certificate.grid
     nearer = replace(serving, units=1, distance=math.ldexp(2, -grid))
     edits = {
-        "sureness": {"sureness": 0.51},
-        "toss_ups": {"toss_ups": 0.0},
+        "sureness": {"sureness": "gives its class a probability of at least 0.51"},
+        "boundary_share": {"boundary_share": 0.0},
         "another model": {"serving": replace(serving, pruned_digest="0" * 64)},
         "grid units": {"serving": replace(serving, distance=serving.distance / 2)},
         "two proofs": {"serving": replace(serving, proofs=serving.proofs[:1])},
@@ -155,9 +158,44 @@ def test_no_probability_is_named_where_the_library_rounds_it_to_one(booster: Cas
     moved = xgboost.DMatrix(X, base_margin=(17 - margin).astype(np.float32))
     nearer = native.predict(moved, output_margin=True) < 20
     assert (native.predict(moved)[nearer] == 1.0).any()
-    assert sureness_of(forest, 20.0) == 0.0
+    assert sureness_of(forest, 20.0) == ""
     for delta in (0.5, 9.0, 13.0):
-        assert 1 / (1 + math.exp(-delta)) < sureness_of(forest, delta) <= 1.0
+        assert 1 / (1 + math.exp(-delta)) < _stated(sureness_of(forest, delta)) <= 1.0
+
+
+def _stated(sureness: str) -> float:
+    """The number in words like "gives its class a probability of at least 0.7311"."""
+    return float(re.findall(r"at least ([0-9.]+)", sureness)[0])
+
+
+@pytest.mark.parametrize("kind", ["gradient", "gradient-3", "histogram", "forest", "forest-3", "lightgbm-3", "xgboost"])
+def test_the_words_are_about_no_input_outside_the_region(kind: str) -> None:
+    """Wherever native probabilities are as sure as the words say, the margin is at least delta."""
+    native, X = fitted(kind)
+    model = read_model(native)
+    forest, rows = model.forest, edge_rows(model.forest, X, limit=300)
+    if not forest.accepts_missing:
+        rows = np.nan_to_num(rows)
+    rows = np.vstack([rows, X])
+    space = build_space(forest)
+    away = forest.decision.distance(float_margins(forest, route(forest, space), space.states(rows)))
+    probabilities = native.predict_proba(rows)
+    first, second = -np.sort(-probabilities, axis=1)[:, :2].T
+    checked = 0
+    for delta in np.quantile(away, [0.02, 0.2, 0.5, 0.8]):
+        words = sureness_of(forest, float(delta))
+        if delta <= 0 or not words:
+            continue
+        if "more probability than any other" in words:
+            sure = first - second >= _stated(words)
+        elif "odds" in words:
+            sure = first / (first + second) >= _stated(words)
+        else:
+            sure = first >= _stated(words)
+        assert (away[sure] >= delta).all()
+        assert (~sure).any()
+        checked += 1
+    assert checked >= 2
 
 
 def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
@@ -168,14 +206,15 @@ def test_the_claim_is_no_stronger_than_what_was_proved(booster: Case) -> None:
     _, X, result = booster
     c = result.certificate
     assert c.delta is not None
-    assert f"at least {c.sureness:.4g} : {1 - c.sureness:.4g} sure" in c.claim
+    assert c.sureness in c.claim
+    stated = _stated(c.sureness)
     rows = edge_rows(result.original.forest, X, limit=400)
     sure = predict_probabilities(result.original, rows).max(axis=1)
     away = result.region._distance(rows, result.original.forest, None)
-    assert (away[sure >= c.sureness] >= c.delta).all()
-    assert 1 / (1 + math.exp(-c.delta)) > c.sureness - 2e-4
-    assert (sure >= c.sureness).any()
-    assert (sure < c.sureness).any()
+    assert (away[sure >= stated] >= c.delta).all()
+    assert 1 / (1 + math.exp(-c.delta)) > stated - 2e-4
+    assert (sure >= stated).any()
+    assert (sure < stated).any()
     # a pruned model that errs on toss-ups: the sentence without the condition would be false
     before, after = (predict_classes(m, rows) for m in (result.original, result.pruned))
     plausible = result.region.tables.contains(result.region.space.states(rows))
@@ -195,9 +234,6 @@ def test_the_serving_sentence_counts_what_it_says(booster: Case) -> None:
     assert result.serving_margin == serving.distance
     forest = result.pruned.forest
     space = result.region.space
-    from pine_boost.model.routing import route
-    from pine_boost.model.states import build_space
-
     own = build_space(forest)
     margins = float_margins(forest, route(forest, own), own.states(X[250:].astype(np.float64)))
     sure = forest.decision.distance(margins) >= serving.distance

@@ -12,7 +12,7 @@ import pytest
 from pine_boost.budget import StopReason
 from pine_boost.build_result import build_prune_result
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import rests_on
+from pine_boost.certificate.claims import claim_of, kept_reason, rests_on
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError
 from pine_boost.exporters import export
@@ -131,6 +131,15 @@ def test_the_command_line_records_into_the_file(booster: tuple[Any, PruneResult]
     assert main(arguments) == 0
 
 
+NO_BAND: dict[str, Any] = {"undecided": 0.0, "native_band": 0.0, "undecided_exists": None}
+
+
+def _worded(certificate: Certificate) -> Certificate:
+    """The certificate with the sentences that belong to its numbers."""
+    made = replace(certificate, reason=kept_reason(certificate))
+    return replace(made, claim=claim_of(made), rests_on=rests_on(made))
+
+
 def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult]) -> None:
     model, result = booster
     found = result.certificate
@@ -146,12 +155,13 @@ def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult])
         proofs=(),
         weights=(1.0,) * len(kept),
         optimal=False,
+        **NO_BAND,
     )
     assert found.serving is not None
+    certificate = _worded(certificate)
     with pytest.raises(CertificateMismatch, match="serving margin that nothing needs"):
         verify(model, model, result.region, certificate)
-    certificate = replace(certificate, serving=None)
-    certificate = replace(certificate, rests_on=rests_on(certificate))
+    certificate = _worded(replace(certificate, serving=None))
     assert verify(model, model, result.region, certificate).agrees is True
     for edit in (
         {"kept": kept[1:], "trees_after": len(kept) - 1},
@@ -159,10 +169,13 @@ def test_the_original_kept_is_nothing_to_prove(booster: tuple[Any, PruneResult])
         {"leaves_after": 1},
         {"units_kept": 1},
         {"grid": -2},
+        {"undecided": 1e-6},
+        {"undecided_exists": False},
+        {"reason": "It could not be any smaller."},
     ):
         with pytest.raises(CertificateMismatch):
             verify(model, model, result.region, replace(certificate, **edit))
-    forged = replace(result.certificate, grid=-1)
+    forged = _worded(replace(result.certificate, grid=-1, **NO_BAND))
     with pytest.raises(CertificateMismatch, match="original was kept, but the two models differ"):
         verify(model, result.model, result.region, forged)
 
@@ -252,7 +265,7 @@ def test_damaged_files_are_refused(booster: tuple[Any, PruneResult], tmp_path: P
     model, result = booster
     (tmp_path / "certificate.json").write_text("{}")
     (tmp_path / "region.json").write_text("[1, 2")
-    with pytest.raises(CertificateMismatch, match="'format' is None"):
+    with pytest.raises(CertificateMismatch, match="'format' is null"):
         verify(model, result.model, result.region, tmp_path / "certificate.json")
     with pytest.raises(MalformedModelError):
         verify(model, result.model, tmp_path / "region.json", result.certificate)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pine_boost import Certificate, InvalidInputError, Region, prune_booster
-from pine_boost.certificate.claim import claim_of, rests_on
+from pine_boost.certificate.claims import claim_of, rests_on
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch
 from pine_boost.verifying import verify
@@ -122,7 +122,7 @@ def test_what_rests_on_trust_is_said_and_less_of_it_with_the_tables(saved: Path,
     assert any("calibration scores are those of X_cal" in remark for remark in bare.remarks)
     full = _verify(saved, X_fit=tables[0], X_cal=tables[1])
     assert full.agrees
-    assert any("computed anew from X_fit and X_cal: 1" in remark for remark in full.remarks)
+    assert any("computed again from X_fit and X_cal: 1" in remark for remark in full.remarks)
     assert not any("calibration scores" in remark for remark in full.remarks)
 
 
@@ -181,7 +181,7 @@ def test_the_command_line_takes_the_tables(saved: Path, capsys: Any) -> None:
     arguments = ["verify", str(saved / "original.json"), str(saved / "out")]
     tables = ["--fit", str(saved / "fit.csv"), "--cal", str(saved / "cal.csv")]
     assert main([*arguments, *tables]) == 0
-    assert "computed anew from X_fit and X_cal" in capsys.readouterr().out
+    assert "computed again from X_fit and X_cal" in capsys.readouterr().out
     assert main([*arguments, "--fit", str(saved / "cal.csv"), "--cal", str(saved / "fit.csv")]) == 1
     assert "the tables given say" in capsys.readouterr().err
 

@@ -1,8 +1,7 @@
-"""compression.json of earlier formats is read as what it said then."""
+"""compression.json: only the one format is read, and no edited number is believed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 
@@ -10,14 +9,14 @@ import pytest
 
 import pine_boost
 from pine_boost import CertificateMismatch
-from pine_boost.compression.record import read_record
+from pine_boost.compression.record import UNDIGESTED, read_record
+from pine_boost.compression.verification import ON_TRUST
+from pine_boost.json_fields import digest_of
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
-
-SINCE_2, SINCE_3 = (("leaves_lossless",), ("proved_distance", "proved_largest", "proved_rows", "proved_trees"))
 
 
 @pytest.fixture(scope="module")
@@ -27,41 +26,72 @@ def compressed() -> Any:
     return model, X[500:], pine_boost.compress_booster(model, X[:500], X[500:], fidelity=0.9)
 
 
-def _as_written_then(record: Any, version: int) -> bytes:
-    """The record as the code of that format wrote it, with a digest of its own."""
-    document = json.loads(record.to_json())
-    del document["digest"]
-    document["format_version"] = version
-    for name in SINCE_3 + (SINCE_2 if version == 1 else ()):
-        del document[name]
-    if version == 1:
-        for entry in document["path"]:
-            del entry["chain"]
-    covered = {name: value for name, value in document.items() if name not in ("date", "seconds")}
-    text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
-    return json.dumps({**document, "digest": hashlib.sha256(text.encode()).hexdigest()}).encode()
+def _sealed(document: dict[str, Any]) -> bytes:
+    """An edited record with a digest that fits, as a forger would write it."""
+    return json.dumps({**document, "digest": digest_of(document, UNDIGESTED)}).encode()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_earlier_format_is_read_and_verified(compressed: Any, version: int) -> None:
-    model, X_val, result = compressed
-    read = read_record(_as_written_then(result.record, version))
-    assert (read.claim, read.n_changed) == (result.record.claim, result.record.n_changed)
-    assert len(read.path) == len(result.path)
-    assert read.proved_distance is None
-    assert read.proved_claim() == ""
-    if version == 1:
-        assert {size.chain for size in read.path} == {"path"}
-        assert read.leaves_lossless == read.leaves_before
-    assert pine_boost.verify_compression(model, result.model, read, X_val).agrees
-
-
-def test_an_edited_earlier_record_and_an_unknown_format_are_refused(compressed: Any) -> None:
+@pytest.mark.parametrize("version", [0, 2, 3, True, 1.0, "1", None])
+def test_another_version_is_refused(compressed: Any, version: Any) -> None:
     *_, result = compressed
-    written = _as_written_then(result.record, 1)
-    changed = json.loads(written)
-    changed["n_changed"] += 1
-    with pytest.raises(CertificateMismatch, match="digest"):
-        read_record(json.dumps(changed).encode())
-    with pytest.raises(CertificateMismatch, match="format version 4"):
-        read_record(written.replace(b'"format_version": 1', b'"format_version": 4'))
+    document = json.loads(result.record.to_json())
+    assert read_record(_sealed(document)) == result.record
+    with pytest.raises(CertificateMismatch, match=r"'format_version' is .*, this release reads only 1"):
+        read_record(_sealed({**document, "format_version": version}))
+
+
+def test_an_edited_record_is_refused(compressed: Any) -> None:
+    *_, result = compressed
+    document = json.loads(result.record.to_json())
+    with pytest.raises(CertificateMismatch, match="digest does not fit"):
+        read_record(json.dumps({**document, "n_changed": document["n_changed"] + 1}).encode())
+
+
+FORGED: dict[str, Any] = {
+    "proved_distance": 0.001,
+    "proved_largest": 100.0,
+    "proved_rows": 400,
+    "attack_distance": 0.0001,
+    "probability_shift": {"mean": 0.0, "maximum": 0.0},
+    "leaves_after": 1,
+    "n_changed": 0,
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_number_is_found(compressed: Any, name: str) -> None:
+    model, X_val, result = compressed
+    document = json.loads(result.record.to_json())
+    assert document[name] != FORGED[name]
+    record = read_record(_sealed({**document, name: FORGED[name]}))
+    verdict = pine_boost.verify_compression(model, result.model, record, X_val)
+    assert not verdict.agrees
+    assert "DISAGREES" in verdict.summary()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("fidelity", value) for value in (0, 1, -0.95, 1.5, True, "0.9", None)),
+        *(("confidence", value) for value in (0, 1, -0.95, True)),
+        ("keeps_class", False),
+        ("n_val", 2**63),
+        ("n_changed", 10**30),
+        ("seed", -1),
+    ],
+)
+def test_numbers_out_of_range_are_refused_when_they_are_read(compressed: Any, name: str, value: Any) -> None:
+    """fidelity=0 made `verify` run for ever, keeps_class=false ended in an AssertionError."""
+    *_, result = compressed
+    document = json.loads(result.record.to_json())
+    with pytest.raises(CertificateMismatch, match=f"'{name}' is"):
+        read_record(_sealed({**document, name: value}))
+
+
+def test_what_is_taken_on_trust_is_listed(compressed: Any) -> None:
+    model, X_val, result = compressed
+    verdict = pine_boost.verify_compression(model, result.model, result.record, X_val)
+    assert verdict.agrees
+    assert verdict.summary().startswith("AGREES: every number that is not listed as taken on trust was found again")
+    assert all(name in verdict.summary() for name in ON_TRUST)
+    assert "(path)" in verdict.summary()

@@ -307,7 +307,7 @@ FILES: list[Row] = [
     ("region of nowhere", lambda w: pb.Region.load(w.saved / "no"), _INPUT, "cannot be read"),
     ("region a number", lambda w: pb.Region.load(5), _INPUT, "5 cannot be read"),
     ("region of nothing", lambda w: pb.Region.from_json("{}"), _DAMAGED, "'format' is None"),
-    ("region of bytes", lambda w: pb.Region.from_json(b"\xff"), _DAMAGED, "not even JSON"),
+    ("region of bytes", lambda w: pb.Region.from_json(b"\xff"), _DAMAGED, "is not JSON"),
     (
         "certificate for region",
         lambda w: pb.Region.load(w.saved / "certificate.json"),

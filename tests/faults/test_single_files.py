@@ -17,8 +17,8 @@ from pine_boost.files import UNFINISHED, clear_errors, write_file
 from pine_boost.fleet.page import summary_csv
 from pine_boost.fleet.run import run_fleet
 from pine_boost.fleet.work import RECORD, _owned, _sweep_up
+from pine_boost.json_fields import canonical
 from pine_boost.monitoring.state import watch
-from pine_boost.region.storage import canonical
 from pine_boost.serving.folder import load_guarded
 
 xgboost = pytest.importorskip("xgboost")

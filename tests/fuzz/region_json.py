@@ -9,9 +9,9 @@ from random import Random
 import numpy as np
 
 from pine_boost import Domain, Region
+from pine_boost.json_fields import canonical
 from pine_boost.parsers import read_model
 from pine_boost.region.fitting import fit_region
-from pine_boost.region.storage import canonical
 from tests.fuzz.driver import Target, main
 from tests.fuzz.mutations import damage_bytes, damage_json
 

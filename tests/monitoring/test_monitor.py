@@ -100,7 +100,7 @@ def test_a_state_of_another_region_and_a_broken_one_are_refused(region: Region, 
         RegionMonitor(region).update(_rows(3, 0))
     half = json.dumps(document)[:200]
     state.write_text(half)
-    with pytest.raises(MalformedModelError, match="not even JSON"):
+    with pytest.raises(MalformedModelError, match="it is not JSON"):
         watch(region, _rows(3, 50), state)
     assert state.read_text() == half
 

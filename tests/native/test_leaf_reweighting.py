@@ -12,7 +12,7 @@ import pytest
 
 from pine_boost import prune_booster, sweep
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import bound_of
+from pine_boost.certificate.claims import bound_of
 from pine_boost.errors import CertificateMismatch, InvalidInputError, UnsupportedModelError
 from pine_boost.result import PruneResult
 from pine_boost.verifying import verify
@@ -50,7 +50,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
     certificate = Certificate.load(folder / "certificate.json")
     assert certificate == result.certificate
     halved = replace(certificate, weights=(0.5, *certificate.weights[1:]))
-    with pytest.raises(CertificateMismatch, match="chosen anew"):
+    with pytest.raises(CertificateMismatch, match="new leaf values"):
         verify(*files, halved)
     with pytest.raises(CertificateMismatch, match="not the ratio"):
         verify(*files, replace(certificate, reweight="tree"))
@@ -61,8 +61,8 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
         (folder / "odd.json").write_text(json.dumps(odd))
         with pytest.raises(CertificateMismatch):
             Certificate.load(folder / "odd.json")
-    assert "their leaf values chosen anew" in bound_of(certificate)
-    words = "provably the fewest with leaf values chosen anew"
+    assert "with new leaf values" in bound_of(certificate)
+    words = "provably the fewest with new leaf values"
     assert (words in result.summary()) == certificate.optimal
     assert ("provably the fewest" in result.summary()) == certificate.optimal
 

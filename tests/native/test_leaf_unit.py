@@ -12,7 +12,7 @@ import pytest
 
 from pine_boost import PineClassifier, prune_booster, sweep
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import bound_of, headline_of
+from pine_boost.certificate.claims import bound_of, headline_of
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.result import PruneResult
@@ -116,7 +116,7 @@ def test_verify_from_files_notices_every_edit(tmp_path: Path) -> None:
         ({"leaves_after": certificate.leaves_after - 1}, "leaves_after"),
         ({"units_kept": certificate.units_kept - 1}, "units_kept"),
         ({"lower_bound": certificate.units_kept, "optimal": True}, "about leaves"),
-        ({"unit": "branch"}, "unit is 'branch'"),
+        ({"unit": "branch"}, "'unit' is 'branch'"),
     ):
         with pytest.raises(CertificateMismatch, match=words):
             verify(*files, replace(certificate, **edited))
@@ -127,9 +127,9 @@ def test_words_count_leaves_and_never_say_the_fewest(tmp_path: Path) -> None:
     c = result.certificate
     first = result.summary().splitlines()[0]
     assert f"{c.leaves_before} -> {c.leaves_after} leaves, " in first
-    assert "of the leaves removed, how few would do is not proved" in first
+    assert "of the leaves removed, how few would be enough is not proved" in first
     assert not c.optimal
-    assert bound_of(c) == "How few leaves would do was not proved."
+    assert bound_of(c) == "How few leaves would be enough was not proved."
     assert f"{result.pruning_rate:.0%} of its leaves" in headline_of(c)
     assert result.pruning_rate == 1 - c.leaves_after / c.leaves_before
     page = (result.save(tmp_path / "saved") / "report.html").read_text()

@@ -12,8 +12,9 @@ import pytest
 
 from pine_boost import CertificateMismatch, prune_booster, verify
 from pine_boost.budget import Budget, StopReason
-from pine_boost.certificate.certificate import Certificate, _digest
-from pine_boost.certificate.claim import rests_on
+from pine_boost.certificate.certificate import UNDIGESTED, Certificate
+from pine_boost.certificate.claims import rests_on
+from pine_boost.json_fields import digest_of
 from pine_boost.model.forest import Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
@@ -165,7 +166,7 @@ def test_the_fewest_are_claimed_with_their_proof_only(certified: Any) -> None:
     assert Certificate.from_json(certificate.to_json()) == certificate
     verdict = verify(model, result.model, result.region, certificate)
     assert verdict.agrees
-    assert any("proved anew" in remark for remark in verdict.remarks)
+    assert any("proved again" in remark for remark in verdict.remarks)
     bare = replace(certificate, bound=None)
     bare = replace(bare, rests_on=rests_on(bare))
     with pytest.raises(CertificateMismatch, match="without a proof"):
@@ -177,7 +178,7 @@ def _rewritten(certificate: Certificate, change: Any) -> Certificate:
     document = json.loads(certificate.to_json())
     change(document["bound"])
     del document["digest"]
-    document["digest"] = _digest(document)
+    document["digest"] = digest_of(document, UNDIGESTED)
     return Certificate.from_json(json.dumps(document))
 
 
@@ -210,7 +211,7 @@ def test_a_forged_bound_is_noticed(certified: Any) -> None:
         with pytest.raises(CertificateMismatch, match=r"do not prove its lower bound|rests_on"):
             verify(model, result.model, result.region, forged)
     for broken in ("-1", "x", "9" * 10_000):
-        with pytest.raises(CertificateMismatch, match="no whole number"):
+        with pytest.raises(CertificateMismatch, match="not the text of a whole number"):
             _rewritten(
                 result.certificate, lambda bound, text=broken: bound["cuts"][0]["multipliers"].__setitem__(0, text)
             )

@@ -48,14 +48,6 @@ def test_only_the_original_is_taken_for_the_original(indifference: float) -> Non
         ask(X[:3], model=forest)
         with pytest.raises(InvalidInputError, match="digest differs"):
             ask(X[:3], model=other)
-    document = {key: region.to_json()[key] for key in region.to_json()}
-    document["format_version"] = 1
-    for key in ("thresholds", "overlap", "model_digest"):
-        del document[key]
-    older = Region.from_json(document)
-    assert older.to_json() == document  # so that its fingerprint stays what certificates say
-    with pytest.warns(UserWarning, match="older release"):
-        older.contains(X[:3], model=other)
 
 
 def test_a_model_with_a_threshold_is_read_with_it() -> None:

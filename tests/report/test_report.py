@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pine_boost import CertificateMismatch, InvalidInputError, prune_booster, sweep
-from pine_boost.certificate.claim import headline_of
+from pine_boost.certificate.claims import headline_of
 from pine_boost.native.predict import predict_classes
 from pine_boost.report.charts import draw_tradeoff
 from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
@@ -104,7 +104,7 @@ def test_without_a_smaller_model_nothing_is_boasted(parts: Any) -> None:
     assert kept.status == "NOT_CERTIFIED"
     page = render_report(kept)
     assert parsed(page).open == []
-    assert "returned unchanged and nothing is promised" in page
+    assert "the original is returned, and nothing is promised" in page
     assert "This is a proof" not in page
 
 

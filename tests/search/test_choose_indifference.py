@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pine_boost import prune_booster, sweep
-from pine_boost.certificate.claim import choice_of
+from pine_boost.certificate.claims import choice_of
 from pine_boost.cli.prune import exit_code
 
 ensemble = pytest.importorskip("sklearn.ensemble")

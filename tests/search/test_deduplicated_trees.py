@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pine_boost import CertificateMismatch, prune_booster, simplify, sweep, verify
-from pine_boost.certificate.claim import headline_of
+from pine_boost.certificate.claims import headline_of
 from pine_boost.model.forest import Forest
 from pine_boost.model.reach import find_live, find_reach
 from pine_boost.model.routing import route

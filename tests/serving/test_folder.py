@@ -135,9 +135,9 @@ def test_a_mixed_folder_with_new_digests_is_refused(saved, name, tmp_path):
     """Whoever also writes a new manifest is caught by the certificate."""
     import hashlib
 
+    from pine_boost.json_fields import canonical
     from pine_boost.model.digest import forest_digest
     from pine_boost.parsers import read_model
-    from pine_boost.region.storage import canonical
 
     shutil.copytree(saved[0], tmp_path / "mixed")
     shutil.copy(saved[1] / name, tmp_path / "mixed" / name)
@@ -161,7 +161,7 @@ def test_other_folders_are_refused(saved, tmp_path):
     with pytest.raises(InvalidInputError, match="cannot be read"):
         load_guarded(tmp_path)
     (tmp_path / "guarded.json").write_text("[]")
-    with pytest.raises(CertificateMismatch, match="no valid manifest of a guarded model"):
+    with pytest.raises(CertificateMismatch, match="Invalid manifest of a guarded model"):
         load_guarded(tmp_path)
     shutil.copytree(saved[0], tmp_path / "edited")
     text = (saved[0] / "guarded.json").read_text()

@@ -255,7 +255,7 @@ def test_a_domain_is_part_of_the_guard():
     edges = forest.threshold[forest.feature == 3]
     edge = float(min(edges, key=lambda t: abs((X[:, 3] >= t).mean() - 0.2)))
     domain = pine_boost.Domain(never_missing=True, upper={3: 0.999 * edge})
-    with pytest.warns(UserWarning, match="impossible"):
+    with pytest.warns(UserWarning, match="domain excludes"):
         result = prune_booster(model, X, X_cal, alpha=0.4, domain=domain)
     rows = hard_rows(result.original.forest, X)
     guarded = GuardedModel(result)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.budget import Budget, StopReason
-from pine_boost.build_result import build_prune_result, native_rows, replay
+from pine_boost.build_result import build_prune_result, native_rows
 from pine_boost.cli import main
 from pine_boost.native.predict import predict_margins
 from pine_boost.parsers import read_model
@@ -38,9 +38,8 @@ def leaves_from_the_original(
     nothing = SearchResult(None, (), n_units, 1, 0, 0, StopReason.EFFORT)
     options = SearchOptions(unit=unit, reweight="leaf", monotone=monotone)
     found = search_leaves(problem, region_and_states.fit_states, nothing, Budget.of(), options)
-    result = build_prune_result(parsed, region, problem, found, objective="l0", unit=unit)
-    replay(result, problem, native_rows(parsed, region_and_states, X[:n]))
-    return result
+    rows = native_rows(parsed, region_and_states, X[:n])
+    return build_prune_result(parsed, region, problem, found, objective="l0", unit=unit, rows=lambda: rows)
 
 
 def check_native(native: Any, X: np.ndarray, result: PruneResult) -> None:

@@ -1,20 +1,18 @@
-"""Region, tau and coverage once more, from the tables themselves.
+"""Compute region, tau and overlap again from X_fit and X_cal, and compare with the files.
 
-In come the original, the region and certificate to be checked, and X_fit and X_cal; out goes
-nothing, or a CertificateMismatch that names what does not follow from the tables. Refuses one
-table without the other; a user's own score is taken as it is, and said so.
+A user's own score is taken from the region as it is, and a remark says so.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pine_boost.certificate.certificate import Certificate
-from pine_boost.certificate.claim import speaks_of_everything
+from pine_boost.certificate.claims import speaks_of_everything
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.exact import off_rounding
 from pine_boost.model.forest import FloatArray, Forest
@@ -30,16 +28,10 @@ from pine_boost.tables.overlap import count_overlap, row_hashes
 from pine_boost.tables.rows import MemoryRows
 
 
-@dataclass(frozen=True)
-class Recalibration:
-    """What came of it: whether the score was fitted anew, and sentences about it."""
-
-    refitted: bool
-    remarks: tuple[str, ...]
-
-
-def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fit: Any, X_cal: Any) -> Recalibration:
-    """Check that region and certificate are what these tables give.
+def recompute_region(
+    original: Forest, region: Region, certificate: Certificate, X_fit: Any, X_cal: Any
+) -> tuple[bool, tuple[str, ...]]:
+    """Check that region and certificate follow from these tables.
 
     Parameters
     ----------
@@ -49,6 +41,12 @@ def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fi
     X_fit, X_cal : tables
         Those that the region is said to be fitted and calibrated on.
 
+    Returns
+    -------
+    refitted : bool
+        Whether the score was fitted again.
+    remarks : tuple of str
+
     Raises
     ------
     CertificateMismatch
@@ -57,7 +55,7 @@ def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fi
     if X_fit is None or X_cal is None:
         raise InvalidInputError("Pass both X_fit and X_cal, or neither.", option=("X_fit", "X_cal"))
     if speaks_of_everything(certificate):
-        return Recalibration(True, ("The claim is about every input: it needs no tables.",))
+        return True, ("The claim is about every input: it needs no tables.",)
     fit, cal = (to_matrix(X, region.schema, n) for X, n in ((X_fit, "X_fit"), (X_cal, "X_cal")))
     _require_equal("n_fit", region.n_fit, len(fit))
     _require_equal("n_cal", region.n_cal, len(cal))
@@ -68,14 +66,14 @@ def recalibrate(original: Forest, region: Region, certificate: Certificate, X_fi
     else:
         remarks += (
             f"The score {region.score_name!r} is taken from the region: how it was fitted is not "
-            "recorded, and that it was without X_cal rests on the certificate's word.",
+            "recorded, and that X_cal was not used is taken on trust.",
         )
     if region.nesting is None:
         _require_calibration(original, region, fit, cal)
     else:
         _require_nesting(original, region, certificate, fit, cal)
     _require_overlap(region, fit, cal)
-    return Recalibration(refitted, (*remarks, _measured(region, len(cal))))
+    return refitted, (*remarks, _measured(region, len(cal)))
 
 
 def _require_score(original: Forest, region: Region, certificate: Certificate, fit: FloatArray) -> None:
@@ -156,7 +154,7 @@ def _measured(region: Region, n_rows: int) -> str:
     level = calibrate(region.calibration, region.alpha, n_outside=n_outside)
     inside = int(np.searchsorted(region.calibration, level or 0, side="right"))
     return (
-        f"Region and tau were computed anew from X_fit and X_cal: {inside} of {n_rows} calibration "
+        f"Region and tau were computed again from X_fit and X_cal: {inside} of {n_rows} calibration "
         f"rows ({inside / n_rows:.2%}) lie in the region."
     )
 

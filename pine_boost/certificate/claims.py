@@ -1,0 +1,591 @@
+"""Every sentence that promises something, in one place: true as it stands, never stronger than what was shown.
+
+Whoever prints a promise takes its words from here. Nothing is proved or measured here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pine_boost.budget import StopReason
+from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
+from pine_boost.model.exact import LINK_ERROR, certain_distance
+from pine_boost.model.margin_probabilities import VOTES
+from pine_boost.options import as_call, as_command, as_flag, as_keyword, counted, plural
+from pine_boost.region.conformal import Coverage, coverage_floor
+
+if TYPE_CHECKING:
+    from pine_boost.certificate.certificate import Certificate
+    from pine_boost.model.forest import Forest
+
+CONFIDENCE = 0.95
+
+# -- certificates: the same class, proved ------------------------------------------------------
+
+
+def claim_of(certificate: Certificate) -> str:
+    """What a CERTIFIED certificate claims; `verify` makes it again and compares.
+
+    The part about decisions is a proof. The part about future inputs is split conformal's: a
+    probability over the draw of the calibration rows and of the input together; for the region
+    at hand it is known with some confidence only.
+    """
+    c = certificate
+    permitted = " that the given domain permits" if c.narrowed else ""
+    where = f"every possible input{permitted}" if speaks_of_everything(c) else f"every input in the region{permitted}"
+    claim = f"On {where}, the pruned model {_same(c)}{exception_of(c)}."
+    if not speaks_of_everything(c):
+        claim += f" {region_in_words(c)} {coverage_of(c)}"
+    return claim
+
+
+def region_in_words(certificate: Certificate) -> str:
+    """Which inputs the region holds."""
+    c = certificate
+    plausible = "The region holds the inputs that are plausible by the calibrated score"
+    if c.delta is None:
+        return f"{plausible}."
+    distance = rounded_up(c.delta)
+    if c.sureness:
+        return f"{plausible} and on which the original {c.sureness} (a margin of {distance} or more)."
+    return f"{plausible}; inputs closer than {distance} to the decision (in margin) are not in the region."
+
+
+def sureness_of(forest: Forest, delta: float | None) -> str:
+    """From which probability on an input is at least delta away from the decision, in words.
+
+    Empty where there is no delta, the user has thresholds of their own, the objective has no plain
+    link, or so far away that the library cannot tell its probabilities from 1 (float32 says 1.0 from
+    16.7 on). The number is rounded up, so that the words are about no input outside the region.
+    """
+    if delta is None or forest.decision.thresholds:
+        return ""
+    if forest.library == "sklearn" and forest.n_outputs > 1 and not forest.free_intercept and forest.objective != VOTES:
+        sure = _rounded(delta / forest.n_trees + LINK_ERROR)  # a forest: the sum of the trees' probabilities
+        return f"gives its class at least {sure} more probability than any other class" if sure <= 1 else ""
+    if forest.objective.split(" ")[0] not in _LINKED:
+        return ""
+    farthest = max((abs(cut) for cut in forest.decision.cuts), default=0.0)
+    sure = _rounded(1 / (1 + math.exp(-forest.slope * (delta + farthest))) + LINK_ERROR)
+    if sure > 1:
+        return ""
+    if forest.n_outputs == 1:
+        return f"gives its class a probability of at least {sure}"
+    return f"prefers its class to any other with odds of at least {sure} : {1 - sure:.4g}"
+
+
+_LINKED = (
+    *("binary:logistic", "multi:softprob", "multi:softmax"),  # XGBoost
+    *("binary", "multiclass"),  # LightGBM
+    *("log_loss", "deviance", "exponential"),  # scikit-learn
+)
+
+
+def _rounded(probability: float) -> float:
+    """Four decimals, rounded up; above 1 where the probability is."""
+    return math.ceil(probability * 10_000) / 10_000
+
+
+def speaks_of_everything(certificate: Certificate) -> bool:
+    """Whether the claim is about every input there is (that the domain permits)."""
+    return certificate.alpha == 0 or (certificate.tau is None and certificate.delta is None)
+
+
+def exception_of(certificate: Certificate) -> str:
+    """The inputs next to the decision that the claim leaves out; empty where there are none."""
+    c = certificate
+    if c.undecided <= 0 or c.undecided_exists is False:
+        return ""
+    cause = "where rounding decides the original's class"
+    if c.native_band < c.undecided:
+        cause += f" (within {rounded_up(c.native_band, 3)}) or the proof's integers are too coarse"
+    known = "such inputs exist" if c.undecided_exists else "whether such inputs exist is open"
+    return (
+        f"; left out are inputs whose margin is within {rounded_up(c.undecided, 3)} of the decision "
+        f"boundary, {cause} ({known})"
+    )
+
+
+def coverage_of(certificate: Certificate) -> str:
+    """How many future inputs the region holds; empty where the claim is about all."""
+    c = certificate
+    if speaks_of_everything(c):
+        return ""
+    if c.overlap_evident:
+        return (
+            f"How many future inputs fall in the region is not promised: {c.overlap:.1%} of the "
+            "calibration rows were found among the fit rows."
+        )
+    note = f" ({c.overlap:.2%} of them were found among the fit rows)" if c.overlap > 0 else ""
+    return (
+        f"A future input that is exchangeable with the {c.n_cal} calibration rows{note} falls in the region with "
+        f"probability at least {rounded_down(rest_of(c.alpha))} (alpha = {exactly(c.alpha)}), over the draw of these "
+        f"rows and of the input. {_floor(c)}"
+    )
+
+
+def _floor(certificate: Certificate) -> str:
+    floor = coverage_floor(certificate.n_cal, certificate.alpha, CONFIDENCE)
+    return (
+        f"Given these calibration rows, at least {percent_down(floor)} of independent future inputs fall in the "
+        f"region ({CONFIDENCE:.0%} confidence)."
+    )
+
+
+def headline_of(certificate: Certificate) -> str:
+    """The claim in one or two short sentences; weaker than the claim, never stronger."""
+    c = certificate
+    if c.status != "CERTIFIED":
+        return "No smaller model was proved: the original is returned, and nothing is promised about any other model."
+    if c.grid < 0:
+        if c.optimal:
+            return f"{bound_of(c)} The original model is returned{without_twins(c)}."
+        found = "No smaller model was found that keeps every decision"
+        if c.leaves_after < c.leaves_before:
+            found = f"No {c.unit} was found that can be removed with every decision kept"
+        return f"{found}: the original is returned{without_twins(c)}."
+    before, after = (c.leaves_before, c.leaves_after) if c.unit == "leaf" else (c.trees_before, c.trees_after)
+    unit = "leaves" if c.unit == "leaf" else "trees"
+    where = "every possible input" if speaks_of_everything(c) else "every input in the certified region"
+    text = f"With {1 - after / before:.0%} of its {unit} removed, the model makes the same decision on {where}"
+    text += " that your domain permits" if c.narrowed else ""
+    if exception_of(c):
+        text += f", except inputs within {rounded_up(c.undecided, 2)} of the decision boundary"
+    if speaks_of_everything(c):
+        return f"{text}."
+    if c.overlap_evident:
+        return f"{text}. How many future inputs fall in it is not promised."
+    share = rounded_down(100 * rest_of(c.alpha))
+    return f"{text}. A future input like your calibration rows falls in it with probability at least {share}%."
+
+
+def promise_of(certificate: Certificate) -> str:
+    """What a printed summary says: at most three short sentences; the exact claim is longer."""
+    c = certificate
+    if c.grid < 0 or c.status != "CERTIFIED" or speaks_of_everything(c) or c.overlap_evident:
+        return headline_of(c)
+    return f"{headline_of(c)} {_floor(c)}"
+
+
+def without_twins(certificate: Certificate) -> str:
+    """Which leaves were removed although every tree is kept; empty where none was."""
+    c = certificate
+    if c.grid >= 0 or c.leaves_after == c.leaves_before:
+        return ""
+    gone = c.leaves_before - c.leaves_after
+    return f" without {gone} of its {c.leaves_before} leaves; every margin is the same, bit for bit"
+
+
+def reason_of(stopped: StopReason) -> str:
+    """Why there is no certificate."""
+    why = {
+        StopReason.TIME: "The time limit ran out",
+        StopReason.INTERRUPTED: "The search was interrupted",
+        StopReason.MEMORY: "The memory ran out",
+        StopReason.UNSOLVED: "No solver finished the linear program of the weights",
+    }
+    return f"{why.get(stopped, str(stopped))} before a smaller model was proved."
+
+
+def kept_reason(certificate: Certificate) -> str:
+    """Why a certified model is the original; empty where it is a smaller one."""
+    if certificate.grid >= 0:
+        return ""
+    if without_twins(certificate):
+        return headline_of(certificate)
+    return "No smaller model that keeps every decision was found; the original is returned."
+
+
+def unsearched_reason(is_late: bool) -> str:
+    """Why nothing was searched for."""
+    what = "The time limit ran out" if is_late else "The call was interrupted"
+    return f"{what} before the search began: nothing was searched for and no probability is known."
+
+
+def bound_of(certificate: Certificate) -> str:
+    """What was proved about the number of units."""
+    c = certificate
+    if c.unit == "leaf":
+        return "How few leaves would be enough was not proved."
+    rows = " and the decided rows of X_fit" if c.bound is not None and c.bound.outside else ""
+    form = f"the original's {plural(c.unit)}, {'with new leaf values' if c.reweight == 'leaf' else 'reweighted'}"
+    if c.optimal:
+        return f"No model of this form ({form}) keeps the certified decisions{rows} with fewer {plural(c.unit)}."
+    return (
+        f"Any model of this form ({form}) that keeps the certified decisions{rows} needs at least "
+        f"{counted(c.lower_bound, c.unit)}."
+    )
+
+
+def proof_of(certificate: Certificate) -> str:
+    """What kind of statement the claim is; empty where nothing had to be proved."""
+    if certificate.status != "CERTIFIED" or certificate.grid < 0:
+        return ""
+    proof = "a proof, not a measurement: solvers searched all inputs"
+    if not coverage_of(certificate):
+        return f"This is {proof} and found none on which the two models differ."
+    return (
+        f"The part about decisions is {proof} in the region and found none on which the two models differ. The part "
+        "about future inputs is a probability."
+    )
+
+
+def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool) -> str:
+    """How the share of alpha for inputs near the decision boundary was chosen; promises nothing."""
+    if interrupted:
+        return "Choosing a share of alpha for inputs near the decision boundary was interrupted: they get none."
+    if len(kept) < 2:
+        return "There was no time to choose a share of alpha for inputs near the decision boundary: they get none."
+    tried = ", ".join(f"{units} at {tried:g}" for tried, units in kept)
+    return (
+        f"Inputs near the decision boundary get {share:g} of alpha, chosen from X_fit alone by short searches; units "
+        f"kept at each share: {tried}."
+    )
+
+
+def serving_of(certificate: Certificate) -> str:
+    """What the pruned model's own margin says of the original's class; empty where unknown."""
+    c = certificate
+    if c.status != "CERTIFIED" or c.grid < 0 or c.delta is None:
+        return ""  # without indifference the claim itself can be checked without the original
+    if c.serving is None:
+        return (
+            "No margin of the pruned model was proved from which on it gives the original's class: whether an input "
+            "lies in the region only the original can tell."
+        )
+    s = c.serving
+    permitted = " that the given domain permits" if c.narrowed else ""
+    text = (
+        f"On every plausible input{permitted} on which the pruned model is at least {rounded_up(s.distance)} away from "
+        f"its own decision, it {_same(c)}, however undecided the original is: proved, and checkable without the "
+        "original."
+    )
+    if s.n_cal:
+        share = Coverage.of(s.n_cal, s.n_inside, CONFIDENCE)
+        text += (
+            f" Measured: {s.n_inside} of the {s.n_cal} calibration rows are such inputs ({share.share:.1%}; of fresh "
+            f"rows like them {percent_down(share.low, 1)} to {percent_up(share.high, 1)} with {CONFIDENCE:.0%} "
+            "confidence, but tau was calibrated on these very rows)."
+        )
+    return text
+
+
+def rests_on(certificate: Certificate, *, tables: bool = False) -> tuple[str, ...]:
+    """What a verification from the files takes on trust.
+
+    ``tables``: X_fit and X_cal were given, and region, tau and overlap were recomputed.
+    """
+    c, listed = certificate, []
+    if not speaks_of_everything(c):
+        if not tables:
+            listed += [
+                f"that the region was fitted on X_fit ({c.n_fit} rows)",
+                f"that its calibration scores are those of X_cal ({c.n_cal} rows), which alpha and tau rest on",
+                f"that {c.overlap:.2%} of the calibration rows are among the fit rows",
+            ]
+        listed.append("that neither the model nor anything else was fitted on X_cal")
+        if c.choice:
+            listed.append(
+                f"that the share of alpha for inputs near the decision boundary ({c.boundary_share:g}) was chosen "
+                "without X_cal"
+            )
+        listed.append("that future inputs are exchangeable with X_cal")
+    if c.narrowed:
+        listed.append("that every input is one that the domain permits")
+    outside = 0 if c.bound is None else c.bound.outside
+    if outside and not tables:
+        listed.append(
+            f"that {outside} of the points that the lower bound rests on, those outside the region, are rows of X_fit"
+        )
+    if c.serving is not None and not tables:
+        listed.append(f"that {c.serving.n_inside} of {c.serving.n_cal} calibration rows pass the serving margin")
+    listed.append(f"how the result was made: {', '.join(HOW_IT_WAS_MADE)} and the methods that the proofs name")
+    return tuple(listed)
+
+
+# fields of a certificate that say how the result was made and that nobody could find again
+HOW_IT_WAS_MADE = (
+    *("objective", "choice", "fitted_with", "probability_shift"),
+    *("model_name", "files", "versions", "timings", "date"),
+)
+
+
+def _same(certificate: Certificate) -> str:
+    if not certificate.thresholds:
+        return "predicts the same class as the original"
+    listed = ", ".join(exactly(threshold) for threshold in certificate.thresholds)
+    return f"falls on the same side of the threshold(s) {listed} as the original"
+
+
+def nothing_to_prove(is_trimmed: bool) -> str:
+    """What `verify` says where the original was kept, perhaps without splits that change nothing."""
+    if not is_trimmed:
+        return "Both models are the same; there is nothing to prove."
+    return (
+        "The pruned model is the original without splits that make no difference to any input: every margin is the "
+        "same, bit for bit."
+    )
+
+
+_LITTLE = 0.05
+
+
+def next_steps(certificate: Certificate, *, as_flags: bool = False) -> tuple[str, ...]:
+    """Why so little was removed, then what to try; empty if at least 5 % of the units are removed.
+
+    ``as_flags`` names options and calls as the command line does.
+    """
+    c = certificate
+    option = as_flag if as_flags else as_keyword
+    call = (as_command if as_flags else as_call)("compress_booster", ("X_fit", "X_val"), {"fidelity": 0.99})
+    compress = f"{call}: a much smaller model with a statistical promise instead of a proof"
+    if 1 - c.units_kept / c.units_before >= _LITTLE:
+        return ()
+    if c.optimal:
+        reason = f"every {c.unit} is proved to be needed"
+    elif c.status != "CERTIFIED":
+        reason = c.reason.rstrip(".") or "nothing smaller was proved"
+    elif c.unit == "leaf":
+        reason = "nothing smaller was found"
+    else:
+        reason = f"nothing smaller was found; {c.lower_bound} of {c.units_before} {c.unit}s are "
+        reason += "proved to be needed"
+    if c.status != "CERTIFIED" and c.alpha > 0 and c.n_cal == 0:  # there was no search
+        steps = [f"a larger {option('time_limit')}, or a sample of the rows of {option('X_fit')}", compress]
+        return (f"Little was removed: {reason}. To try:", *steps)
+    steps = []
+    if c.status != "CERTIFIED" and "time limit" in c.reason:
+        steps.append(f"a larger {option('time_limit')}, or {option('objective', 'l1')}, which is faster")
+    if c.optimal and c.unit == "round" and c.trees_before > c.units_before:
+        steps.append(f"{option('unit', 'tree')}: drop single trees of a round")
+    if c.indifference == 0 and not c.choice:
+        steps.append(
+            f"{option('indifference', 'auto')}: leave out inputs near the decision boundary, for the same alpha"
+        )
+    elif c.alpha < 0.2:
+        steps.append(f"a larger {option('alpha')}: a smaller region needs fewer trees")
+    steps.append(compress)
+    return (f"Little was removed: {reason}. To try:", *steps[:3])
+
+
+# -- regions that were calibrated again ---------------------------------------------------------
+
+
+def covered_claim(needed: int, certified: int, n_rows: int, alpha: float) -> str:
+    """Where the tau that alpha needs is not beyond the certified one."""
+    return (
+        f"tau is {needed} on {n_rows} fresh rows and certified up to {certified}: the certificate covers the smaller "
+        f"region, and a new input falls in it with probability at least {rounded_down(rest_of(alpha))}."
+    )
+
+
+def beyond_claim(needed: int | None, certified: int, n_rows: int, alpha: float, supported: float) -> str:
+    """Where it is beyond, or infinite (None); ``supported`` is the alpha of the certified tau."""
+    return (
+        f"alpha={exactly(alpha)} needs tau {'infinite' if needed is None else needed} on {n_rows} fresh rows, and the "
+        f"certificate proves up to {certified}: inside that it still holds, but a new input falls there with "
+        f"probability at least {rounded_down(rest_of(supported), 4)} only (over the draw of these rows too). For "
+        f"{rounded_down(rest_of(alpha))} run the search again with these rows: prune_booster(original, X_fit, "
+        f"X_cal=X_new, alpha={exactly(alpha)}), with X_fit from today too."
+    )
+
+
+# -- models with layers around the ensemble, guarded models, lossless simplification ------------
+
+
+def layers_remark(kinds: Sequence[str], inner: str, decides: bool) -> str:
+    """What a statement about the ensemble inside says of the model around it."""
+    listed = " around a ".join([*kinds, inner])
+    classes = ", and classes at the threshold that follows from the layers" if decides else ""
+    return (
+        f"This is about the {inner} inside ({listed}): about rows as the first steps prepare them{classes}. That the "
+        "first steps of both models are the same is not proved."
+    )
+
+
+BEFORE_CALIBRATION = (
+    "Probabilities and how far they moved are those of the ensemble inside, before the calibrator; after it they may "
+    "move farther."
+)
+
+
+def region_guard_claim(certificate: Certificate) -> str:
+    """What follows on every input when inputs outside a certified region go to the original."""
+    return (
+        f"On every input, the guarded model {_same(certificate)}{exception_of(certificate)}. Outside the region the "
+        "original answers itself."
+    )
+
+
+def serving_guard_claim(certificate: Certificate) -> str:
+    """What follows on every input when a proved margin of the pruned model is part of the guard."""
+    assert certificate.serving is not None
+    return (
+        f"On every input, the guarded model {_same(certificate)}: proved where an input is plausible and the pruned "
+        f"model at least {rounded_up(certificate.serving.distance)} away from its own decision; elsewhere the original "
+        "answers itself."
+    )
+
+
+def margin_guard_claim(fidelity: float, confidence: float, n_val: int, thresholds: Sequence[float] = ()) -> str:
+    """What a test on X_val says when inputs near the pruned model's decision go to the original."""
+    return (
+        f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows, the guarded model "
+        f"gives a future input that comes from the same source the class{by_thresholds(thresholds)} of the original "
+        f"with probability at least {rounded_down(fidelity)}. This is a statistic, not a proof."
+    )
+
+
+def margins_claim(exact: bool, bound: float) -> str:
+    """What `simplify` promises for every input; ``bound`` where constants moved into leaves."""
+    if exact:
+        return "The native margin of every input is the same, bit for bit."
+    return f"The native margin of every input moves by at most {rounded_up(bound, 3)}, its own rounding."
+
+
+# -- compressions: a statistic about future inputs, never worded like a proof -------------------
+
+# VALIDATED speaks of future inputs, MEASURED only of the rows at hand, NOT_VALIDATED promises nothing
+VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
+
+
+def kept_answer(keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()) -> str:
+    """What a future input keeps, in words; the thresholds are the user's own."""
+    if not keeps_class:
+        assert tolerance is not None
+        return f"a raw value within {rounded_up(tolerance)} of the original's"
+    kept = f"the class{by_thresholds(thresholds)} that the original gives it"
+    if tolerance is None:
+        return kept
+    return f"{kept}, and every probability within {rounded_up(tolerance)}"
+
+
+def by_thresholds(thresholds: Sequence[float]) -> str:
+    """Which classes are meant where they are not those of the native ``predict``."""
+    return f" by the threshold(s) {', '.join(map(exactly, thresholds))}" if thresholds else ""
+
+
+def compression_claim(
+    status: str, kept: str, n_val: int, n_changed: int, fidelity: float, confidence: float, overlap: float = 0.0
+) -> str:
+    """The sentence of a record.
+
+    Parameters
+    ----------
+    status : str
+    kept : str
+        Of `kept_answer`.
+    n_val, n_changed : int
+        Validation rows, and those of them that changed.
+    fidelity, confidence : float
+        What was asked for.
+    overlap : float
+        Share of the validation rows that X_fit holds too, where this is no evident overlap.
+    """
+    if status == VALIDATED:
+        note = f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
+        return (
+            f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows{note}, a future "
+            f"input that comes independently from the same source gets {kept} with probability at least "
+            f"{rounded_down(fidelity)}. This is a statistic, not a proof."
+        )
+    if status == MEASURED:
+        return (
+            f"{n_val - n_changed} of the {n_val} validation rows get {kept}. As rows of X_val were found in X_fit, "
+            "this is a measurement on these rows and promises nothing about future inputs."
+        )
+    return (
+        f"No smaller model reached {rounded_down(fidelity)} at confidence {rounded_down(confidence)} on the {n_val} "
+        "validation rows: the original is returned and nothing is promised about any other."
+    )
+
+
+def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confidence: float) -> str:
+    """Rows that changed; where they were unseen, the bound too: four decimals, never rounded up."""
+    changed = f"{n_changed} of {n_val} validation rows changed"
+    if status != VALIDATED:
+        return changed
+    return (
+        f"{changed}; taken alone, that puts the share that is kept at {decimals_down(bound)} or more with confidence "
+        f"{rounded_down(confidence)}"
+    )
+
+
+def lossless_in_words(leaves_before: int, leaves_lossless: int) -> str:
+    """The part that was removed before anything was tested, as it changes no margin."""
+    if leaves_lossless == leaves_before:
+        return "No lossless simplification was possible."
+    return f"{leaves_before - leaves_lossless} of the {leaves_before} leaves were removed without changing any margin."
+
+
+def attack_claim(distance: float | None, n_tried: int) -> str:
+    """What an attack found, or did not find; never a bound."""
+    if distance is None:
+        return (
+            f"A local search from {n_tried} rows of X_fit found no plausible input that changes class; that none "
+            "exists is not shown."
+        )
+    return (
+        f"A local search from {n_tried} rows of X_fit found an input that changes class although the original's margin "
+        f"is {distance:.4g} away from its decision; there may be others farther away."
+    )
+
+
+def distance_claim(distance: float, largest: float, n_beyond: int, n_val: int) -> str:
+    """What is proved for every input, and how many rows it is about; numbers are rounded up."""
+    return (
+        f"Proved for every input: where the original's margin is more than {distance!r} away from its decision, the "
+        f"class is kept. This holds for {n_beyond} of the {n_val} validation rows; no input is farther away than "
+        f"{largest!r}."
+    )
+
+
+# -- accelerated scorers ------------------------------------------------------------------------
+
+
+def scorer_claim(forest: Forest, *, is_unordered: bool, tolerance: float | None = None) -> str:
+    """What a proved scorer claims; ``is_unordered``: the library adds trees in no fixed order."""
+    if tolerance is not None:
+        return (
+            f"On every input that the library accepts, the scorer's raw value is within {rounded_up(tolerance)} "
+            "of the model's."
+        )
+    if not forest.decides:
+        return "On every input that the library accepts, the scorer's value is that of the model's own predict."
+    thresholds = by_thresholds(forest.decision.thresholds)
+    claim = (
+        f"On every input that the library accepts, the scorer gives the class{thresholds} that the model's own "
+        "predict gives."
+    )
+    if is_unordered:
+        claim += (
+            " scikit-learn adds trees in no fixed order with n_jobs above 1; where two classes are within "
+            f"{rounded_up(max(certain_distance(forest), 5e-324))} of each other (in summed shares), the class is "
+            "that of n_jobs=1."
+        )
+    return claim
+
+
+# -- lines of a survey --------------------------------------------------------------------------
+
+
+def lossless_offer() -> str:
+    """What `simplify` promises."""
+    return "lossless: the same margin on every input"
+
+
+def proved_offer(alpha: float, indifference: float | str) -> str:
+    """What a certificate would promise."""
+    share = f"{rounded_down(100 * rest_of(alpha))}%"
+    where = "every input" if alpha == 0 else f"the region of {share} of future inputs"
+    return f"proved: the same class on {where}" + (", except near the decision boundary" if indifference else "")
+
+
+def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
+    """What a compression would promise; ``kept`` is "class" or "value"."""
+    return (
+        f"a statistic: {percent_down(fidelity, 1)} of future inputs keep their {kept} "
+        f"(confidence {percent_down(confidence, 0)})"
+    )

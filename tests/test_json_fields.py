@@ -1,0 +1,96 @@
+"""The typed reader of JSON: what fits is taken, everything else is refused with the name of the field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pine_boost import json_fields as f
+from pine_boost.errors import MalformedModelError
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1, "a": 2}', "the key 'a' appears twice"),
+        ('{"a": NaN}', "the token NaN"),
+        ("[" * 100_000, "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON"),
+        ("9" * 10_000, "is not JSON"),
+    ],
+)
+def test_text_that_is_not_strict_json_is_refused(text: Any, words: str) -> None:
+    with pytest.raises(MalformedModelError, match=words) as caught, f.reading("domain file", "Write another"):
+        f.parse_text(text)
+    assert str(caught.value).startswith("Invalid domain file: ")
+    assert str(caught.value).endswith(" Write another.")
+    assert len(str(caught.value)) < 400
+
+
+INNER = {"a": f.integer(), "b": f.optional(f.text())}
+REFUSED: list[tuple[Any, f.Reader]] = [
+    *((value, f.integer(0, 9)) for value in (True, 1.0, 1.5, "1", None, [1], -1, 10, 2**63, 10**400)),
+    ("1" * 30, f.integer(or_text=True)),
+    *((value, f.number(0, 1, exclude=(1,))) for value in (True, "0", None, 1, 1.0, -1e-9, 1e999, 10**400)),
+    *((value, f.text(("a", "b"))) for value in ("c", 1, None, True, ["a"])),
+    ("\ud800", f.text()),
+    *((value, f.digest) for value in ("0" * 63, "g" * 64, 0, None)),
+    *((value, f.flag) for value in (0, 1, "true", None)),
+    *((value, f.scalar) for value in (None, [], {}, 2**63, 1e999)),
+    *((value, f.sequence(f.integer(), 2)) for value in ([1], [1, 2, 3], [1, "2"], {"a": 1}, "12", None)),
+    *((value, f.mapping(f.integer())) for value in ({"a": "b"}, [], None, {"\ud800": 1})),
+    *((value, f.record(INNER)) for value in ({"a": 1}, {"a": 1, "b": "x", "c": 2}, {"a": "1", "b": "x"}, [], 1)),
+    *((value, f.integers(0, 9)) for value in ([True], [1.0], [10], [-1], ["1"], 1, None, np.array([1.0]))),
+    ([1, 2], f.integers(length=3)),
+    *((value, f.floats()) for value in ([True], ["inf"], [1e999], [10**400], [None], 1.0)),
+    *((value, f.floats(finite=False)) for value in (["nan"], [True], [None])),
+    ([1.0], f.floats(length=2)),
+    *((value, f.flags(2)) for value in ("0", "012", "0a", 1, None, [0, 1])),
+]
+
+
+@pytest.mark.parametrize(("value", "reader"), REFUSED, ids=range(len(REFUSED)))
+def test_values_of_another_kind_are_refused_by_name(value: Any, reader: f.Reader) -> None:
+    with pytest.raises(f.FieldError, match="field"):
+        f.read({"field": value}, {"field": reader})
+
+
+def test_values_that_fit_are_taken() -> None:
+    table = {
+        "a": f.optional(f.number()),
+        "b": f.sequence(f.integer(or_text=True)),
+        "c": f.mapping(f.number()),
+        "d": f.record(INNER, lambda a, b: (a, b)),
+        "e": f.floats(finite=False),
+        "g": f.flags(3),
+    }
+    values = {"a": None, "b": [1, "-2"], "c": {"x": 1}, "d": {"a": 3, "b": None}, "e": [1, "-inf"], "g": "011"}
+    read = f.read(json.loads(json.dumps(values)), table, optional={"h": f.flag})
+    assert (read["a"], read["b"], read["c"], read["d"]) == (None, (1, -2), {"x": 1.0}, (3, None))
+    assert read["e"].tolist() == [1.0, -np.inf]
+    assert read["g"].tolist() == [False, True, True]
+    assert f.write_flags(read["g"]) == "011"
+    assert [f.write_float(value) for value in read["e"]] == [1.0, "-inf"]
+    assert f.integers()(np.array([3], dtype=np.uint8), "x").dtype == np.int64
+
+
+@pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None, [1]])
+def test_only_one_version_is_read(version: Any) -> None:
+    document = f.write_document({"a": 1}, "some format", ())
+    assert f.read_sealed(document, "some format", {"a": f.integer()}) == {"a": 1}
+    for other in ({**document, "format_version": version}, {**document, "format": version}):
+        with pytest.raises(f.FieldError, match="'format"):
+            f.read_sealed(other, "some format", {"a": f.integer()})
+
+
+def test_fields_are_checked_before_the_digest_and_then_the_digest() -> None:
+    document = f.write_document({"a": 1, "date": 5}, "some format", ("date",))
+    table = {"a": f.integer(), "date": f.integer()}
+    with pytest.raises(f.FieldError, match="'a' is inf"):
+        f.read_sealed({**document, "a": 1e999}, "some format", table, ("date",))
+    with pytest.raises(f.FieldError, match="changed after it was written"):
+        f.read_sealed({**document, "a": 2}, "some format", table, ("date",))
+    assert f.read_sealed({**document, "date": 9}, "some format", table, ("date",))["date"] == 9
