@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import MalformedModelError, PineBoostError
+from pine_boost.errors import InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.model.forest import FloatArray, IntArray
 
 FORMAT_VERSION = 1  # of every kind of file that pine_boost writes
@@ -297,6 +297,18 @@ def write_float(value: float) -> float | str:
 def write_flags(array: npt.NDArray[np.bool_]) -> str:
     """Bools as a text of zeros and ones."""
     return "".join("1" if entry else "0" for entry in array.tolist())
+
+
+def write_category(value: Any) -> str | int | float | bool:
+    """A raw category value as JSON keeps it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (str, int, float, bool)) or value != value:
+        raise InvalidInputError(
+            f"The category {value!r} ({type(value).__name__}) cannot be written to JSON; text, "
+            "numbers and bools can. Convert the column before training."
+        )
+    return value
 
 
 def _shown(value: Any) -> str:

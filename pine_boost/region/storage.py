@@ -161,7 +161,7 @@ def _fields(data: dict[str, Any]) -> dict[str, Any]:
 
 def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
     categories = [
-        None if known is None else [_write_category(category) for category in known]
+        None if known is None else [f.write_category(category) for category in known]
         for known in schema.feature_categories
     ]
     return {
@@ -175,18 +175,6 @@ def _schema_to_json(schema: InputSchema) -> dict[str, Any]:
         "sparse_zero_is_missing": schema.sparse_zero_is_missing,
         "accepts_missing": schema.accepts_missing,
     }
-
-
-def _write_category(value: Any) -> str | int | float | bool:
-    """A raw category value as JSON keeps it."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not isinstance(value, (str, int, float, bool)) or value != value:
-        raise InvalidInputError(
-            f"The category {value!r} ({type(value).__name__}) cannot be written to JSON; text, "
-            "numbers and bools can. Convert the column before training."
-        )
-    return value
 
 
 _SCHEMA: dict[str, f.Reader] = {

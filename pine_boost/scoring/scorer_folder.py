@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -9,16 +10,15 @@ import os
 import pickle
 import zipfile
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pine_boost import json_fields as f
 from pine_boost._version import __version__
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
 from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, write_folder
-from pine_boost.json_fields import categories, parse, reading, record, write_category
 from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Link, NativeSum
 from pine_boost.kernels.wellformed_arrays import require_wellformed
 from pine_boost.model.rules import CategoryRule, Comparison
@@ -26,25 +26,44 @@ from pine_boost.parsers.traits import LIBRARIES
 from pine_boost.scoring.fast_scorer import FastScorer, ProbabilityRule, ScorerParts
 from pine_boost.tables.schema import InputSchema
 
-FORMAT, FORMAT_VERSION = "pine_boost scorer", 1
+FORMAT = "pine_boost scorer"
 MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
 _REMEDY = "Save the scorer again with AccelerateResult.save"
 _FORMS = ("pair", "columns", "softmax", "votes", "none")
-_KINDS = {
-    "format": "str",
-    "format_version": "int",
-    "pine_boost": "str",
-    "files": "Mapping[str, str]",
-    "model_digest": "str",
-    "status": "str",
-    "claim": "str",
-    "thresholds": "tuple[float, ...]",
-    "classes": "tuple[str | int | float | bool, ...]",
-    "forest": "Section",
-    "native": "Section",
-    "schema": "Section",
-    "probability": "Section",
-    "facts": "Section",
+_COUNT = f.integer(0, 2**31 - 1)
+_FIELDS: dict[str, f.Reader] = {
+    **dict.fromkeys(("pine_boost", "status", "claim"), f.text()),
+    "files": f.mapping(f.digest),
+    "model_digest": f.digest,
+    "thresholds": f.sequence(f.number()),
+    "classes": f.sequence(f.scalar),
+    "forest": f.record(
+        {
+            **dict.fromkeys(("n_features", "n_outputs", "n_columns"), _COUNT),
+            **dict.fromkeys(("is_float32", "is_closed", "refuses_missing", "refuses_infinite"), f.flag),
+            "zero": f.number(),
+            "missing_value": f.optional(f.number()),
+            "code_rule": f.text(CodeRule.__members__),
+        }
+    ),
+    "native": f.record(
+        {"link": f.text(Link.__members__), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag}
+    ),
+    "schema": f.record(
+        {
+            "n_features": _COUNT,
+            "feature_names": f.optional(f.sequence(f.text())),
+            "feature_categories": f.sequence(f.optional(f.sequence(f.scalar))),
+            "library": f.text(LIBRARIES),
+            "comparison": f.text(Comparison.__members__),
+            "category_rule": f.text(CategoryRule.__members__),
+            "missing_value": f.optional(f.number()),
+            "sparse_zero_is_missing": f.flag,
+            "accepts_missing": f.flag,
+        }
+    ),
+    "probability": f.record({"form": f.text(_FORMS), "link": f.text(Link.__members__)}),
+    "facts": f.mapping(f.anything),
 }
 _RECORDS = {"forest": FlatForest, "native": NativeSum, "exits": ExitPlan}
 
@@ -59,9 +78,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
 
         files[LAYERS] = pickled((parts.prepare, parts.finish))
     flat, native, schema = parts.flat, parts.native, parts.schema
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+    fields = {
         "pine_boost": __version__,
         "files": {name: _sha256(contents) for name, contents in sorted(files.items())},
         "model_digest": facts["model_digest"],
@@ -91,7 +108,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
             "n_features": schema.n_features,
             "feature_names": None if schema.feature_names is None else list(schema.feature_names),
             "feature_categories": [
-                None if known is None else [write_category(value) for value in known]
+                None if known is None else [f.write_category(value) for value in known]
                 for known in schema.feature_categories
             ],
             "library": schema.library,
@@ -102,9 +119,9 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
             "accepts_missing": schema.accepts_missing,
         },
         "probability": {"form": parts.probability.form, "link": parts.probability.link.name},
-        "facts": {key: value for key, value in facts.items() if key not in _KINDS},
+        "facts": {key: value for key, value in facts.items() if key not in _FIELDS},
     }
-    manifest["digest"] = _sha256(_canonical(manifest))
+    manifest = f.write_document(fields, FORMAT, ())
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     return files
 
@@ -153,18 +170,8 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise InvalidInputError(
             f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`."
         )
-    with reading("scorer manifest", _REMEDY, CertificateMismatch):
-        data = dict(parse(read_limited(path, CERTIFICATE_LIMIT, "manifest")))
-        digest = data.pop("digest", None)
-        if digest != _sha256(_canonical(data)):
-            raise CertificateMismatch(f"{path} was changed after it was written. {_REMEDY}.")
-        manifest = record(data, _KINDS)
-    if manifest["format"] != FORMAT or manifest["format_version"] != FORMAT_VERSION:
-        raise CertificateMismatch(
-            f"{path} is {manifest['format']!r} version {manifest['format_version']}; this version reads "
-            f"{FORMAT!r} version {FORMAT_VERSION}."
-        )
-    return manifest
+    with f.reading("scorer manifest", _REMEDY, CertificateMismatch):
+        return f.read_sealed(read_limited(path, CERTIFICATE_LIMIT, "manifest"), FORMAT, _FIELDS)
 
 
 def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> tuple[ScorerParts, dict[str, Any]]:
@@ -181,7 +188,7 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
         prepare, finish = pickle.loads(_read_file(place, LAYERS, manifest))
     arrays = _load_arrays(contents, place / ARRAYS)
     try:
-        with reading("scorer", _REMEDY):
+        with f.reading("scorer", _REMEDY):
             parts = _build(manifest, arrays, prepare, finish)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, PineBoostError):
@@ -196,21 +203,13 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
     forest["code_rule"] = CodeRule[forest["code_rule"]]
     forest["missing_value"] = _nan_for_none(forest["missing_value"])
     native["link"] = Link[native["link"]]
-    for key in ("is_float32", "is_closed", "refuses_missing", "refuses_infinite"):
-        _require(isinstance(forest[key], bool), f"{key} is not true or false")
-    for key in ("n_features", "n_outputs", "n_columns"):
-        _require(type(forest[key]) is int, f"{key} is not a whole number")
     names = schema["feature_names"]
-    known = tuple(None if values is None else categories(values) for values in schema["feature_categories"])
+    known = schema["feature_categories"]
     _require(schema["n_features"] == forest["n_features"], "two numbers of features")
-    _require(
-        names is None or (len(names) == forest["n_features"] and all(type(n) is str for n in names)), "feature_names"
-    )
+    _require(names is None or len(names) == forest["n_features"], "feature_names")
     _require(len(known) in (0, forest["n_features"]), "feature_categories")
-    _require(schema["library"] in LIBRARIES, "an unknown library")
     flat = FlatForest(**forest, **arrays["forest"])
     probability = ProbabilityRule(manifest["probability"]["form"], Link[manifest["probability"]["link"]])
-    _require(probability.form in _FORMS, "an unknown form of probabilities")
     cuts = arrays["native"]["cuts"]
     expected = len(cuts) + 1 if len(cuts) else (flat.n_outputs if flat.n_outputs > 1 else 0)
     _require(len(manifest["classes"]) == expected, f"{len(manifest['classes'])} classes, expected {expected}")
@@ -245,7 +244,7 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
 def _arrays(parts: ScorerParts) -> dict[str, np.ndarray]:
     found = {}
     for prefix, source in (("forest", parts.flat), ("native", parts.native), ("exits", parts.plan)):
-        for field in fields(_RECORDS[prefix]):
+        for field in dataclasses.fields(_RECORDS[prefix]):
             value = getattr(source, field.name)
             if isinstance(value, np.ndarray):
                 found[f"{prefix}.{field.name}"] = value
@@ -301,10 +300,6 @@ def _nan_for_none(value: Any) -> float:
 
 def _sha256(contents: bytes) -> str:
     return hashlib.sha256(contents).hexdigest()
-
-
-def _canonical(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def _plain(label: Any) -> Any:
