@@ -118,7 +118,7 @@ class PruneResult:
     @property
     def claim(self) -> str:
         """The exact statement of what is promised; empty unless CERTIFIED."""
-        return self.certificate.claims
+        return self.certificate.claim
 
     @property
     def kept(self) -> IntArray:

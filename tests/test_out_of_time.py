@@ -26,7 +26,7 @@ NO_TIME = 1e-9  # seconds: over before the first row is read
 def _require_nothing_claimed(result: PruneResult, alpha: float) -> None:
     certificate = result.certificate
     assert result.status == "NOT_CERTIFIED"
-    assert certificate.claims == ""
+    assert certificate.claim == ""
     assert "region was being fitted" in certificate.reason
     assert "no probability" in certificate.reason
     assert (certificate.alpha, certificate.tau, certificate.n_cal) == (alpha, None, 0)

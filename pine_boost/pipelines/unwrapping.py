@@ -257,7 +257,7 @@ def _slope_of(inner: Any) -> float:
 def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
     """Both models with the layers that decide; a difference would be a bug in the threshold."""
     certificate = getattr(result, "certificate", None)
-    if certificate is None or not certificate.claims or result.region.delta is not None:
+    if certificate is None or not certificate.claim or result.region.delta is not None:
         return
     if certificate.undecided and certificate.undecided_exists is not False:
         return  # where rounding decides, nothing is claimed

@@ -74,7 +74,7 @@ _FIELDS: dict[str, f.Reader] = {
     "offers": f.sequence(
         f.record(
             {
-                **dict.fromkeys(("promise", "note", "call"), f.text()),
+                **dict.fromkeys(("promise", "note", "call", "command"), f.text()),
                 **dict.fromkeys(("trees", "leaves", "bytes"), _COUNT),
                 "speed": f.optional(f.number(0)),
             }

@@ -154,10 +154,10 @@ def test_rows_of_the_fit_may_change_where_the_original_is_undecided(table: Any) 
     inside = result.region.contains(X[:300], model=model)
     assert not (changed & inside).any()
     certificate = result.certificate
-    sure = certificate.claims
+    sure = certificate.sureness
     assert sure.startswith("gives its class a probability of at least 0.")
     distance = rounded_up(certificate.delta)
-    assert f"on which the original {sure} (a margin of {distance} or more)" in certificate.claims
+    assert f"on which the original {sure} (a margin of {distance} or more)" in certificate.claim
     plain = claim_of(replace(certificate, sureness=""))
     assert f"inputs closer than {distance} to the decision (in margin) are not in the region" in plain
     assert "Every row" not in str(prune_booster.__doc__)
@@ -169,7 +169,7 @@ def test_a_domain_is_named_wherever_every_input_is(table: Any, model: Any) -> No
     with pytest.warns(UserWarning, match="The domain excludes .* rows of X_cal"):
         certificate = prune_booster(model, X[:300], X[300:600], alpha=0.0, domain=domain, objective="l1").certificate
     assert certificate.narrowed
-    assert "every possible input that the given domain permits" in certificate.claims
+    assert "every possible input that the given domain permits" in certificate.claim
     assert any("the domain permits" in entry for entry in certificate.rests_on)
     if certificate.grid >= 0:
         assert "that your domain permits" in headline_of(certificate)

@@ -50,7 +50,7 @@ def _check(result, model, X):
         inside = result.region.contains(X)
         same = predict_classes(result.original, X) == predict_classes(result.pruned, X)
         assert same[inside].all()
-    assert bool(result.certificate.claims) == (result.status == "CERTIFIED")
+    assert bool(result.certificate.claim) == (result.status == "CERTIFIED")
 
 
 @pytest.mark.parametrize("reweight", ["tree", "leaf"])

@@ -62,13 +62,13 @@ def test_the_native_flavour_comes_back_with_the_proof_beside_it(name, tmp_path):
     assert (loaded.predict(X) == result.model.predict(X)).all()
     run = mlflow.get_run(info.run_id)
     assert run.data.tags["pine_boost.status"] == "CERTIFIED"
-    assert run.data.tags["pine_boost.claim"] == result.certificate.claims
+    assert run.data.tags["pine_boost.claim"] == result.certificate.claim
     assert run.data.metrics["trees_after"] == result.certificate.trees_after
     folder = mlflow.artifacts.download_artifacts(
         run_id=info.run_id, artifact_path="pine_boost", dst_path=str(tmp_path / "down")
     )
     certificate = Certificate.load(f"{folder}/certificate.json")
-    assert certificate.claims == result.certificate.claims
+    assert certificate.claim == result.certificate.claim
     region = Region.load(f"{folder}/region.json")
     assert region.fingerprint() == certificate.region_fingerprint
     if name == "xgboost":
