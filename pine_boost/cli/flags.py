@@ -85,6 +85,8 @@ def call_options(arguments: argparse.Namespace, names: Iterable[str], kept: floa
     if "threshold" in taken:
         taken["threshold"] = thresholds(arguments)
     if taken.get("domain") is not None:
+        from pine_boost.region.domain import read_domain
+
         taken["domain"] = read_domain(taken["domain"])
     limit = taken.get("time_limit")
     if limit is not None:
@@ -176,33 +178,6 @@ def require_layers(region: Any, model: str | None) -> None:
             f"A model with layers around the ensemble was pruned (see {beside}), such as a Pipeline whose first steps "
             "prepare the rows; name that model with --model."
         )
-
-
-def read_domain(path: str) -> Any:
-    """A Domain from JSON with the same field names; conditions are objects.
-
-    ``{"lower": {"age": 18}, "integer": ["age"], "never_missing": true,
-    "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "grandchildren", "lower": 1}]]}``
-    """
-    from pine_boost.files import DOMAIN_LIMIT, read_limited
-    from pine_boost.json_fields import parse, reading, require
-    from pine_boost.region.domain import Condition, Domain
-
-    known = ", ".join(sorted(Domain.__dataclass_fields__))
-    contents = read_limited(path, DOMAIN_LIMIT, "domain file", InvalidInputError)
-    with reading("domain file", f"A domain is an object with {known}", InvalidInputError):
-        document = dict(parse(contents))
-        odd = sorted(set(document) - set(Domain.__dataclass_fields__))
-        require(not odd, f"{path} says {odd!r}")
-    try:
-        document["forbidden"] = [
-            tuple(Condition(**condition) for condition in pair) for pair in document.get("forbidden", ())
-        ]
-    except TypeError as error:
-        raise InvalidInputError(
-            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or categories ({error})."
-        ) from error
-    return Domain(**document)
 
 
 def print_json(document: Any) -> None:

@@ -1,28 +1,100 @@
-"""A fleet: many jobs, a few processes or a cluster, one summary.
+"""Run a fleet: joblib's loop over jobs, a summary table, and resume.
 
-In come jobs, an output folder and a policy; out go a folder per job, summary.csv and summary.html.
-joblib does the scheduling here, Dask on a cluster; what is done already is not done again.
+A job's folder appears complete or not at all. An error becomes a row of the summary and stops no
+other job. A job is done if its folder holds a result for the same inputs and options.
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
 import os
+import shutil
+import signal
+import socket
+import threading
+import time
 from asyncio import CancelledError
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError
-from pine_boost.files import clear_errors, require_writable, write_file
-from pine_boost.fleet.jobs import SUMMARY_CSV, SUMMARY_HTML, Job, check_jobs, read_jobs
-from pine_boost.fleet.page import CSV_START, PAGE_START, summary_csv, summary_page
-from pine_boost.fleet.work import FAILED, NOT_RUN, Policy, Row, failed_row, run_job
-from pine_boost.options import counted
+from pine_boost._version import __version__
+from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
+from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file, write_folder
+from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, check_jobs, options_of, read_jobs
+from pine_boost.json_fields import FieldError, parse
+from pine_boost.options import counted, option_of
+from pine_boost.report.pages import beginning_of, render
 
-CONNECT_SECONDS = 20
-METHODS = ("prune", "compress")
-Progress = Callable[[Row, int, int], None]
+RECORD = "job.json"
+FORMAT = "pine_boost fleet job"
+FAILED, NOT_RUN = "FAILED", "NOT_RUN"
+_GOOD = ("CERTIFIED", "VALIDATED")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is done to every model.
+
+    Attributes
+    ----------
+    method : {"prune", "compress", "accelerate"}
+    options : mapping
+        Options for all jobs; plain JSON values.
+    trust_pickle : bool
+    reports : bool
+        Whether every job gets a report.html.
+    """
+
+    method: str = "prune"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    trust_pickle: bool = False
+    reports: bool = False
+
+    def of(self, job: Job) -> dict[str, Any]:
+        """The options of one job."""
+        return {**self.options, **job.options}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary.
+
+    Attributes
+    ----------
+    name : str
+    status : str
+        That of the result, ``FAILED``, or ``NOT_RUN`` if the run was interrupted.
+    trees_before, trees_after, leaves_before, leaves_after : int or None
+    seconds : float
+        Of the run that made the result.
+    done_before : bool
+        Whether an earlier run had done it.
+    where : str
+        Machine and process.
+    error : str
+    """
+
+    name: str
+    status: str
+    trees_before: int | None = None
+    trees_after: int | None = None
+    leaves_before: int | None = None
+    leaves_after: int | None = None
+    seconds: float = 0.0
+    done_before: bool = False
+    where: str = ""
+    error: str = ""
+
+
+# how both summaries begin, by which a later run recognises its own
+_STARTS = {SUMMARY_CSV: ",".join(entry.name for entry in fields(Row)).encode(), SUMMARY_HTML: beginning_of("Fleet: ")}
 
 
 @dataclass(frozen=True)
@@ -50,13 +122,10 @@ class FleetResult:
 
     def summary(self) -> str:
         """One line."""
-        counts: dict[str, int] = {}
-        for row in self.rows:
-            counts[row.status] = counts.get(row.status, 0) + 1
+        counts = Counter(row.status for row in self.rows)
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         again = sum(row.done_before for row in self.rows)
-        done = f" ({again} done before)" if again else ""
-        return f"{counted(len(self.rows), 'job')}: {listed}{done}"
+        return f"{counted(len(self.rows), 'job')}: {listed}{f' ({again} done before)' if again else ''}"
 
 
 def run_fleet(
@@ -69,15 +138,15 @@ def run_fleet(
     dask: str | None = None,
     trust_pickle: bool = False,
     reports: bool = False,
-    callback: Progress | None = None,
+    callback: Callable[[Row, int, int], None] | None = None,
 ) -> FleetResult:
-    """Make many models smaller with one policy.
+    """Make many models smaller, with one policy and per-job options.
 
-    Every job writes a folder of its own, complete or not at all. A job is done when its folder
-    holds a result for the same inputs (by digest) and the same policy, with all files unchanged:
-    run the same call again after an interruption and only the rest is done. A job that fails, or
-    whose process dies, becomes a row of the summary and stops no other. Ctrl-C ends the whole run;
-    jobs that are under way then are not done.
+    Every job writes a folder of its own, complete or not at all. A job is done if its folder holds
+    a result for the same inputs (by digest) and the same options, with all files unchanged: the
+    same call after an interruption does only the rest. A job that fails, or whose process dies,
+    becomes a row of the summary and stops no other. Ctrl-C ends the whole run; jobs that were
+    running then are not done.
 
     Parameters
     ----------
@@ -110,19 +179,18 @@ def run_fleet(
     Raises
     ------
     InvalidInputError
-        The list, the method or an option is not one that could be run.
+        The list, the method or an option cannot be run.
     OutputError
         The folder cannot be written.
     MissingDependencyError
-        joblib, or for ``dask`` its distributed scheduler, is not installed.
+        joblib, or Dask for ``dask``, is not installed.
     KeyboardInterrupt
         After Ctrl-C, once the summary is written; it says how far the run came.
     """
     listed = read_jobs(jobs) if isinstance(jobs, (str, os.PathLike)) else check_jobs(jobs)
-    if method not in METHODS:
-        raise InvalidInputError(f"method={method!r}: 'prune' and 'compress' are accepted.")
+    option_of("run_fleet", "method").require(method)
     policy = Policy(method, dict(options or {}), bool(trust_pickle), bool(reports))
-    _check_policy(policy)
+    _check_options(policy, listed)
     folder = Path(folder)
     require_writable(folder)
     _require_own_summaries(folder)
@@ -136,129 +204,290 @@ def run_fleet(
                 callback(row, len(rows), len(listed))
     except KeyboardInterrupt:
         is_interrupted = True
-    finally:  # an interrupted run still says how far it came
-        for job in listed:
-            rows.setdefault(job.name, Row(job.name, NOT_RUN))
-        found = FleetResult(folder, _sorted(rows[job.name] for job in listed))
+    finally:  # an interrupted run has a summary too
+        order = {FAILED: 0, NOT_RUN: 1, "NOT_CERTIFIED": 2, "NOT_VALIDATED": 2}
+        found = [rows.get(job.name, Row(job.name, NOT_RUN)) for job in listed]
+        result = FleetResult(folder, tuple(sorted(found, key=lambda row: (order.get(row.status, 3), row.name))))
         with clear_errors(folder):
-            write_file(folder / SUMMARY_CSV, summary_csv(found.rows))
-            write_file(folder / SUMMARY_HTML, summary_page(found.rows, policy).encode())
+            write_file(folder / SUMMARY_CSV, _summary_csv(result.rows))
+            write_file(folder / SUMMARY_HTML, _summary_page(result.rows, policy).encode())
     if is_interrupted:
-        raise KeyboardInterrupt(found.summary())
-    return found
+        raise KeyboardInterrupt(result.summary())
+    return result
+
+
+def _check_options(policy: Policy, jobs: Iterable[Job]) -> None:
+    """Raise for options that the method does not have, or that cannot be written down."""
+    known = options_of(policy.method)
+    for where, options in [("options", policy.options), *((f"Job {job.name!r}", job.options) for job in jobs)]:
+        odd = sorted(set(options) - set(known))
+        if odd:
+            raise InvalidInputError(f"{where}: {policy.method} does not have {odd!r}; it has {', '.join(known)}.")
+        try:
+            json.dumps(dict(options), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"{where}: a value cannot be written down ({error}); use numbers, text, lists and paths, so that a "
+                "later run can tell whether a job is done."
+            ) from error
 
 
 def _require_own_summaries(folder: Path) -> None:
-    """Refuse to replace a summary that no fleet wrote; asked before any work."""
-    for name, start in ((SUMMARY_CSV, CSV_START), (SUMMARY_HTML, PAGE_START)):
+    """Raise before any work if a summary would be replaced that no fleet wrote."""
+    for name, start in _STARTS.items():
         path = folder / name
-        if not os.path.lexists(path):
-            continue
-        if not path.is_file() or not path.read_bytes()[: len(start)] == start:
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes().startswith(start)):
             raise InvalidInputError(f"{path} is not the summary of a fleet and would be replaced; name another folder.")
-
-
-def _check_policy(policy: Policy) -> None:
-    import inspect
-    import json
-
-    from pine_boost.compress import compress_booster
-    from pine_boost.prune import prune_booster
-
-    takes = inspect.signature(prune_booster if policy.method == "prune" else compress_booster)
-    known = [name for name, p in takes.parameters.items() if p.kind is p.KEYWORD_ONLY]
-    known.remove("trust_pickle")  # that of the fleet
-    odd = sorted(set(policy.options) - set(known))
-    if odd:
-        raise InvalidInputError(f"options={odd!r}: {policy.method} takes {', '.join(known)}.")
-
-    try:
-        json.dumps(policy.describe(), allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"options hold something that cannot be written down ({error}); plain numbers, text "
-            "and lists are accepted, so that a later run can tell whether a job is done."
-        ) from error
-    if policy.options.get("callback") is not None:
-        raise InvalidInputError("A callback cannot be handed to other processes; leave it out.")
 
 
 def _rows(jobs: tuple[Job, ...], folder: str, policy: Policy, n_jobs: int, dask: str | None) -> Iterator[Row]:
     """Rows as they come. A process that dies takes only its own job with it."""
-    if dask is not None:
-        yield from _on_cluster(dask, jobs, folder, policy)
-        return
     try:
         import joblib
     except ImportError as error:
-        raise MissingDependencyError("A fleet needs joblib; install it with: pip install joblib") from error
+        raise MissingDependencyError("A fleet needs joblib; install pine-boost[fleet].") from error
     left = {job.name: job for job in jobs}
+    with _backend(joblib, dask):
+        try:
+            for row in _parallel(joblib, jobs, folder, policy, n_jobs):
+                del left[row.name]
+                yield row
+        except (Exception, CancelledError) as error:  # a worker died, and the pool with it
+            for job in list(left.values()):
+                yield _alone(joblib, job, folder, policy, error)
+
+
+@contextmanager
+def _backend(joblib: Any, address: str | None) -> Iterator[None]:
+    """Use the workers of a Dask cluster, or joblib's current backend."""
+    if address is None:
+        yield
+        return
     try:
-        for row in _parallel(joblib, jobs, folder, policy, n_jobs):
-            del left[row.name]
-            yield row
-    except Exception as error:  # a pool whose process died, or a job that killed its workers
-        for job in list(left.values()):
-            yield _alone(joblib, job, folder, policy, error)
+        import distributed  # noqa: F401  # registers the backend
+    except ImportError as error:
+        raise MissingDependencyError("A cluster needs dask and distributed; install pine-boost[dask].") from error
+    try:
+        cluster = joblib.parallel_config("dask", scheduler_host=address)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"No Dask scheduler answers at {address!r} ({error}); start one with dask scheduler.", option="dask"
+        ) from error
+    with cluster:
+        yield
 
 
 def _parallel(joblib: Any, jobs: Iterable[Job], folder: str, policy: Policy, n_jobs: int) -> Iterator[Row]:
     parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
-    call = joblib.delayed(_run_or_stop)
-    rows: Iterator[Row] = parallel(call(run_job, job, folder, policy) for job in jobs)
+    rows: Iterator[Row] = parallel(joblib.delayed(_run_or_stop)(run_job, job, folder, policy) for job in jobs)
     yield from rows
 
 
 def _run_or_stop(run: Callable[..., Row], job: Job, folder: str, policy: Policy) -> Row:
-    """One job, in whatever process; Ctrl-C there ends the pool and what waits for it."""
+    """One job in a worker; Ctrl-C there ends the pool and what waits for it."""
     row = run(job, folder, policy)
     if row.status == NOT_RUN:
         raise KeyboardInterrupt
     return row
 
 
-def _alone(joblib: Any, job: Job, folder: str, policy: Policy, cause: Exception) -> Row:
-    """One job in a process of its own, after the death of another stopped the pool."""
+def _alone(joblib: Any, job: Job, folder: str, policy: Policy, cause: BaseException) -> Row:
+    """One job by itself, after the death of another stopped the pool."""
     try:
         # two workers, because joblib runs a single one in this process
         (row,) = _parallel(joblib, [job], folder, policy, 2)
-    except Exception as error:  # it was this one
-        return failed_row(job, _died(error), 0.0, f"after {type(cause).__name__}")
+    except (Exception, CancelledError) as error:  # it was this one
+        died = RuntimeError(f"its process died ({type(error).__name__}); out of memory, or a crash in a library")
+        return _failed_row(job, died, 0.0, f"after {type(cause).__name__}")
     return row
 
 
-def _died(error: BaseException) -> RuntimeError:
-    what = type(error).__name__
-    return RuntimeError(f"its process died ({what}); out of memory, or a crash in a library")
-
-
-def _on_cluster(address: str, jobs: tuple[Job, ...], folder: str, policy: Policy) -> Iterator[Row]:
-    """Rows from the workers of a Dask cluster, which itself runs a lost job on another one."""
+def run_job(job: Job, folder: str, policy: Policy) -> Row:
+    """Run one job, or find that it has been done; an error becomes a row."""
+    started = time.monotonic()
+    where = f"{socket.gethostname()}:{os.getpid()}"
+    target = Path(folder) / job.name
     try:
-        from dask.distributed import Client, as_completed
-    except ImportError as error:
-        raise MissingDependencyError(
-            'A cluster needs dask and distributed; install them with: pip install "pine-boost[dask]"'
-        ) from error
+        asked = _asked(job, policy)
+        if (done := _read_done(target, asked)) is not None:
+            return done
+        _remove_leftovers(target)
+        with _heard() as presses:
+            result, files = _make_smaller(job, policy)
+            if presses or _was_interrupted(result):
+                raise KeyboardInterrupt
+        seconds = round(time.monotonic() - started, 3)
+        before = result.original.forest
+        after = getattr(result, "pruned", getattr(result, "compressed", result.original)).forest
+        sizes = (before.n_trees, after.n_trees, before.n_leaves, after.n_leaves)
+        row = Row(job.name, result.status, *sizes, seconds=seconds, where=where)
+        if (done := _read_done(target, asked)) is not None:  # by a worker that was believed lost
+            return done
+        _write(target, files, asked, row)
+    except KeyboardInterrupt:  # the best answer by then is not the one that was asked for
+        seconds = round(time.monotonic() - started, 3)
+        return Row(job.name, NOT_RUN, seconds=seconds, where=where, error="interrupted")
+    except Exception as error:
+        return _failed_row(job, error, time.monotonic() - started, where)
+    return row
+
+
+def _asked(job: Job, policy: Policy) -> dict[str, Any]:
+    """What decides the result, as it comes back from JSON; a done job must have had the same."""
+    needed = () if policy.method == "accelerate" else TABLES[policy.method]
+    options = policy.of(job)
+    paths = job.inputs | {name: str(options[name]) for name in FILES if options.get(name) is not None}
+    for what, path in paths.items():
+        if not Path(path).exists():
+            raise InvalidInputError(f"{what} {path} does not exist; correct the path and run the fleet again.")
+    for what in ("model", *needed):
+        if what not in job.inputs:
+            raise InvalidInputError(f"The job has no {what}; {policy.method} needs {', '.join(('model', *needed))}.")
+    inputs = {what: _digest(Path(path)) for what, path in sorted(paths.items())}
+    asked = {"inputs": inputs, "method": policy.method, "options": options, "reports": policy.reports}
+    plain: dict[str, Any] = json.loads(json.dumps(asked))
+    return plain
+
+
+def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
+    """The result and its files."""
+    import pine_boost
+    from pine_boost.pipelines.given import read_given
+    from pine_boost.region.domain import read_domain
+
+    options = policy.of(job)
+    if options.get("domain") is not None:
+        options["domain"] = read_domain(options["domain"])
+    decision = "class" if policy.method == "prune" else "value"
+    given = read_given(
+        job.model, threshold=options.get("threshold"), trust_pickle=policy.trust_pickle, decision=decision
+    )
+    given.require_writable()
+    paths = (getattr(job, what) for what in TABLES[policy.method])
+    tables = [given.read_rows(path) if path else None for path in paths]
+    result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, **options)
+    if policy.reports and policy.method == "compress":
+        return result, dict(result.files(tables[1]))
+    files = dict(result.files())
+    if policy.reports and policy.method == "prune":
+        from pine_boost.report.report import render_report
+
+        files["report.html"] = render_report(getattr(result, "inner", result)).encode()
+    return result, files
+
+
+@contextmanager
+def _heard() -> Iterator[list[int]]:
+    """Every Ctrl-C that reaches this process meanwhile; the search alone would keep its best so far."""
+    presses: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield presses  # the program handles Ctrl-C itself
+        return
+
+    def note(number: int, frame: Any) -> None:
+        presses.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, note)
     try:
-        client = Client(address, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"No Dask scheduler answers at {address!r} ({error}); start one with dask scheduler."
-        ) from error
-    with client:
-        # not pure: equal calls are asked for anew, whatever the cluster remembers
-        waiting = {client.submit(run_job, job, folder, policy, pure=False): job for job in jobs}
-        for future in as_completed(list(waiting)):
-            job = waiting.pop(future)
-            try:
-                row: Row = future.result()
-            except (Exception, CancelledError) as error:  # it killed every worker it was given to
-                row = failed_row(job, _died(error), 0.0, "a worker of the cluster")
-            yield row
+        yield presses
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _sorted(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Failures first, then what promises nothing, then the rest; by name within."""
-    order = {FAILED: 0, NOT_RUN: 1, "NOT_CERTIFIED": 2, "NOT_VALIDATED": 2}
-    return tuple(sorted(rows, key=lambda row: (order.get(row.status, 3), row.name)))
+def _was_interrupted(result: Any) -> bool:
+    """Whether Ctrl-C ended the search, whatever it had found by then."""
+    ended = result.record if hasattr(result, "record") else result.search
+    return bool(getattr(ended, "interrupted", False)) or str(getattr(ended, "stopped", "")) == "interrupted"
+
+
+def _read_done(target: Path, asked: Mapping[str, Any]) -> Row | None:
+    """The row of a job that is done: same inputs and options, all files there and unchanged."""
+    record = _read_record(target)
+    if record is None or {key: record.get(key) for key in asked} != asked:
+        return None
+    if any(_digest(target / name) != digest for name, digest in record["files"].items()):
+        return None
+    return Row(**{**record["row"], "done_before": True})
+
+
+def _read_record(target: Path) -> dict[str, Any] | None:
+    try:
+        record = parse((target / RECORD).read_bytes())
+        if record["format"] != FORMAT or any(Path(name).name != name for name in record["files"]):
+            return None
+        Row(**record["row"])
+        dict(record["files"])
+    except (OSError, FieldError, KeyError, TypeError, ValueError):
+        return None
+    return dict(record)
+
+
+def _write(target: Path, files: dict[str, bytes], asked: Mapping[str, Any], row: Row) -> None:
+    digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
+    record = {"format": FORMAT, **asked, "row": asdict(row), "files": digests}
+    before = _read_record(target)  # files of an earlier run of this job may be replaced
+    own = [] if before is None else [n for n, digest in before["files"].items() if _digest(target / n) == digest]
+    owned = [] if before is None else [*own, RECORD]
+    contents = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
+    write_folder(target, {**files, RECORD: contents}, last=[RECORD], owned=owned)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what a process that was killed while writing this job left behind."""
+    for left in target.parent.glob(f".{target.name}.*"):
+        # mkdtemp adds eight characters: another job may be called "name.more"
+        is_new = left.name.endswith(UNFINISHED) and len(left.name) == len(target.name) + 10 + len(UNFINISHED)
+        # an old result that was moved aside names its job
+        record = _read_record(left) if left.name.startswith(f".{target.name}.old.") else None
+        if left.is_dir() and (is_new or (record is not None and record["row"]["name"] == target.name)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _failed_row(job: Job, error: BaseException, seconds: float, where: str) -> Row:
+    text = " ".join(str(error).split())[:2000]
+    if not isinstance(error, PineBoostError):
+        text = f"{type(error).__name__}: {text}"
+    return Row(job.name, FAILED, seconds=round(seconds, 3), where=where, error=text)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, of the names and contents of a folder; empty if there is none."""
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\n{_digest(file)}\n".encode())
+        return digest.hexdigest()
+    try:
+        with path.open("rb") as opened:
+            while piece := opened.read(2**20):
+                digest.update(piece)
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def _summary_csv(rows: Iterable[Row]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=[entry.name for entry in fields(Row)])
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def _summary_page(rows: tuple[Row, ...], policy: Policy) -> str:
+    good = [row for row in rows if row.status in _GOOD]
+    before, after = (sum(getattr(row, f"leaves_{when}") or 0 for row in good) for when in ("before", "after"))
+    options = ", ".join(f"{name}={value}" for name, value in sorted(policy.options.items()))
+    return render(
+        "fleet.html",
+        f"Fleet: {len(rows)} models",
+        rows=[asdict(row) for row in rows],
+        failed=[(row.name, row.error) for row in rows if row.status == FAILED],
+        good=_GOOD,
+        n_good=len(good),
+        shrunk=f", {before:,} → {after:,} leaves in all" if before else "",
+        what=f"{policy.method} {options}".strip(),
+        version=__version__,
+    )

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
+from pine_boost.files import DOMAIN_LIMIT, read_limited
+from pine_boost.json_fields import parse, reading, require
 from pine_boost.model.forest import BoolArray
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import Axis, StateSpace
@@ -331,3 +333,26 @@ def _one_below(space: StateSpace, bound: float) -> float:
         return float(np.nextafter(bound, -np.inf))
     with np.errstate(over="ignore"):
         return float(np.nextafter(np.float32(bound), np.float32(-np.inf)))
+
+
+def read_domain(path: str) -> Domain:
+    """A Domain from JSON with the same field names; conditions are objects.
+
+    ``{"lower": {"age": 18}, "integer": ["age"], "never_missing": true,
+    "forbidden": [[{"feature": "age", "upper": 20}, {"feature": "grandchildren", "lower": 1}]]}``
+    """
+    known = ", ".join(sorted(Domain.__dataclass_fields__))
+    contents = read_limited(path, DOMAIN_LIMIT, "domain file", InvalidInputError)
+    with reading("domain file", f"A domain is an object with {known}", InvalidInputError):
+        document = dict(parse(contents))
+        odd = sorted(set(document) - set(Domain.__dataclass_fields__))
+        require(not odd, f"{path} says {odd!r}")
+    try:
+        document["forbidden"] = [
+            tuple(Condition(**condition) for condition in pair) for pair in document.get("forbidden", ())
+        ]
+    except TypeError as error:
+        raise InvalidInputError(
+            f"{path}: forbidden is a list of pairs of objects with feature, lower, upper or categories ({error})."
+        ) from error
+    return Domain(**document)

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.cli.flags import read_domain
 from pine_boost.errors import InvalidInputError
-from pine_boost.region.domain import Condition, Domain
+from pine_boost.region.domain import Condition, Domain, read_domain
 from pine_boost.region.region import Region
 from tests.support.command_line import run
 

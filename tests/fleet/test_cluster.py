@@ -91,10 +91,9 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_done_twice(jobs, tmp_path):
         assert folders(out) == done
 
 
-def test_no_scheduler_there(jobs, tmp_path, monkeypatch):
+def test_no_scheduler_there(jobs, tmp_path):
     import dask
 
-    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        monkeypatch.setattr("pine_boost.fleet.run.CONNECT_SECONDS", 1)
-        with pytest.raises(InvalidInputError, match="No Dask scheduler answers"):
-            run_fleet(jobs, tmp_path / "out", dask="tcp://127.0.0.1:9")
+    impatient = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    with impatient, pytest.raises(InvalidInputError, match="No Dask scheduler answers"):
+        run_fleet(jobs, tmp_path / "out", dask="tcp://127.0.0.1:9")

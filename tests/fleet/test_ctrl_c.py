@@ -14,7 +14,7 @@ import pytest
 
 from pine_boost.cli import main
 from pine_boost.fleet import read_jobs, run_fleet
-from pine_boost.fleet.work import NOT_RUN, Policy, run_job
+from pine_boost.fleet.run import NOT_RUN, Policy, run_job
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 pytest.importorskip("joblib")
@@ -116,7 +116,7 @@ def test_no_further_job_begins_and_the_same_command_does_the_rest(
     assert began == ["de", "fr"]
     said = capsys.readouterr().err
     assert "interrupted; 4 jobs: 1 CERTIFIED, 3 NOT_RUN" in said
-    assert "the same command does the rest" in said
+    assert "The same command does the rest" in said
     assert statuses(out) == {"de": "CERTIFIED", "fr": NOT_RUN, "it": NOT_RUN, "jp": NOT_RUN}
     assert main(arguments) == 0
     assert "4 jobs: 4 CERTIFIED (1 done before)" in capsys.readouterr().out

@@ -7,16 +7,19 @@ import json
 import os
 import pickle
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pine_boost import InvalidInputError, Region, verify
+from pine_boost.certificate.certificate import Certificate
 from pine_boost.cli import main
 from pine_boost.fleet import Job, read_jobs, run_fleet
-from pine_boost.fleet.work import Policy, run_job
+from pine_boost.fleet.jobs import options_of
+from pine_boost.fleet.run import Policy, run_job
+from pine_boost.options import Options
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -104,7 +107,7 @@ def test_only_what_changed_is_done_again(place, tmp_path):
     # another policy, another threshold, a damaged or missing file of the result: done again
     assert not run_job(jobs[1], str(tmp_path / "out"), Policy("prune", {"alpha": 0.4}, trust_pickle=True)).done_before
     assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
-    assert not run_job(replace(jobs[1], threshold=0.3), str(tmp_path / "out"), PRUNE).done_before
+    assert not run_job(replace(jobs[1], options={"threshold": 0.3}), str(tmp_path / "out"), PRUNE).done_before
     region = tmp_path / "out" / "fr" / "region.json"
     assert not run_job(jobs[1], str(tmp_path / "out"), PRUNE).done_before
     region.unlink()
@@ -243,14 +246,14 @@ def test_a_folder_of_folders_and_the_command_line(place, tmp_path, capsys):
     ("text", "message"),
     [
         ("", "columns none"),
-        ("name,model,fit,owner\n", "accepted are name, model, fit"),
+        ("name,model,fit,owner\n", "accepted are name, model, fit, cal, val and the options alpha"),
         ("name,model,fit\n", "no jobs"),
         ("name,model,fit\na,m.json\n", "line 2: not as many cells"),
         ("name,model,fit\na,m.json,f.npy,more\n", "line 2: not as many cells"),
         ("name,model,fit\n,m.json,f.npy\n", "line 2: name is empty"),
         ("name,model,fit\n../a,m.json,f.npy\n", "a name becomes a folder"),
         ("name,model,fit\na,jobs.csv,jobs.csv\nA,jobs.csv,jobs.csv\n", "must be unique"),
-        ("name,model,fit,threshold\na,jobs.csv,jobs.csv,high\n", "'high' is no number"),
+        ("name,model,fit,threshold\na,jobs.csv,jobs.csv,high\n", "threshold must not be 'high'"),
     ],
 )
 def test_lists_that_cannot_be_run_are_refused_before_any_work(text, message, tmp_path):
@@ -261,7 +264,7 @@ def test_lists_that_cannot_be_run_are_refused_before_any_work(text, message, tmp
 
 def test_options_that_cannot_be_run_are_refused(place, tmp_path):
     jobs = place / "jobs.csv"
-    with pytest.raises(InvalidInputError, match="'prune' and 'compress'"):
+    with pytest.raises(InvalidInputError, match="method must be 'prune', 'compress' or 'accelerate', got 'shrink'"):
         run_fleet(jobs, tmp_path / "out", method="shrink")
     with pytest.raises(InvalidInputError, match="cannot be written down"):
         run_fleet(jobs, tmp_path / "out", options={"domain": object()})
@@ -285,3 +288,32 @@ def test_compressing_needs_rows_to_validate_on(place, tmp_path):
     assert (tmp_path / "out" / "de" / "compression.json").is_file()
     again = run_fleet(jobs, tmp_path / "out", method="compress", options=policy, n_jobs=1, trust_pickle=True)
     assert [row.done_before for row in again.rows] == [False, True]
+
+
+def test_every_option_may_be_given_per_job_or_for_all(place, tmp_path):
+    """A column of jobs.csv holds for its job and takes precedence over the policy."""
+    assert set(options_of("prune")) == {f.name for f in fields(Options)} - {"callback", "verbose", "n_jobs"} | {"spent"}
+    (tmp_path / "domain.json").write_text('{"never_missing": true}')
+    (tmp_path / "jobs.csv").write_text(
+        "name,model,fit,cal,alpha,objective,threshold,allow_overlap,domain\n"
+        f"own,{place}/de/model.pkl,{place}/de/fit.npy,{place}/de/cal.npy,0.5,l1,0.4 0.6,true,domain.json\n"
+        f"all,{place}/de/model.pkl,{place}/de/fit.npy,{place}/de/cal.npy,,,,,\n"
+    )
+    jobs = {job.name: job for job in read_jobs(tmp_path / "jobs.csv")}
+    own = {"alpha": 0.5, "objective": "l1", "threshold": (0.4, 0.6), "allow_overlap": True}
+    assert jobs["own"].options == {**own, "domain": str(tmp_path / "domain.json")}
+    assert jobs["all"].options == {}
+    options = {**OPTIONS, "objective": "l0"}
+    found = run_fleet(tmp_path / "jobs.csv", tmp_path / "out", options=options, trust_pickle=True, n_jobs=1)
+    assert found.ok
+    certificates = {name: Certificate.load(tmp_path / "out" / name / "certificate.json") for name in jobs}
+    assert (certificates["own"].alpha, certificates["own"].thresholds) == (0.5, (0.4, 0.6))
+    assert certificates["own"].objective == "l1"
+    assert (certificates["all"].alpha, certificates["all"].objective) == (0.3, "l0")
+    again = run_fleet(tmp_path / "jobs.csv", tmp_path / "out", options=options, trust_pickle=True, n_jobs=1)
+    assert all(row.done_before for row in again.rows)
+    (tmp_path / "domain.json").write_text('{"never_missing": false}')
+    again = run_fleet(tmp_path / "jobs.csv", tmp_path / "out", options=options, trust_pickle=True, n_jobs=1)
+    assert {row.name: row.done_before for row in again.rows} == {"own": False, "all": True}
+    with pytest.raises(InvalidInputError, match=r"Job 'own': compress does not have \['alpha'"):
+        run_fleet(tmp_path / "jobs.csv", tmp_path / "out", method="compress")

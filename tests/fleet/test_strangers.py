@@ -12,7 +12,7 @@ import pytest
 
 from pine_boost import InvalidInputError
 from pine_boost.fleet import Job, run_fleet
-from pine_boost.fleet.work import Policy, run_job
+from pine_boost.fleet.run import Policy, run_job
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 pytest.importorskip("joblib")
@@ -55,11 +55,11 @@ def test_a_summary_of_somebody_else_is_found_before_any_work(job, name, tmp_path
 
 def test_names_and_options_that_cannot_end_well_are_refused(job, tmp_path):
     taken = Job("Summary.csv", job.model, job.fit, job.cal)
-    with pytest.raises(InvalidInputError, match="own summary has this name"):
+    with pytest.raises(InvalidInputError, match="summary of the fleet has this name"):
         run_fleet([taken], tmp_path / "out")
-    with pytest.raises(InvalidInputError, match=r"options=\['alhpa'\]: prune takes alpha, "):
+    with pytest.raises(InvalidInputError, match=r"prune does not have \['alhpa'\]; it has alpha, "):
         run_fleet([job], tmp_path / "out", options={"alhpa": 0.1})
-    with pytest.raises(InvalidInputError, match="is no Job"):
+    with pytest.raises(InvalidInputError, match="jobs must be a path or Jobs, got"):
         run_fleet([("a", "m.pkl")], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -79,7 +79,7 @@ def test_an_old_result_that_was_left_aside_is_swept_up(job, tmp_path):
 
 
 def test_what_a_worker_that_was_given_up_did_meanwhile_is_left_alone(job, tmp_path, monkeypatch):
-    from pine_boost.fleet import work
+    from pine_boost.fleet import run as work
 
     real, nested = work._make_smaller, []
 
