@@ -18,7 +18,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Model
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
-from pine_boost.options import AccelerateOptions
+from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.exits import faults_of
@@ -61,31 +61,46 @@ def accelerate_booster(
     Parameters
     ----------
     model : object, path or bytes
-        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or
-        a Pipeline, threshold wrapper or calibrated classifier around one; never modified.
+        A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
+        Pipeline, threshold wrapper or calibrated classifier around one. It is never modified.
     X_fit : table, optional
-        Rows that the order of the trees is chosen for, and on which `work` is measured. No labels
-        needed; without, the trees that can add most come first, and work is that of synthetic rows.
+        Rows for which the order of the trees is chosen and on which the work is measured; the
+        training rows are fine. No labels are needed. Without them the trees that can add most come
+        first, and the work is measured on synthetic rows.
     X_val : table, optional
-        For ``fidelity`` below 1: rows that nothing else has seen.
+        Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1.
+        They are used up by it.
     fidelity : float
-        1: the class of every input, proved. Below: the share of future inputs that keep theirs.
+        Share of future inputs that must keep their answer; 1 proves every input and needs no data.
+        Below 1 the scorer is tested on X_val.
     confidence : float
-        Of the statement with ``fidelity`` below 1, over the draw of X_val.
+        Confidence of the statement over the draw of X_val.
     tolerance : float, optional
-        Regressors and rankers: the raw value may move by this much; then trees are left out whose
-        sum cannot move it by more.
+        How far a value may move: for classifiers no probability, for regressors and rankers (where
+        it is required) no raw value moves by more. It is refused with a calibrator around the
+        ensemble.
     threshold : float or sequence of float, optional
-        Your own decision threshold on the probability of class 1; on the raw margin for regressors
-        and rankers. Several, ascending, make score bands.
+        Your own decision threshold on the probability of class 1 (for regressors and rankers, on
+        the raw margin before any link function); several ascending values define score bands.
     time_limit : float, optional
-        Seconds for the whole call.
+        Seconds for the whole call. If time is short, fewer bounds are tightened; the promise is the
+        same.
     random_state : int
-        Seed of the synthetic rows.
-    callback, verbose, allow_overlap, segments, spent
-        As for `compress_booster`; only with ``fidelity`` below 1.
+        Seed of everything random; without a time limit the same call gives the same result.
+    callback : callable, optional
+        Called with a `Step` after each step.
+    verbose : bool, optional
+        Whether to show progress on stderr. By default it is shown on a terminal and in a notebook,
+        unless there is a callback. Log messages go to the logger ``pine_boost``.
+    allow_overlap : bool
+        Continue although rows of X_val also occur in X_fit; then the result is only MEASURED.
+    segments : column, labels or mapping of them, optional
+        Also count the changed rows per segment, for example per value of a column of X_val.
+    spent : Survey or path, optional
+        Survey, or the file it was saved to, whose rows are refused here.
     trust_pickle : bool
-        As for `prune_booster`.
+        Load models from pickle and joblib files, which runs code from the file; use it only for
+        files you made.
 
     Returns
     -------
@@ -112,29 +127,20 @@ def accelerate_booster(
     >>> bool((result.scorer.predict(X) == gb.predict(X)).all())
     True
     """
+    given(AccelerateOptions, locals())
     started = time.perf_counter()
     outer = unwrap(open_pickle(model, trust_pickle), threshold)
-    AccelerateOptions(
-        fidelity=fidelity,
-        confidence=confidence,
-        tolerance=tolerance,
-        threshold=outer.threshold,
-        time_limit=time_limit,
-        random_state=random_state,
-        callback=callback,
-        verbose=verbose,
-        allow_overlap=allow_overlap,
-        segments=segments,
-    )
     if fidelity < 1:
         raise InvalidInputError(
-            f"fidelity={fidelity!r}: only fidelity=1, the proved scorer, is available in this version."
+            f"fidelity must be 1 (the proved scorer) in this version, got {fidelity!r}.", option="fidelity"
         )
     if X_val is not None:
-        raise InvalidInputError("X_val was given, but fidelity=1 is proved and needs no rows; leave it out.")
+        raise InvalidInputError(
+            "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option="X_val"
+        )
     if tolerance is not None:
         raise InvalidInputError(
-            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out."
+            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out.", option="tolerance"
         )
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     forest = parsed.forest

@@ -352,9 +352,13 @@ compress_booster.callback : callable, optional
     Called with a `Step` after each step of the path.
 compress_booster.allow_overlap : bool
     Continue although rows of {X_val} also occur in {X_fit}; then the result is only MEASURED.
+accelerate_booster.model : object, path or bytes
+    A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a Pipeline, threshold
+    wrapper or calibrated classifier around one. It is never modified.
 accelerate_booster.X_fit : table, optional
-    Rows that fix the stages and their exits where ``fidelity`` is below 1; the training rows are fine. Without them
-    the scorer is proved for every input.
+    Rows for which the order of the trees is chosen and on which the work is measured; the training rows are fine.
+    No labels are needed. Without them the trees that can add most come first, and the work is measured on synthetic
+    rows.
 accelerate_booster.X_val : table, optional
     Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1. They are used up by
     it.

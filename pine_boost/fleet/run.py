@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 from asyncio import CancelledError
@@ -366,6 +367,10 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     paths = (getattr(job, what) for what in TABLES[policy.method])
     tables = [given.read_rows(path) if path else None for path in paths]
     result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, **options)
+    if policy.method == "accelerate":
+        with tempfile.TemporaryDirectory() as scratch:
+            saved = result.save(Path(scratch) / "scorer")
+            return result, {path.name: path.read_bytes() for path in saved.iterdir()}
     if policy.reports and policy.method == "compress":
         return result, dict(result.files(tables[1]))
     files = dict(result.files())
@@ -398,7 +403,7 @@ def _heard() -> Iterator[list[int]]:
 
 def _was_interrupted(result: Any) -> bool:
     """Whether Ctrl-C ended the search, whatever it had found by then."""
-    ended = result.record if hasattr(result, "record") else result.search
+    ended = getattr(result, "record", getattr(result, "search", None))
     return bool(getattr(ended, "interrupted", False)) or str(getattr(ended, "stopped", "")) == "interrupted"
 
 

@@ -176,7 +176,7 @@ class FastScorer:
     def _threads(self) -> int:
         n_jobs = self.n_jobs
         if not is_whole(n_jobs) or (n_jobs < 1 and n_jobs != -1):
-            raise InvalidInputError(f"n_jobs must be a positive integer or -1, got {n_jobs!r}.")
+            raise InvalidInputError(f"n_jobs must be a positive integer or -1, got {n_jobs!r}.", option="n_jobs")
         return (os.cpu_count() or 1) if n_jobs == -1 else int(n_jobs)
 
     def _is_raw(self, X: Any) -> bool:

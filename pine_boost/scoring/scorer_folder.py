@@ -183,7 +183,8 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
         if not trust_pickle:
             raise InvalidInputError(
                 f"{LAYERS} is a pickle, and loading it would run code from the file; pass trust_pickle=True for a "
-                "folder you made."
+                "folder you made.",
+                option="trust_pickle",
             )
         prepare, finish = pickle.loads(_read_file(place, LAYERS, manifest))
     arrays = _load_arrays(contents, place / ARRAYS)

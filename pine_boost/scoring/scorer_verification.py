@@ -81,7 +81,8 @@ def verify_scorer(model: Any, folder: str | os.PathLike[str], *, trust_pickle: b
     if manifest["status"] != "CERTIFIED":
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: its promise is a statistic about its validation rows; "
-            "name them with X_val (--val)."
+            "name them with X_val (--val).",
+            option="X_val",
         )
     outer = unwrap(open_pickle(model, trust_pickle))
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold

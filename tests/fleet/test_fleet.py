@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pine_boost import InvalidInputError, Region, verify
+from pine_boost import InvalidInputError, Region, load_scorer, verify
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.cli import main
 from pine_boost.fleet import Job, read_jobs, run_fleet
@@ -317,3 +317,14 @@ def test_every_option_may_be_given_per_job_or_for_all(place, tmp_path):
     assert {row.name: row.done_before for row in again.rows} == {"own": False, "all": True}
     with pytest.raises(InvalidInputError, match=r"Job 'own': compress does not have \['alpha'"):
         run_fleet(tmp_path / "jobs.csv", tmp_path / "out", method="compress")
+
+
+def test_a_fleet_of_scorers_needs_no_tables(place, tmp_path):
+    jobs = [Job(job.name, job.model) for job in read_jobs(place)]
+    found = run_fleet(jobs, tmp_path / "out", method="accelerate", trust_pickle=True, n_jobs=1)
+    assert {row.status for row in found.rows} == {"CERTIFIED"}
+    X = np.load(place / "de" / "cal.npy")
+    model = pickle.loads((place / "de" / "model.pkl").read_bytes())
+    assert np.array_equal(load_scorer(tmp_path / "out" / "de").predict(X), model.predict(X))
+    again = run_fleet(jobs, tmp_path / "out", method="accelerate", trust_pickle=True, n_jobs=1)
+    assert all(row.done_before for row in again.rows)

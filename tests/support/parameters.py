@@ -16,6 +16,7 @@ CALLS = {
     "prune_booster": "pine_boost.prune",
     "sweep": "pine_boost.sweeping",
     "compress_booster": "pine_boost.compress",
+    "accelerate_booster": "pine_boost.accelerate",
     "simplify": "pine_boost.simplification",
     "survey": "pine_boost.surveying",
     "PineClassifier": "pine_boost.classifier",
