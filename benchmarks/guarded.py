@@ -73,7 +73,7 @@ def guarded_models(result: Any, parts: Any, backend: str) -> list[tuple[str, Any
 
 def run_guarded(dataset: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All models, guards, backends and batches of one data set."""
-    from pine_boost.fleet.work import smaller_of
+    from pine_boost.fleet.run import smaller_of
     from pine_boost.native.predict import predict_classes
     from pine_boost.serving.engines import make_engine
 

@@ -211,8 +211,7 @@ def test_the_summary_of_a_model_that_stayed_ends_with_them(table: Any, boosting:
 
 
 def test_one_of_a_kind_is_no_plural(result: Any) -> None:
-    from pine_boost.fleet.run import FleetResult
-    from pine_boost.fleet.work import Row
+    from pine_boost.fleet.run import FleetResult, Row
 
     c = replace(result.certificate, lower_bound=1, optimal=False)
     text = replace(result, certificate=c).summary()
