@@ -145,6 +145,13 @@ def test_docstrings_are_in_plain_english_and_refer_to_nothing_outside_the_reposi
                 assert found is None, f"{name}: {found}"
 
 
+def test_the_architecture_page_names_files_and_rooms_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    places = (ROOT / "pine_boost", ROOT)
+    for name in re.findall(r"`([\w/.]+(?:\.py|\.md|/))`", page):
+        assert any((place / name).exists() for place in places), name
+
+
 def _modules() -> dict[str, Path]:
     """Every module of the package by its path, those of the readers as parsers/..."""
     folders = {"": ROOT / "pine_boost", "parsers/": ROOT / "parsers"}
