@@ -318,8 +318,7 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
             if presses or _was_interrupted(result):
                 raise KeyboardInterrupt
         seconds = round(time.monotonic() - started, 3)
-        before = result.original.forest
-        after = getattr(result, "pruned", getattr(result, "compressed", result.original)).forest
+        before, after = result.original.forest, smaller_of(result).forest
         sizes = (before.n_trees, after.n_trees, before.n_leaves, after.n_leaves)
         row = Row(job.name, result.status, *sizes, seconds=seconds, where=where)
         if (done := _read_done(target, asked)) is not None:  # by a worker that was believed lost
@@ -331,6 +330,11 @@ def run_job(job: Job, folder: str, policy: Policy) -> Row:
     except Exception as error:
         return _failed_row(job, error, time.monotonic() - started, where)
     return row
+
+
+def smaller_of(result: Any) -> Any:
+    """The smaller model of a result of any kind, as parsed; a scorer has the trees of the original."""
+    return getattr(result, "pruned", getattr(result, "compressed", result.original))
 
 
 def _asked(job: Job, policy: Policy) -> dict[str, Any]:
@@ -423,8 +427,8 @@ def _read_record(target: Path) -> dict[str, Any] | None:
         if record["format"] != FORMAT or any(Path(name).name != name for name in record["files"]):
             return None
         Row(**record["row"])
-        dict(record["files"])
-    except (OSError, FieldError, KeyError, TypeError, ValueError):
+        record["files"].items()
+    except (OSError, FieldError, KeyError, TypeError, AttributeError):
         return None
     return dict(record)
 
@@ -432,11 +436,16 @@ def _read_record(target: Path) -> dict[str, Any] | None:
 def _write(target: Path, files: dict[str, bytes], asked: Mapping[str, Any], row: Row) -> None:
     digests = {name: hashlib.sha256(contents).hexdigest() for name, contents in files.items()}
     record = {"format": FORMAT, **asked, "row": asdict(row), "files": digests}
-    before = _read_record(target)  # files of an earlier run of this job may be replaced
-    own = [] if before is None else [n for n, digest in before["files"].items() if _digest(target / n) == digest]
-    owned = [] if before is None else [*own, RECORD]
     contents = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
-    write_folder(target, {**files, RECORD: contents}, last=[RECORD], owned=owned)
+    write_folder(target, {**files, RECORD: contents}, last=[RECORD], owned=_owned(target))
+
+
+def _owned(target: Path) -> list[str]:
+    """Files of an earlier run of this job, which may be replaced if they are unchanged."""
+    record = _read_record(target)
+    if record is None:
+        return []
+    return [*(n for n, digest in record["files"].items() if _digest(target / n) == digest), RECORD]
 
 
 def _remove_leftovers(target: Path) -> None:

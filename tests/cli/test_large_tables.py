@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pine_boost.fleet import Job
-from pine_boost.fleet.work import Policy, run_job
+from pine_boost.fleet.run import Policy, run_job
 from pine_boost.tables.files import read_any
 from tests.support.command_line import run
 

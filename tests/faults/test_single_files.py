@@ -14,9 +14,7 @@ from pine_boost import InvalidInputError, prune_booster
 from pine_boost.cli import main
 from pine_boost.errors import CertificateMismatch, OutputError
 from pine_boost.files import UNFINISHED, clear_errors, write_file
-from pine_boost.fleet.page import summary_csv
-from pine_boost.fleet.run import run_fleet
-from pine_boost.fleet.work import RECORD, _owned, _sweep_up
+from pine_boost.fleet.run import RECORD, _owned, _remove_leftovers, _summary_csv, run_fleet
 from pine_boost.json_fields import canonical
 from pine_boost.monitoring.state import watch
 from pine_boost.serving.folder import load_guarded
@@ -173,7 +171,7 @@ def test_a_fleet_replaces_no_summary_of_others_and_not_its_own_list(made: Path, 
         run_fleet(jobs, out)
     assert (out / "summary.html").read_text() == "<p>of the quarter</p>"
     (out / "summary.html").unlink()
-    (out / "summary.csv").write_bytes(summary_csv([]))  # of an earlier run
+    (out / "summary.csv").write_bytes(_summary_csv([]))  # of an earlier run
     assert run_fleet(jobs, out, options={"alpha": 0.4, "objective": "l1"}, n_jobs=1).rows
     assert len((out / "summary.csv").read_text().splitlines()) == 2
 
@@ -183,7 +181,7 @@ def test_a_fleet_sweeps_up_nothing_but_its_own(tmp_path: Path) -> None:
     for folder in (theirs, ours):
         folder.mkdir()
         (folder / "file").write_text("x")
-    _sweep_up(tmp_path / "sales")
+    _remove_leftovers(tmp_path / "sales")
     assert theirs.is_dir()
     assert not ours.exists()
 
