@@ -1,8 +1,4 @@
-"""How long and how hard to try: a deadline, an effort in counts, and who is told of the progress.
-
-In comes what the caller grants; out goes one frozen Budget that is handed down, never assigned
-into. Parts of it are Budgets themselves. Knows nothing of what is done with it.
-"""
+"""How long and how hard to try: a deadline, an effort in counts, the shares of every stage, and a callback."""
 
 from __future__ import annotations
 
@@ -14,22 +10,63 @@ from enum import Enum
 
 
 class StopReason(str, Enum):
-    """Why long work ended; compares equal to its own word."""
+    """Why long work ended; each reason equals its own word."""
 
     OPTIMAL = "optimal"  # nothing better exists, and that was proved
-    EFFORT = "effort"  # everything was tried that the effort allows
+    EFFORT = "effort"  # everything that the effort allows was tried
     TIME = "time"
     MEMORY = "memory"
     INTERRUPTED = "interrupted"  # Ctrl-C
     REFUSED = "refused"  # the library cannot hold what was found
-    UNSOLVED = "unsolved"  # no solver ended with the weights before anything was asked
+    UNSOLVED = "unsolved"  # no solver found weights for a first model
 
     def __str__(self) -> str:
         return str(self.value)
 
 
+# The time plan. Each share is a part of the time that is left when its stage begins.
+SHARES: dict[str, float] = {
+    # prune_booster and sweep
+    "indifference": 0.2,  # all short searches that choose the share of alpha for undecided inputs
+    "search": 0.95,  # the search, if a serving margin is looked for after it
+    "serving margin": 0.05,  # of one alpha of a sweep
+    "sweep over units": 0.5,  # if leaf values are searched too
+    "sweep searches": 0.9,  # the rest is left for second proofs
+    # one search, in order
+    "light trees": 0.25,  # models that drop trees of small total contribution
+    "units before leaf values": 0.75,  # at most, once a model is known whose leaves can be chosen
+    "units before leaves": 0.3,  # unit="leaf"
+    "leaf bound": 0.25,  # lower bound for free leaf values
+    "fewer leaves": 0.85,  # the rest is for leaf values near the original's
+    "first shapes": 0.1,  # of the above
+    "long step": 0.02,  # of the time limit: a step that makes a late search take larger ones
+    "late": 0.1,  # of the time limit: from then on proved models are proved again at once
+    # compress_booster and survey
+    "compression path": 0.6,
+    "compression test": 0.85,  # up to and including the test
+    "attack": 0.5,
+    "survey proofs": 0.5,
+    "survey speeds": 0.02,
+    # the serving margin, verify and the report
+    "margin by CP-SAT": 0.5,
+    "margin by boxes": 0.5,
+    "verify bound": 0.25,
+    "verify undecided": 0.1,
+    "verify in a larger region": 0.25,
+    "verify by boxes": 0.5,
+    "report speeds": 0.5,
+}
+SECONDS: dict[str, float] = {
+    "late": 20.0,  # as above, at the latest
+    "after Ctrl-C": 1.0,  # for the second proof of what was found
+    "search after Ctrl-C": 0.5,  # if it came before the search
+    "bound after stop": 0.3,
+    "bound after deadline": 0.2,  # to count what is proved already
+}
+
+
 class OutOfTime(Exception):
-    """The deadline has passed; caught where the best answer so far is kept."""
+    """The deadline has passed; whoever holds the best answer so far catches it."""
 
 
 class OutOfEffort(Exception):
@@ -38,7 +75,7 @@ class OutOfEffort(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try, in counts and not in seconds, so that runs repeat exactly.
+    """How hard to try, in counts instead of seconds, so that runs are reproducible.
 
     Attributes
     ----------
@@ -49,11 +86,11 @@ class Effort:
     exact_rounds, exact_programs : int
         Rounds and linear programs of the exact search.
     passed_over : int
-        Sets of columns without weights on the grid that the exact search leaves aside.
+        Sets of columns without weights on the grid that the exact search skips.
     master_effort, proof_effort : float
         Deterministic time of CP-SAT per hitting set and per proof.
     box_limit : int
-        Boxes per proof before the second proof is asked of CP-SAT instead; 0: at once.
+        Boxes per proof before the second proof is left to CP-SAT; 0: at once.
     leaf_work : float
         Iterations of the linear programs over leaf values, times their rows and columns; without a
         time limit.
@@ -72,7 +109,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Step:
-    """What a callback is told.
+    """What a callback receives.
 
     Attributes
     ----------
@@ -95,8 +132,8 @@ class Step:
     lower_bound : int
         No smaller model is possible, as far as that is proved.
     tried : int
-        Compression: units of the candidate that was just looked at; nothing is promised of it
-        before the test on X_val, so ``units`` stays the original's. 0 where models are proved.
+        Compression: units of the latest candidate. Nothing is promised about it before the test on
+        X_val, so ``units`` stays the original's. 0 when models are proved.
     """
 
     step: int
@@ -113,7 +150,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a piece of work may take, and whom it tells of its steps.
+    """What a piece of work may take, and who is called after its steps.
 
     Attributes
     ----------
@@ -125,7 +162,7 @@ class Budget:
     started : float
         When this piece of work began.
     began : float
-        When the whole work began that this is a part of: parts keep it, steps are dated by it.
+        When the whole work began; parts keep it, and steps are dated by it.
     """
 
     deadline: float = math.inf
@@ -148,7 +185,7 @@ class Budget:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a time limit at all; without one, runs repeat exactly."""
+        """Whether there is a time limit; without one, runs are reproducible."""
         return self.deadline < math.inf
 
     @property
@@ -163,7 +200,7 @@ class Budget:
 
     @property
     def clock(self) -> float:
-        """Seconds since the whole work began that this is a part of."""
+        """Seconds since the whole work began."""
         return time.monotonic() - self.began
 
     @property
@@ -179,6 +216,10 @@ class Budget:
     def share(self, part: float) -> Budget:
         """A part of the time that is left, as a budget of its own that begins now."""
         return self.within(part * self.remaining)
+
+    def part(self, stage: str) -> Budget:
+        """The share of a stage in the time plan; without a time limit, everything."""
+        return self.share(SHARES[stage]) if self.is_limited else self
 
     def within(self, seconds: float) -> Budget:
         """At most so many seconds from now, and never beyond this budget's own deadline."""

@@ -172,10 +172,7 @@ def without_search(
         pruned=None,
         proofs=(),
         n_kept=count_units(parsed.forest, options.unit),
-        lower_bound=1,
-        rounds=0,
-        rows=0,
-        stopped=StopReason.TIME if is_late else StopReason.INTERRUPTED,
+        ended=frozenset({StopReason.TIME if is_late else StopReason.INTERRUPTED}),
     )
     return build_prune_result(
         parsed,
@@ -196,7 +193,7 @@ def _without_model(found: SearchResult, parsed: Model, unit: str) -> SearchResul
         pruned=None,
         proofs=(),
         n_kept=count_units(parsed.forest, unit),
-        stopped=StopReason.REFUSED,
+        ended=frozenset({StopReason.REFUSED}),
         reweight="tree",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pine_boost.budget import Budget, Step, StopReason
+from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.compression.attack import attack
 from pine_boost.compression.cost import LEAVES, TREES
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
@@ -24,7 +24,6 @@ from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
 
 # Shares of a limited time: the path's share of what is left, then the test's; the attack gets the rest.
-_PATH_SHARE, _TEST_SHARE = 0.6, 0.85
 
 
 def compress_booster(
@@ -142,11 +141,13 @@ def compress_booster(
     # path; it and the choice from it are fixed before a row of X_val is predicted
     share = expected_share(tables.val.n_rows, fidelity, confidence)
     with shown(verbose, time_limit, callback) as report_progress:
-        part = replace(budget.until(_PATH_SHARE), callback=report_progress)
+        part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
         found, stopped = find_path(task, share, part, parsed.forest)
     # test
     chains = choose_chains(found, share)
-    validated = validate(parsed, lossless, task, chains, tables, options, budget.until(_TEST_SHARE), budget)
+    validated = validate(
+        parsed, lossless, task, chains, tables, options, budget.until(SHARES["compression test"]), budget
+    )
     stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
     # record
     smaller = None if validated.written is None else validated.written.shape

@@ -1,7 +1,6 @@
-"""The conductor: from a model and two tables to a smaller model and its certificate.
+"""`prune_booster`: parse, calibrate the region, search, export, certify.
 
-In come a native model, X_fit and X_cal; out goes a PruneResult. Reads like the paper: parse,
-calibrate the region, search, export, certify. A model that was not proved is never returned.
+A model that was not proved is never returned.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from pine_boost.budget import Budget, OutOfTime, Step
+from pine_boost.budget import SHARES, Budget, OutOfTime, Step
 from pine_boost.build_result import build_prune_result, made_with, native_rows, without_search
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import Model
@@ -25,12 +24,10 @@ from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.choose_indifference import settle_toss_ups
-from pine_boost.search.deduplicated_trees import search_lean
+from pine_boost.search.choose_indifference import choose_indifference
+from pine_boost.search.driver import search_booster
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.tables.splitting import split_tables
-
-_FOR_SEARCH = 0.95  # of the time, where a margin that serving can see is asked for after it
 
 
 def prune_booster(
@@ -159,12 +156,12 @@ def prune_booster(
     try:
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
         with shown(options.verbose, time_limit, callback) as report_progress:
-            chosen = settle_toss_ups(parsed.forest, fitted, alpha, budget, how)
-            budget = replace(chosen.left_of(budget), callback=report_progress)
-            part = budget.until(1.0 if chosen.region.delta is None else _FOR_SEARCH)
-            found = search_lean(chosen.problem, fitted.fit_states, part, how, chosen.points)
-            found = chosen.ended(found)
-    except (OutOfTime, KeyboardInterrupt) as end:  # before the search held anything
+            chosen = choose_indifference(parsed.forest, fitted, alpha, budget, how)
+            budget = replace(chosen.search_budget(budget), callback=report_progress)
+            part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
+            found = search_booster(chosen.problem, fitted.fit_states, part, how, chosen.points)
+            found = chosen.note_interruption(found)
+    except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
         original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
         return cast(PruneResult, outer.rewrap(original, X_fit))
     with finishing():  # Ctrl-C ends the search, not what makes its result
@@ -185,21 +182,21 @@ def prune_booster(
 
 
 def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tuple[Wrapper, Model]:
-    """What lies around the ensemble, if anything, and the ensemble, read and tried natively.
+    """The wrapper around the ensemble, if any, and the ensemble, parsed and tried natively.
 
-    Refuses a model that cannot be searched before any table is read.
+    Raises before any table is read if the model cannot be searched.
     """
     source = open_pickle(model, trust_pickle)
     outer = unwrap(source, options.threshold)  # a Pipeline, thresholds, calibration
     parsed = read_and_try(outer.inner, threshold=outer.threshold)
-    require_size(parsed.forest)  # from its shape
+    require_size(parsed.forest)
     if options.asks_for_leaves:
         require_free_leaves(parsed)
     return outer, parsed
 
 
 def search_options(options: Options, model: Model) -> SearchOptions:
-    """What the search takes of a user's options, and of what the model was trained to keep."""
+    """The options of the search: the user's, and the monotone constraints of the model."""
     reweight = options.reweight_of(has_free_leaves(model))
     return SearchOptions(
         options.objective,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pine_boost.budget import Budget, Step
+from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.claims import lossless_offer, proved_offer, statistic_offer
 from pine_boost.compression.cost import LEAVES
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
@@ -34,8 +34,6 @@ from pine_boost.tables.overlap import hashes_of
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
 _CONFIDENCE = 0.95
-_PATH_SHARE = 0.6  # of the time that is left, before sizes are tested
-_PROOFS = 0.5  # share of the time that goes to proofs
 _NOTHING = "nothing smaller was found"
 
 
@@ -132,7 +130,7 @@ def survey(
     with shown(verbose, time_limit, callback) as report_progress:
         budget = replace(budget, callback=report_progress)
         if has_classes:
-            proofs = budget.share(_PROOFS)
+            proofs = budget.share(SHARES["survey proofs"])
             offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
         offers += _compressed(model, parsed, tables, options, budget)
     return Survey(tuple(offers), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
@@ -144,7 +142,7 @@ def _offer(
     speed = None
     if found is not parsed and not budget.is_over:
         some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
-        speeds = measure_speeds(parsed, found, some, budget.share(0.02))
+        speeds = measure_speeds(parsed, found, some, budget.share(SHARES["survey speeds"]))
         speed = speeds[0].ratio if speeds else None
     elif found is parsed and not note and call:
         note = _NOTHING
@@ -223,7 +221,7 @@ def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOpti
     task = set_up(goal, LEAVES, tables.fit, options.random_state, budget)
     whole = LosslessPart(parsed.forest, parsed.forest)
     n_look = tables.val.n_rows
-    part = budget.until(_PATH_SHARE)
+    part = budget.until(SHARES["compression path"])
     path, _ = find_path(task, 1 - min(FIDELITIES), part, parsed.forest)
     for n_before, fidelity in enumerate(FIDELITIES):
         promise, call = promises[fidelity], calls[fidelity]

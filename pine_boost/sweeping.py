@@ -1,8 +1,4 @@
-"""The whole trade-off: one model pruned for many alphas.
-
-In come a model, two tables and a grid of alphas; out goes a SweepResult with a certified answer
-per alpha. `sweep_order` says in which order they are searched and what one leaves to the next.
-"""
+"""`sweep`: one model pruned for many alphas, with a certified answer for each."""
 
 from __future__ import annotations
 
@@ -26,13 +22,12 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.choose_indifference import settle_toss_ups
+from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.search_result import SearchResult
 from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
 
 ALPHAS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
-_FOR_MARGIN = 0.05  # of the time that is left, for the margin of one alpha
 COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "optimal", "seconds")
 
 
@@ -266,27 +261,27 @@ def sweep(
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole)
     how = search_options(options, parsed)
-    middle = grid[len(grid) // 2]  # before X_cal says which alphas have room: it chooses nothing
+    middle = grid[len(grid) // 2]  # before X_cal is looked at: it must not influence the choice
     try:
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
-        chosen = settle_toss_ups(parsed.forest, fitted, middle, budget, how)
+        chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)
     except (OutOfTime, KeyboardInterrupt) as end:
         made = build_result.made_with(outer.inner, options)
         late = [build_result.without_search(parsed, options, alpha, end, made) for alpha in grid]
         return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
     if alphas is None:
         grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    left = chosen.left_of(budget)
+    left = chosen.search_budget(budget)
     made = build_result.made_with(outer.inner, options, chosen.choice)
     with shown(options.verbose, time_limit, callback) as report_progress:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
-        answers = ((r, p, chosen.ended(found)) for r, p, found in search_alphas(plan))
-        results = list(_concluded(parsed, plan, answers, fitted, X_fit, made))
+        answers = ((r, p, chosen.note_interruption(found)) for r, p, found in search_alphas(plan))
+        results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
 
 
-def _concluded(
+def _build_results(
     parsed: Model,
     plan: SweepPlan,
     answers: Iterable[Answered],
@@ -294,7 +289,7 @@ def _concluded(
     X_fit: Any,
     made: Mapping[str, Any],
 ) -> Iterator[PruneResult]:
-    """A result per alpha, replayed natively; a model that serves several is exported once."""
+    """A result per alpha, replayed natively; a model that answers several alphas is exported once."""
     before: SearchResult | None = None
     result: PruneResult | None = None
     how = plan.options
@@ -317,7 +312,7 @@ def _concluded(
                 same=same,
                 rows=rows,
                 cal=fitted.cal_rows,
-                budget=plan.budget.share(_FOR_MARGIN) if plan.budget.is_limited else plan.budget,
+                budget=plan.budget.part("serving margin"),
                 n_jobs=how.n_jobs,
                 made=made,
             )
@@ -325,7 +320,7 @@ def _concluded(
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
-    """The grid ascending and without repetition; refuses what is no level."""
+    """The grid in ascending order without repetition; raises unless all are numbers in [0, 1)."""
     try:
         grid = [float(alpha) for alpha in alphas]
     except (TypeError, ValueError) as error:
@@ -338,7 +333,7 @@ def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
 
 
 def _has_room(region: Region, alpha: float) -> bool:
-    """Whether the rows that lie outside anyway leave room; a grid of our own never raises."""
+    """Whether an alpha is feasible in spite of rows that lie outside anyway."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -85,24 +85,22 @@ def test_each_alpha_ends_with_its_own_rows_cuts_and_time(parts: Any, monkeypatch
     explore, finish = sweep_order.explore, sweep_order.finish
 
     def watch(*arguments: Any) -> Any:
-        played = explore(*arguments)
-        state = played.state
-        explored.append((played, len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape))
-        return played
+        state = explore(*arguments)
+        explored.append((state, len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape))
+        return state
 
-    def check(played: Any, budget: Any, larger: Any) -> Any:
-        own = next(entry for entry in explored if entry[0] is played)
-        state = played.state
+    def check(state: Any, budget: Any, larger: Any) -> Any:
+        own = next(entry for entry in explored if entry[0] is state)
         assert (len(state.constraints), len(state.pruner.cuts), state.constraints.program.rows.shape) == own[1:]
-        finished.append(played)
-        return finish(played, budget, larger)
+        finished.append(state)
+        return finish(state, budget, larger)
 
     monkeypatch.setattr(sweep_order, "explore", watch)
     monkeypatch.setattr(sweep_order, "finish", check)
     model, X_fit, X_cal, _ = parts
     sweep(model, X_fit, X_cal, alphas=[0.0, 0.1, 0.6], time_limit=300)
     assert finished == [entry[0] for entry in reversed(explored)]
-    states = [entry[0].state for entry in explored]
+    states = [entry[0] for entry in explored]
     assert len({id(state.constraints) for state in states}) == len(states) == 3
     assert len({id(state.constraints.program) for state in states}) == 3
     assert len({id(state.pruner) for state in states}) == 3
@@ -179,13 +177,13 @@ def test_which_alphas_have_room_for_x_cal_chooses_nothing(monkeypatch: pytest.Mo
     """The share of toss-ups is chosen at the middle of the grid before X_cal shortens it."""
     model, X_fit, X_cal, _ = parts
     chosen: list[float] = []
-    settle = sweeping.settle_toss_ups
+    settle = sweeping.choose_indifference
 
     def watch(forest: Any, fitted: Any, alpha: float, *others: Any) -> Any:
         chosen.append(alpha)
         return settle(forest, fitted, alpha, *others)
 
-    monkeypatch.setattr(sweeping, "settle_toss_ups", watch)
+    monkeypatch.setattr(sweeping, "choose_indifference", watch)
     monkeypatch.setattr(sweeping, "_has_room", lambda region, alpha: alpha > 0.2)
     swept = sweep(model, X_fit, X_cal, indifference="auto", objective="l1", time_limit=20)
     assert min(swept.alphas) == 0.4

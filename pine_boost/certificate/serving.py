@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from pine_boost.budget import Budget
+from pine_boost.budget import SHARES, Budget
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.tree_matching import MatchedTrees
 from pine_boost.errors import CertificateMismatch
@@ -135,7 +135,9 @@ def _answers(
         yield from prove_listed(asked, pruned, listing)
         return
     for question in asked.questions:
-        proof = prove_boxes(asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(0.5))
+        proof = prove_boxes(
+            asked, pruned, question, max_boxes=_MOST_BOXES, budget=budget.share(SHARES["margin by boxes"])
+        )
         if proof.answer is Answer.UNKNOWN:
             proof = prover.prove(pruned, [question], settings, budget)[0]
         yield proof

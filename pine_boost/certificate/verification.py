@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.budget import Budget, Effort
+from pine_boost.budget import SHARES, Budget, Effort
 from pine_boost.certificate.certificate import Certificate, QuestionProof
 from pine_boost.certificate.claims import exception_of, nothing_to_prove, rests_on
 from pine_boost.certificate.consistency import (
@@ -191,7 +191,7 @@ def prove_again(
     if any(table is not None for table in tables):
         refitted, remarks = recompute_region(before.forest, region, certificate, *tables)
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)
-    bound_proved, remark = require_bound(problem, certificate, budget.share(0.25), tables[0], region)
+    bound_proved, remark = require_bound(problem, certificate, budget.share(SHARES["verify bound"]), tables[0], region)
     remarks += remark
     if certificate.grid < 0:
         same = _require_identical(problem, after.forest, certificate)
@@ -200,7 +200,7 @@ def prove_again(
     matched = match_trees(before.forest, after.forest, certificate.kept, certificate.grid)
     require_decisive(problem, after.forest, matched)
     outer = enclosures(problem)
-    band_settled, remark = _check_undecided(problem, outer, certificate, budget.share(0.1))
+    band_settled, remark = _check_undecided(problem, outer, certificate, budget.share(SHARES["verify undecided"]))
     remarks += remark
     proofs = _prove(problem, outer, matched.pruned, budget, n_workers)
     serving, served = require_serving(problem, matched, certificate, region), None
@@ -278,7 +278,7 @@ def _check_serving(
 def _prove(problem: Problem, outer: list[Enclosure], pruned: PrunedForest, budget: Budget, n_jobs: int) -> list[Proof]:
     """On larger regions first, where they are easier; what holds there holds on this one."""
     for stage in outer:
-        share = budget.share(0.25).within(_STAGE_SECONDS)
+        share = budget.share(SHARES["verify in a larger region"]).within(_STAGE_SECONDS)
         proofs = _prove_on(stage.problem, pruned, share, n_jobs)
         if all(proof.answer is Answer.PROVED for proof in proofs):
             return [replace(proof, method=f"{proof.method} ({stage.name})") for proof in proofs]
@@ -295,7 +295,7 @@ def _prove_on(problem: Problem, pruned: PrunedForest, budget: Budget, n_jobs: in
     if listing is not None:
         listed = prove_listed(problem, pruned, listing)
         return listed + prove_walked(problem, pruned, budget)
-    proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(0.5), n_jobs)
+    proofs = prove_in_boxes(problem, pruned, _MAX_BOXES, budget.share(SHARES["verify by boxes"]), n_jobs)
     return proofs + prover.prove(pruned, list(problem.questions), THIRD, budget)
 
 

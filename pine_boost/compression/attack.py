@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pine_boost.budget import Budget
+from pine_boost.budget import SHARES, Budget
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Task
 from pine_boost.compression.shape import Shape, margins
@@ -24,7 +24,6 @@ _N_ROUNDS = 80
 _PLAUSIBLE = 0.95  # quantile of the scores of X_fit within which an input is plausible
 _MOST_CELLS = 40_000_000  # rows x trees in all: a second or two
 _MOST_FIT_ROWS = 20_000
-_SHARE = 0.5  # of the time that is left
 _ROWS_PER_SECOND = 1_000  # of limited time: fitting the score cannot be interrupted
 _LEAST_SECONDS = 0.5
 
@@ -55,7 +54,7 @@ def attack(task: Task, smaller: Shape | None, fit: AnyRows, seed: int, budget: B
         return None
     n_most = _MOST_FIT_ROWS
     if budget.is_limited:
-        budget = budget.share(_SHARE)
+        budget = budget.share(SHARES["attack"])
         if budget.remaining < _LEAST_SECONDS:
             return None
         n_most = int(min(n_most, _ROWS_PER_SECOND * budget.remaining))

@@ -81,7 +81,7 @@ def find_margin(
         if unanswered == _MOST_UNANSWERED:
             break
         own = prover.on(replace(asked, permitted=units))
-        proofs = first_proof(own, pruned, budget.share(0.5) if budget.is_limited else budget)
+        proofs = first_proof(own, pruned, budget.part("margin by CP-SAT"))
         prover = own
         found = [proof.states for proof in proofs if proof.states is not None]
         if all(proof.answer is Answer.PROVED for proof in proofs):

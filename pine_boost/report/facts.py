@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, Step
+from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import without_twins
 from pine_boost.model.forest import FloatArray, Forest, Model
@@ -196,7 +196,7 @@ def _native(
         facts = replace(facts, speed_note="Not measured: the time for the report was spent.")
     else:
         with part("speed"):
-            speeds = measure_speeds(before, after, matrix, budget.share(0.5))
+            speeds = measure_speeds(before, after, matrix, budget.share(SHARES["report speeds"]))
             facts = replace(facts, speeds=speeds)
     if is_original:
         return facts

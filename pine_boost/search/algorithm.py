@@ -1,21 +1,19 @@
-"""Algorithm 1: Pruner and Oracle in turns, anytime.
+"""Algorithm 1 of the paper: Pruner and Oracle in turns, with a certified model at any moment.
 
-In come a problem, the states of X_fit and a budget; out goes the smallest certified model found,
-with a proved lower bound. Whenever it stops, it holds a model that was proved twice, at worst the
-original itself.
+Whenever the search stops, it holds a model that was proved twice, at worst the original.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, OutOfEffort, OutOfTime, StopReason
+from pine_boost.budget import SECONDS, Budget, OutOfEffort, OutOfTime, StopReason
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
@@ -38,9 +36,6 @@ from pine_boost.search.strategies import (
     lightest,
 )
 
-_SECONDS_AFTER_CTRL_C = 1.0
-_BOUND_AFTER_STOP = 0.3  # seconds for the bound of a search that was stopped
-
 
 @dataclass(frozen=True, eq=False)
 class Known:
@@ -49,13 +44,13 @@ class Known:
     Attributes
     ----------
     start : WarmStart or None
-        What a search of the same model on a smaller region left.
+        From a search of the same model in a smaller region.
     larger : SearchResult or None
-        The result of a larger region, whose model holds here too.
+        The result for a larger region, whose model holds here too.
     points : States or None
         State rows to begin with; those in the region become rows.
     is_hopeless : bool
-        No proof will end here: ask no Oracle, find only the bound of the rows.
+        No proof will end here: do not ask the Oracle, only find the bound of the rows.
     """
 
     start: WarmStart | None = None
@@ -64,51 +59,22 @@ class Known:
     is_hopeless: bool = False
 
 
-MakesRoom = Callable[[SearchState], bool]
-
-
-@dataclass(eq=False)
-class Explored:
-    """A game that was played to its end, before its second proofs.
-
-    ``makes_room`` is asked between steps whether what follows needs the time that is left;
-    ``out_of_time`` says whether the clock ended a part, also one that goes on with another.
-    """
-
-    state: SearchState
-    stopped: StopReason = StopReason.EFFORT
-    gave_up: bool = False
-    out_of_time: bool = False
-    seconds: float = 0.0
-    makes_room: MakesRoom | None = None
-
-    def go_on(self) -> None:
-        """Raise `OutOfTime` where what follows needs the time that is left."""
-        if self.makes_room is not None and self.makes_room(self.state):
-            raise OutOfTime
-
-    def start(self) -> WarmStart:
-        """What the search of a larger region may begin with."""
-        state = self.state
-        best = state.best
-        cuts = dict(state.pruner.cuts)
-        return WarmStart(state.constraints, cuts, best.bound, best.believed_bound, best.support)
-
-
 def search(
     problem: Problem,
     fit_states: npt.NDArray[Any],
     budget: Budget | None = None,
     options: SearchOptions | None = None,
     known: Known | None = None,
-    makes_room: MakesRoom | None = None,
+    units_budget: Budget | None = None,
 ) -> SearchResult:
     """Find the smallest model that provably keeps every decided point of the region.
 
-    Ctrl-C and the time limit return the best certified model, at worst the original itself.
+    Ctrl-C and the time limit return the best certified model, at worst the original.
     """
     budget = budget or Budget.of()
-    return finish(bounded(play_out(problem, fit_states, budget, options, known, makes_room)), budget)
+    state = explore(problem, fit_states, budget, options, known, units_budget)
+    prove_lower_bound(state)
+    return replace(finish(state, budget), seconds=budget.clock)
 
 
 def explore(
@@ -117,56 +83,35 @@ def explore(
     budget: Budget,
     options: SearchOptions | None = None,
     known: Known | None = None,
-) -> Explored:
-    """Play the game until it is settled; what it finds is proved once, and its bound."""
-    return bounded(play_out(problem, fit_states, budget, options, known))
-
-
-def play_out(
-    problem: Problem,
-    fit_states: npt.NDArray[Any],
-    budget: Budget,
-    options: SearchOptions | None = None,
-    known: Known | None = None,
-    makes_room: MakesRoom | None = None,
-) -> Explored:
-    """The same without its bound: whoever goes on with other columns does not need it."""
+    units_budget: Budget | None = None,
+) -> SearchState:
+    """Search until nothing is left to try; what is found is proved once, without a lower bound."""
     known = known or Known()
     state = build_state(problem, fit_states, budget, options or SearchOptions(), known.start)
-    explored = Explored(state, makes_room=makes_room)
+    state = replace(state, units_budget=units_budget)
     if known.larger is not None:
         state.best.adopt(known.larger.best, known.larger.undecided)
-    play(explored, proposals(state, known))
-    return explored
+    run(state, proposals(state, known))
+    return state
 
 
-def bounded(explored: Explored) -> Explored:
-    """A game that was played, with its lower bound proved as far as that goes."""
-    budget = explored.state.budget
-    if explored.stopped is not StopReason.MEMORY:  # the bound is one more search
-        with _keeping_the_best(explored, budget):
-            _prove_bound(explored)
-    explored.seconds = budget.clock
-    return explored
+def run(state: SearchState, proposed: Iterator[Proposal]) -> None:
+    """Weigh each proposal, ask the Oracle, learn from its counterexamples, until it is settled.
 
-
-def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
-    """Pruner and Oracle in turns, as in algorithm 1 of the paper, for one proposal after another.
-
-    A search that takes long asks for second proofs by itself; one that was interrupted, or that
-    has no memory left, does not go on with other proposals.
+    After Ctrl-C, or without memory, nothing is proposed any more. A search that takes long proves
+    its models twice on the way.
     """
-    if explored.stopped in (StopReason.INTERRUPTED, StopReason.MEMORY):
+    if state.ended & {StopReason.INTERRUPTED, StopReason.MEMORY}:
         return
-    state = explored.state
-    with _keeping_the_best(explored, state.budget):
+    with keep_best(state, state.budget):
         for proposal in proposed:
-            explored.go_on()
+            state.check()
             while (pruned := weigh(state, proposal)) is not None:
                 started = time.monotonic()
                 verdict = ask(state, pruned, proposal)
                 if verdict is None:
-                    explored.out_of_time |= (proposal.budget or state.budget).is_over
+                    if (proposal.budget or state.budget).is_over:
+                        state.ended.add(StopReason.TIME)
                     break
                 if verdict.is_proved:
                     state.best.accept(pruned, verdict.proofs)
@@ -179,14 +124,15 @@ def play(explored: Explored, proposed: Iterator[Proposal]) -> None:
                     )
                 if proposal.briefly and verdict.by_proof and state.in_a_hurry(since=started):
                     break
-                explored.go_on()
+                state.check()
             if proposal.status is ProposalStatus.PROVED and proposal.model is None and state.is_late():
                 state.prove_twice()
-    explored.out_of_time |= state.budget.is_over  # a strategy may end by itself then
+    if state.budget.is_over:  # a strategy may end by itself then
+        state.ended.add(StopReason.TIME)
 
 
 def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
-    """What to try, in order: fast answers first, then the exact search for the fewest."""
+    """What to try, in order: fast answers first, then the exact search for the fewest units."""
     objective, start = state.options.objective, known.start
     if start is None:
         state.constraints.add(state.constraints.fit.nearest(), state.budget)
@@ -213,7 +159,7 @@ def proposals(state: SearchState, known: Known) -> Iterator[Proposal]:
 
 
 def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
-    """A model on the grid that keeps all rows with the proposed units; None where there is none."""
+    """A model on the grid that keeps all rows with the proposed units, or None."""
     state.budget.check()
     if proposal.model is not None:
         return proposal.model
@@ -229,7 +175,7 @@ def weigh(state: SearchState, proposal: Proposal) -> PrunedForest | None:
 
 
 def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict | None:
-    """The Oracle's verdict; None where a model near the original is not proved by that alone."""
+    """The Oracle's verdict; None if a model near the original is not proved by its difference alone."""
     if proposal.model is not None:
         return state.oracle.prove_near(pruned, proposal.budget or state.budget)
     state.report_progress("climb")
@@ -240,32 +186,46 @@ def ask(state: SearchState, pruned: PrunedForest, proposal: Proposal) -> Verdict
     return state.oracle.prove(pruned, state.budget)
 
 
-def finish(explored: Explored, budget: Budget, larger: SearchResult | None = None) -> SearchResult:
-    """The second proof of what was explored, and the result.
+def prove_lower_bound(state: SearchState) -> None:
+    """Prove a lower bound in exact integers; a search that was stopped spends little on it."""
+    if StopReason.MEMORY in state.ended:  # the bound is one more search
+        return
+    best, budget = state.best, state.budget
+    with keep_best(state, budget):
+        if state.is_over or StopReason.INTERRUPTED in state.ended:
+            budget = Budget.of(SECONDS["bound after stop"], state.effort)
+        target = best.smallest.n_kept
+        if not best.is_settled:
+            target = min(target, fewest_units(list(state.pruner.cuts), state.columns.n_units, budget))
+        best.bound = prove_bound(state.pruner, target, best.bound, budget)
+        best.note(2 if not best.waiting else 1)
+
+
+def finish(state: SearchState, budget: Budget, larger: SearchResult | None = None) -> SearchResult:
+    """Prove twice what was found, and return the result; its ``seconds`` are those spent here.
 
     ``larger`` is the result for a larger region (a smaller alpha): what was proved there holds
-    here, and where this search found nothing smaller, that model is the answer. After Ctrl-C, be
-    it now or before, only a moment is left; another one ends that too.
+    here, and if this search found nothing smaller, that model is the answer. After Ctrl-C only a
+    moment is left; another Ctrl-C ends that too.
     """
     started = time.monotonic()
-    state = explored.state
     best = state.best
     if larger is not None:
         best.adopt(larger.best, larger.undecided)
     for _ in range(2):
-        if explored.stopped is StopReason.INTERRUPTED:
-            budget = budget.within(_SECONDS_AFTER_CTRL_C)
-        with _keeping_the_best(explored, budget):
+        if StopReason.INTERRUPTED in state.ended:
+            budget = budget.within(SECONDS["after Ctrl-C"])
+        with keep_best(state, budget):
             state.prove_twice(budget)
             if best.best.pruned is not None and best.undecided is None:
-                encoding = state.oracle.prover.known_encoding
-                best.undecided = find_undecided(state.problem, encoding, budget)
+                best.undecided = find_undecided(state.problem, state.oracle.prover.known_encoding, budget)
             break
     n_kept = best.best.n_kept
-    is_fewest = n_kept <= best.lower_bound
-    stopped = explored.stopped
-    if explored.gave_up and state.oracle.n_asked == 0 and stopped is StopReason.EFFORT:
-        stopped = StopReason.UNSOLVED  # nothing was tried: that is no answer
+    ended = set(state.ended)
+    if n_kept <= best.lower_bound:
+        ended.discard(StopReason.TIME)  # nothing smaller was missed
+    if state.oracle.n_asked == 0 and ended == {StopReason.EFFORT}:
+        ended = {StopReason.UNSOLVED}  # nothing was tried: that is no answer
     return SearchResult(
         pruned=best.best.pruned,
         proofs=best.best.proofs,
@@ -273,45 +233,25 @@ def finish(explored: Explored, budget: Budget, larger: SearchResult | None = Non
         lower_bound=min(best.lower_bound, n_kept),
         rounds=state.oracle.n_asked,
         rows=len(state.constraints),
-        stopped=StopReason.OPTIMAL if is_fewest else stopped,
+        ended=frozenset(ended),
         undecided=best.undecided,
-        seconds=explored.seconds + time.monotonic() - started,
+        seconds=time.monotonic() - started,
         history=tuple(best.history),
         bound=best.bound,
         reference=state.constraints.fit.reference,
         points=state.constraints.states,
-        gave_up=explored.gave_up,
-        interrupted=explored.stopped is StopReason.INTERRUPTED,
-        out_of_time=not is_fewest and (explored.out_of_time or stopped is StopReason.TIME),
     )
 
 
-def _prove_bound(explored: Explored) -> None:
-    """The lower bound in exact integers; a search that was stopped spends little on it."""
-    state = explored.state
-    best, cuts = state.best, state.pruner.cuts
-    budget = state.budget
-    if explored.stopped is not StopReason.EFFORT:
-        budget = Budget.of(_BOUND_AFTER_STOP, state.effort)
-    target = best.smallest.n_kept
-    if not best.is_settled:
-        target = min(target, fewest_units(list(cuts), state.columns.n_units, budget))
-    best.bound = prove_bound(state.pruner, target, best.bound, budget)
-    best.note(2 if not best.waiting else 1)
-
-
 @contextmanager
-def _keeping_the_best(explored: Explored, budget: Budget) -> Iterator[None]:
-    """Whatever ends a part of the search, the best certified model stays."""
+def keep_best(state: SearchState, budget: Budget) -> Iterator[None]:
+    """Note what ends a part of the search; the best certified model stays."""
     try:
         yield
     except (OutOfTime, OutOfEffort, UnsolvedProgramError) as reason:
-        if isinstance(reason, OutOfTime) or budget.is_over:
-            if explored.stopped is StopReason.EFFORT:
-                explored.stopped = StopReason.TIME
-        else:
-            explored.gave_up = True
+        is_late = isinstance(reason, OutOfTime) or budget.is_over
+        state.ended.add(StopReason.TIME if is_late else StopReason.EFFORT)
     except KeyboardInterrupt:
-        explored.stopped = StopReason.INTERRUPTED
+        state.ended.add(StopReason.INTERRUPTED)
     except MemoryError:
-        explored.stopped = StopReason.MEMORY
+        state.ended.add(StopReason.MEMORY)

@@ -1,8 +1,7 @@
-"""Splits that go in batches, from a certified model on: something is held early where shapes fail.
+"""Collapse splits in batches, starting from a certified model.
 
-In come a game over leaves and its splits; out goes nothing: what is proved takes the place of the
-smallest model. Those splits go first whose leaves differ least, and the leaves that are left stay
-as near to the certified model as the rows allow. Floats propose here; integers decide later.
+Splits whose leaves differ least go first, and the remaining leaf values stay as close to the
+certified model as the rows allow. This gives a first answer where whole shapes fail.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scipy.sparse import csr_matrix, hstack
 from pine_boost.budget import Budget, StopReason
 from pine_boost.model.exact import BROKEN_ROW, TIGHT_ROW
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
-from pine_boost.search.algorithm import Explored, play
+from pine_boost.search.algorithm import run
 from pine_boost.search.columns import build_columns
 from pine_boost.search.lp import LinearProgram, RowPool, Solver
 from pine_boost.search.rounding import leaves_to_grid
@@ -29,10 +28,10 @@ from pine_boost.search.weight_program import Weights
 
 _FIRST = 0.05  # of the splits go in the first batch
 _GROWTH = 4
-_MOST_REFUTED = 15  # models of one batch that may turn out not to do
-_EFFORT = 0.1  # of a proof's effort: what takes longer is a batch too large
-_ROOM = 0.5  # of the original's margin at a row, where that is narrow, is kept
-_NARROW = 0.05  # of the median margin: no row needs more room
+_MOST_REFUTED = 15  # models of one batch that may be refuted
+_EFFORT = 0.1  # of a proof's effort: if it takes longer, the batch is too large
+_ROOM = 0.5  # of the original's margin is kept at rows with a narrow one
+_NARROW = 0.05  # of the median margin: what counts as narrow
 _MOST_FAILED = 40  # batches that may fail
 _ROWS_PER_PASS = 100
 _MAX_PASSES = 60
@@ -40,7 +39,7 @@ _MAX_PASSES = 60
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """The certified model that a batch goes out from.
+    """The certified model that a batch starts from.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class Base:
     pruned: PrunedForest | None
 
     def margins(self, state: SearchState) -> FloatArray:
-        """How far the model is beyond its cut at every row of the state."""
+        """How far the model is beyond its cut at every row."""
         rows, problem = state.constraints, state.problem
         if self.pruned is None:
             margins, grid = problem.original_margins_int(rows.leaves), problem.scale
@@ -80,7 +79,7 @@ def find_base(state: SearchState, splits: Splits, pruned: PrunedForest | None) -
 
 
 class NearWriter:
-    """Writes models without a batch of splits, near the base; after some refutations no more."""
+    """Writes models without a batch of splits, close to the base; after some refutations no more."""
 
     def __init__(self, splits: Splits) -> None:
         self._splits = splits
@@ -89,7 +88,7 @@ class NearWriter:
         self._active: IntArray = np.zeros(0, dtype=np.int64)
 
     def begin(self, base: Base) -> None:
-        """Go out from another model."""
+        """Start from another model."""
         self._base, self._n_written = base, 0
 
     def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
@@ -108,7 +107,7 @@ class NearWriter:
         return self._splits.collapse(pruned, kept)
 
     def _project(self, state: SearchState, shape: Shape) -> Weights | None:
-        """Values with the least distance to the base's that keep every row with some room.
+        """The values closest to the base's that keep every row with some room.
 
         Constants are free; the distance of cuts stays.
         """
@@ -171,7 +170,7 @@ class NearWriter:
 
 
 def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, FloatArray]:
-    """The base's mean below every leaf that is left, and the share of fit rows there."""
+    """The base's mean below every remaining leaf, and the share of fit rows there."""
     reference = state.constraints.fit.reference
     repeated = np.repeat(reference.counts, reference.leaves.shape[1])
     count = np.bincount(reference.leaves.ravel(), repeated, len(base.value)) + 1.0
@@ -181,7 +180,7 @@ def _merged(state: SearchState, shape: Shape, base: Base) -> tuple[FloatArray, F
 
 
 def _needed(state: SearchState, grid: int) -> FloatArray:
-    """The margin to keep at every row: a part of the original's, and what rounding takes away."""
+    """The margin to keep at every row: a part of the original's, at least the rounding error."""
     original = Base(np.zeros(0, dtype=bool), np.zeros(0), None).margins(state)
     rounding = np.ldexp(float(state.problem.forest.n_trees), -grid)
     room = _ROOM * np.minimum(original, _NARROW * float(np.median(original)))
@@ -189,24 +188,23 @@ def _needed(state: SearchState, grid: int) -> FloatArray:
     return np.asarray(np.maximum(room, rounding * program.magnified) * program.strict)
 
 
-def let_go_in_batches(explored: Explored, state: SearchState, collapser: Collapser) -> None:
-    """Play batches to their end; a proof that does not end is one batch that failed."""
+def collapse_in_batches(state: SearchState, collapser: Collapser) -> None:
+    """Try batches until none is left; a proof that does not end is one batch that failed."""
     effort = replace(state.effort, proof_effort=_EFFORT * state.effort.proof_effort)
     writer = NearWriter(collapser.splits)
     state = replace(state, writer=writer.write, budget=state.budget.with_effort(effort))
-    explored.state, proposed = state, _batches(state, collapser, writer)
+    proposed = _batches(state, collapser, writer)
     while getgeneratorstate(proposed) != GEN_CLOSED:
-        play(explored, proposed)
-        if explored.stopped is StopReason.INTERRUPTED:
+        run(state, proposed)
+        if state.ended & {StopReason.INTERRUPTED, StopReason.MEMORY}:
             return
 
 
 def _batches(state: SearchState, collapser: Collapser, writer: NearWriter) -> Generator[Proposal, None, None]:
-    """Larger batches after a proof, else smaller ones, until no split is left that may go.
+    """Larger batches after a proof, smaller ones after a failure, until no candidate is left.
 
-    A shape that keeps every row known says which splits may; of those that it goes without, the
-    ones whose leaves differ least go first. A split that cannot go alone is needed, and so are
-    those above it.
+    Candidates are the splits that a shape which keeps every known row does without; those whose
+    leaves differ least go first. A split that cannot go alone is needed, and so are those above it.
     """
     splits = collapser.splits
     needed = np.zeros(len(splits.node), dtype=bool)
@@ -241,7 +239,7 @@ def _batches(state: SearchState, collapser: Collapser, writer: NearWriter) -> Ge
 
 
 def _need(splits: Splits, needed: Kept, split: int) -> None:
-    """Remember a split that is needed, with all above it."""
+    """Mark a split as needed, with all above it."""
     while split >= 0:
         needed[split] = True
         split = int(splits.parent[split])

@@ -1,8 +1,6 @@
-"""How much of alpha toss-ups should get: chosen from X_fit alone, by short searches.
+"""Choose the share of alpha for undecided inputs from X_fit alone, by short searches.
 
-In come a problem, what X_fit says of rare inputs and of toss-ups, and a budget; out goes the share
-with the smallest model that a short search proves, 0 where none is smaller. X_cal takes no part, so
-every choice keeps the guarantee.
+X_cal plays no part, so every choice keeps the guarantee.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, Effort, StopReason
+from pine_boost.budget import SECONDS, Budget, Effort, StopReason
 from pine_boost.model.forest import Forest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
@@ -21,14 +19,12 @@ from pine_boost.region.fitting import FittedRegion
 from pine_boost.region.region import Region
 from pine_boost.region.region_ladder import FitEvidence, nest
 from pine_boost.region.score_tables import ScoreTables
-from pine_boost.search.algorithm import Explored, Known, play, proposals
+from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.drop_light_trees import lightest_units, unit_ranges
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, SearchState, build_state
 
-SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without toss-ups last: it can be slow
-PART = 0.2  # of the time limit, for all short searches together
-_MOMENT = 0.5  # seconds
+SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
 _EFFORT = Effort(
     n_walks=100,
     n_eliminations=1,
@@ -43,9 +39,9 @@ _EFFORT = Effort(
 
 @dataclass(frozen=True)
 class Choice:
-    """The share of alpha for toss-ups, and the units that a short search kept with each share.
+    """The share of alpha for undecided inputs, and the units that a short search kept with each share.
 
-    ``points`` are the rows of the search that was best: the search that follows begins with them.
+    ``points`` are the rows of the best short search, from which the whole search starts.
     """
 
     share: float
@@ -56,7 +52,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A region, its problem, and where there was something to choose, what was chosen."""
+    """A region, its problem, and the choice if there was one to make."""
 
     region: Region
     problem: Problem
@@ -64,26 +60,26 @@ class Chosen:
 
     @property
     def points(self) -> States | None:
-        """State rows that the search begins with, where choosing has met some."""
+        """State rows to begin the search with."""
         return None if self.choice is None else self.choice.points
 
-    def left_of(self, budget: Budget) -> Budget:
-        """What the search may take: it begins now, and has next to nothing after Ctrl-C."""
+    def search_budget(self, budget: Budget) -> Budget:
+        """What the search may take; after Ctrl-C next to nothing."""
         if self.choice is None:
             return budget
-        return budget.within(_MOMENT if self.choice.interrupted else math.inf)
+        return budget.within(SECONDS["search after Ctrl-C"] if self.choice.interrupted else math.inf)
 
-    def ended(self, found: SearchResult) -> SearchResult:
-        """What the search found; Ctrl-C while choosing is what ended it, whatever it says."""
+    def note_interruption(self, found: SearchResult) -> SearchResult:
+        """The result of the search; Ctrl-C during the choice counts as having ended it."""
         if self.choice is None or not self.choice.interrupted:
             return found
-        return replace(found, stopped=StopReason.INTERRUPTED, interrupted=True)
+        return found.with_ends(StopReason.INTERRUPTED)
 
 
-def settle_toss_ups(
+def choose_indifference(
     forest: Forest, fitted: FittedRegion, alpha: float, budget: Budget, options: SearchOptions
 ) -> Chosen:
-    """The region as it was fitted or, with evidence for it, with the best share for toss-ups."""
+    """The region as fitted or, for ``indifference="auto"``, with the best share for undecided inputs."""
     region = fitted.region
     problem = build_problem(forest, region.space, region.tables, delta=region.delta or 0.0)
     if fitted.fit is None or region.score_tables is None or region.tau is None:
@@ -103,13 +99,13 @@ def choose_share(
     budget: Budget,
     options: SearchOptions,
 ) -> Choice:
-    """Search shortly in the region that each share would give if future inputs were like X_fit.
+    """Search briefly in the region that each share would give if future inputs were like X_fit.
 
-    Ties go to the smaller share. Without a time limit the choice repeats exactly; with one, where a
-    smaller share is worse and its search did not end, those between it and 0 are passed over.
+    Ties go to the smaller share. Without a time limit the choice is reproducible. With one, if a
+    smaller share is worse and its search did not end, the shares between it and 0 are skipped.
     """
-    part = budget.share(PART) if budget.is_limited else budget
-    # whole trees tell shares apart as well as leaves do, and sooner
+    part = budget.part("indifference")
+    # whole trees rank the shares as well as leaves do, and faster
     unit = "tree" if options.unit == "leaf" else options.unit
     options = replace(options, unit=unit, reweight="tree")
     turn = part.remaining / len(SHARES)
@@ -125,12 +121,11 @@ def choose_share(
         tables = replace(problem.region, tau=tau, score=score)
         own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
         state = build_state(restated(problem, tables, delta or 0.0), fit_states, own, options)
-        explored = Explored(state)
-        play(explored, proposals(state, Known()))
-        if explored.stopped is StopReason.INTERRUPTED:
+        run(state, proposals(state, Known()))
+        if StopReason.INTERRUPTED in state.ended:
             return Choice(0.0, (), interrupted=True)
         kept.append((share, _kept(state)))
-        is_falling = kept[-1][1] <= best[0] or explored.stopped is not StopReason.TIME
+        is_falling = kept[-1][1] <= best[0] or StopReason.TIME not in state.ended
         if kept[-1][1] <= best[0]:
             best = kept[-1][1], share, state.constraints.states
     kept.reverse()
@@ -138,7 +133,7 @@ def choose_share(
 
 
 def _kept(state: SearchState) -> int:
-    """Units of the smallest model that was proved, or that the room for toss-ups alone allows."""
+    """Units of the smallest model that was proved, or that dropping light trees is sure to reach."""
     found = state.best.smallest.n_kept
     if state.problem.delta == 0:
         return found

@@ -1,8 +1,6 @@
-"""Fewer leaves: subtrees become leaves and trees go, each step proved like any other.
+"""The search for fewer leaves (``unit="leaf"``): subtrees become leaves, trees are dropped.
 
-In come a problem and what the searches over trees found; out goes the model of the fewest leaves
-that was proved twice, or what came in. Leaf values are chosen anew; splits stay or go, none is
-changed. Nothing is said about how few leaves would do.
+Leaf values are free; a split stays or goes, none is changed. No lower bound on leaves is given.
 """
 
 from __future__ import annotations
@@ -19,27 +17,24 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.model.states import States
 from pine_boost.model.trimming import leaf_count
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Explored, finish, play
-from pine_boost.search.batches import let_go_in_batches
+from pine_boost.search.algorithm import finish, run
+from pine_boost.search.batches import collapse_in_batches
 from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.constraints import MOST_CELLS, Constraints, distinct_fit_rows
 from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.oracle import Oracle
-from pine_boost.search.polish_probabilities import nearer
+from pine_boost.search.polish_probabilities import polish
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState
+from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState
 from pine_boost.search.shapes import LEVELS, Collapser
 from pine_boost.search.splits import find_splits
 from pine_boost.search.strategies import Proposal, ProposalStatus
 
-_MOST_LEAVES = 2000  # a program over more does not end in a reasonable time
-_ANSWERS = 12  # different costs of ranges that are tried
-_FOR_FEWER = 0.85  # of the time limit; the rest is for values near the original's
-_WALKS = 6  # times as many walks as a search begins with
-_FIRST_TURN = 0.1  # of that for the first shapes
+_ANSWERS = 12  # different costs of ranges to try
+_WALKS = 6  # times as many walks as other searches
 _FIRST_SHAPES = 3
-_REFUTATIONS = 400  # shapes that may turn out not to do
+_REFUTATIONS = 400  # shapes that may be refuted
 
 
 def search_collapsed(
@@ -50,50 +45,47 @@ def search_collapsed(
     options: SearchOptions,
     larger: SearchResult | None = None,
 ) -> SearchResult:
-    """Go on from a certified model with fewer leaves; sizes of the result are counted in leaves.
+    """Look for fewer leaves, starting from a certified model; the result counts leaves.
 
     ``found`` is what the searches over single trees found, ``larger`` the answer of this search
     for a larger region, whose model holds here too.
     """
     start = _in_leaves(problem, found)
     if larger is not None and larger.n_kept < start.n_kept:
-        start = replace(
-            start, pruned=larger.pruned, proofs=larger.proofs, n_kept=larger.n_kept, reweight=larger.reweight
-        )
-    if problem.trees.n_leaves > _MOST_LEAVES or problem.trees.n_leaves == problem.trees.n_trees:
+        start = start.with_model_of(larger)
+    if problem.trees.n_leaves > MOST_LEAF_COLUMNS or problem.trees.n_leaves == problem.trees.n_trees:
         return start  # too many leaves for a program, or trees without a split: nothing can be merged
-    if found.is_last or budget.is_over:
-        return replace(start, out_of_time=start.out_of_time or budget.is_over)
+    if found.is_last:
+        return start
+    if budget.is_over:
+        return start.with_ends(StopReason.TIME)
     budget = budget.after(found.seconds)
     state, collapser = _build_state(problem, fit_states, budget, options)
     state.best.adopt(start.best, found.undecided)
-    early = replace(state, budget=budget.share(_FOR_FEWER)) if budget.is_limited else state
-    explored = Explored(early)
-    play(explored, _dropping_the_unreached(early, collapser, start, found.points))
-    _taking_turns(explored, early, collapser)
+    early = replace(state, budget=budget.part("fewer leaves"))
+    run(early, _dropping_the_unreached(early, collapser, start, found.points))
+    _alternate(early, collapser)
     if budget.is_limited and state.best.smallest.n_kept == start.n_kept:
-        let_go_in_batches(explored, state, collapser)  # with the time of what is not needed then
-    explored.state = state
+        collapse_in_batches(state, collapser)  # nothing is left to polish, so with the rest of the time
     if state.best.smallest.n_kept < start.n_kept:
         smallest = collapser.splits.of_model(state.best.smallest.pruned)
-        play(explored, _proved_again(state))
-        play(explored, nearer(state, lambda: collapser.write_near(state, smallest)))
-    return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
+        run(state, _proving_twice(state))  # before time is spent on anything else
+        run(state, polish(state, lambda: collapser.write_near(state, smallest)))
+    return start.followed_by(replace(finish(state, budget), seconds=budget.clock))
 
 
 def _in_leaves(problem: Problem, found: SearchResult) -> SearchResult:
-    """What a search over trees found, its sizes counted in leaves; bounds on trees say nothing."""
+    """The result of a search over trees with its sizes in leaves; bounds on trees do not apply."""
     pruned = found.pruned
     n_leaves = problem.trees.n_leaves if pruned is None else leaf_count(pruned)
     history = (moment._replace(units=moment.leaves, lower_bound=1) for moment in found.history)
-    stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
-    return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, stopped=stopped, history=tuple(history))
+    return replace(found, n_kept=n_leaves, lower_bound=1, bound=None, history=tuple(history))
 
 
 def _build_state(
     problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions
 ) -> tuple[SearchState, Collapser]:
-    """A game without rows whose columns are all leaves."""
+    """A search without rows whose columns are all leaves."""
     units = build_columns(problem, "leaf")
     every = np.ones(units.n_units, dtype=bool)
     columns = replace(leaf_columns(units, problem, every, options.monotone), name="leaf")
@@ -108,9 +100,9 @@ def _build_state(
 def _dropping_the_unreached(
     state: SearchState, collapser: Collapser, start: SearchResult, points: States | None
 ) -> Iterator[Proposal]:
-    """First what nobody misses: branches that neither the region nor a row reaches, and twins.
+    """Drop branches that neither the region nor a row reaches, and twin leaves.
 
-    Begins with the points of the earlier searches.
+    Starts from the points of the earlier searches.
     """
     state.constraints.add(state.constraints.fit.nearest(), state.budget)
     if points is not None:
@@ -128,7 +120,7 @@ def _dropping_the_unreached(
 
 
 def _walk(state: SearchState) -> None:
-    """More rows near the boundary: each is cheaper than one that a proof finds."""
+    """Add points near the boundary; each is cheaper than a counterexample from a proof."""
     n_sides = max(1, state.problem.forest.n_outputs - 1)
     most = MOST_CELLS // (n_sides * state.columns.n_columns)
     for number in range(1, 1 + _WALKS):
@@ -137,26 +129,24 @@ def _walk(state: SearchState) -> None:
             replace(state, options=options, _walked=[]).walk()
 
 
-def _proved_again(state: SearchState) -> Iterator[Proposal]:
-    """The second proof before time is spent on anything else; proposes nothing."""
+def _proving_twice(state: SearchState) -> Iterator[Proposal]:
+    """The second proof of what is proved once; proposes nothing."""
     state.prove_twice()
     yield from ()
 
 
-def _taking_turns(explored: Explored, state: SearchState, collapser: Collapser) -> None:
-    """A few shapes; where none is proved, batches of splits from the other end; then the rest."""
+def _alternate(state: SearchState, collapser: Collapser) -> None:
+    """A few shapes; if none is proved, batches of splits from the other end; then the other shapes."""
     known = state.best.smallest.n_kept
-    short = replace(state, budget=state.budget.share(_FIRST_TURN)) if state.budget.is_limited else state
-    explored.state = short
-    play(explored, islice(_shrinking(short, collapser), _FIRST_SHAPES))
+    short = replace(state, budget=state.budget.part("first shapes"))
+    run(short, islice(_shrinking(short, collapser), _FIRST_SHAPES))
     if state.best.smallest.n_kept == known:
-        let_go_in_batches(explored, state, collapser)
-    explored.state = state
-    play(explored, _shrinking(state, collapser))
+        collapse_in_batches(state, collapser)
+    run(state, _shrinking(state, collapser))
 
 
 def _shrinking(state: SearchState, collapser: Collapser) -> Iterator[Proposal]:
-    """Shapes that keep every row known, until one is proved; then smaller ones, and other costs.
+    """Shapes that keep every known row, until one is proved; then smaller ones, and other costs.
 
     The first shapes keep some splits that could go: they are found and proved sooner.
     """

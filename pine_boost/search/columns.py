@@ -1,8 +1,4 @@
-"""The columns of the state: what a weight belongs to, and what it costs to keep.
-
-In comes a problem and the unit; out go the real entries of rows for the linear program, and which
-units a set of weights keeps. Columns are whole units, or the leaves of some of them.
-"""
+"""The columns of the linear program: whole units or leaves, and which leaf values may not exceed others."""
 
 from __future__ import annotations
 
@@ -36,18 +32,18 @@ class Columns:
     tree_unit : int64 (n_trees,)
         The unit of each tree.
     column_unit : int64 (n_columns,)
-        The unit that each column belongs to; a unit is kept as soon as one of its columns is.
+        The unit of each column; a unit is kept as soon as one of its columns is.
     value : float64 (n_leaves, n_outputs)
         Leaf values without the bias of their trees.
     scale : float64 (n_columns,)
         The largest entry of each column: columns of the linear program are divided by it.
     free : float64 (n_questions, n_free)
         Entries of the columns that cost nothing: a constant per output, and the distance of the
-        cuts where there are several.
+        cuts if there are several.
     leaf_column : int64 (n_leaves,) or None
-        The column of each leaf, -1 without; None where columns are units.
+        The column of each leaf, -1 if it has none; None if columns are units.
     order : int64 (n_pairs, 2)
-        Columns of leaves, of which the first may not exceed the second.
+        Pairs of leaf columns: the first value may not exceed the second.
     """
 
     name: str
@@ -103,14 +99,14 @@ class Columns:
         return np.asarray(np.bincount(self.tree_unit[pruned.kept], minlength=self.n_units) > 0)
 
     def size_of(self, pruned: PrunedForest | None) -> int:
-        """What a model counts; None is the original."""
+        """The size of a model in what is counted; None is the original."""
         if self.name == "leaf":
             return len(self.value) if pruned is None else leaf_count(pruned)
         return int(np.count_nonzero(self.kept_units(pruned)))
 
 
 def build_columns(problem: Problem, unit: str = "round") -> Columns:
-    """Columns of whole rounds or single trees; where leaves are counted, of trees."""
+    """Columns of whole rounds or single trees; of trees if leaves are counted."""
     forest, trees = problem.forest, problem.trees
     unit = "tree" if unit == "leaf" else unit
     tree_unit = tree_units(forest, unit)
@@ -153,7 +149,7 @@ def leaf_columns(columns: Columns, problem: Problem, units: Support, monotone: D
 
 
 def _free_row(problem: Problem, question: Question) -> FloatArray:
-    """``+-1`` on the constants, and minus the distance of the cuts where several fix the scale."""
+    """``+-1`` on the constants, and minus the distance of the cuts if several fix the scale."""
     forest = problem.forest
     if not forest.free_intercept:
         return np.zeros(0)
@@ -168,7 +164,12 @@ Directions = tuple[int, ...]  # 1 rises, -1 falls, 0 is free, for every feature
 
 
 def ordered_leaves(problem: Problem, directions: Directions) -> IntArray:
-    """Pairs of leaves: the first may not exceed the second; (n_pairs, 2)."""
+    """Pairs of leaves, (n_pairs, 2): the first value may not exceed the second.
+
+    The two are neighbours along a feature: some input reaches one just below a threshold, and the
+    other just above it with all other values unchanged. If every pair is in order, the tree is
+    monotone on every input. A missing value has no place in the order.
+    """
     pairs = []
     for feature, low, high in _neighbours(problem, np.flatnonzero(directions)):
         pairs.append((low, high) if directions[feature] > 0 else (high, low))
@@ -176,9 +177,9 @@ def ordered_leaves(problem: Problem, directions: Directions) -> IntArray:
 
 
 def kept_directions(problem: Problem) -> Directions:
-    """The directions that every tree of the original keeps, of a model that does not name any.
+    """The directions that every tree of the original keeps, for a model that does not name any.
 
-    Where it was trained with constraints, these are among them.
+    If it was trained with constraints, these are among them.
     """
     space, forest = problem.space, problem.forest
     value = forest.leaf_vectors()[problem.leaf_node].sum(axis=1)  # a tree has one output
@@ -192,7 +193,7 @@ def kept_directions(problem: Problem) -> Directions:
 
 
 def in_order(value: npt.NDArray[Any], pairs: IntArray) -> npt.NDArray[Any]:
-    """The least values that are not below the given ones and keep every pair."""
+    """The least values that are not below the given ones and keep every pair in order."""
     value = value.copy()
     while len(pairs) and (value[pairs[:, 0]] > value[pairs[:, 1]]).any():
         np.maximum.at(value, pairs[:, 1], value[pairs[:, 0]])
@@ -200,16 +201,16 @@ def in_order(value: npt.NDArray[Any], pairs: IntArray) -> npt.NDArray[Any]:
 
 
 def renamed(pairs: IntArray, column: IntArray) -> IntArray:
-    """Pairs of leaves as pairs of their columns, each once; a leaf without a column is -1."""
+    """Pairs of leaves as distinct pairs of their columns; a leaf without a column is -1."""
     found = column[pairs].reshape(-1, 2)
     found = found[(found >= 0).all(axis=1) & (found[:, 0] != found[:, 1])]
     return np.unique(found, axis=0)
 
 
 def _neighbours(problem: Problem, features: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Feature, and the leaves below and above a threshold that one input can cross alone.
+    """Feature, and the leaves below and above a threshold that an input can cross by that feature alone.
 
-    Two such leaves part at a split by this feature, and at that threshold.
+    The paths of two such leaves part at a split of this feature and threshold.
     """
     asked = {int(feature) for feature in features}
     trees, n_states = problem.trees, problem.space.n_states

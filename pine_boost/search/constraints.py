@@ -1,7 +1,6 @@
-"""The rows of the state: points that the pruned model must keep.
+"""Points that the pruned model must keep, and the rows of the linear program that they give.
 
-In come state rows; out go deduplicated points with their leaves, and the row of the linear
-program for every question a point belongs to. Nothing is ever removed.
+Nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from pine_boost.search.columns import Columns
 from pine_boost.search.probabilities import Reference, build_reference
 from pine_boost.search.weight_program import build_program
 
-_MOST_AT_ONCE = 20_000  # fit rows that become rows at once; the others join when they are lost
+_MOST_AT_ONCE = 20_000  # fit rows that become constraints at once; others join when a model misclassifies them
 MOST_CELLS = 2 * 10**7  # points times questions, or rows times columns, that are held at once
 _MOST_PER_ROUND = 500
-_KEY_BITS = 62  # of a whole number that tells rows apart
+_KEY_BITS = 62  # of an integer that identifies a row
 
 
 @dataclass(frozen=True, eq=False)
 class FitRows:
-    """The distinct state rows of X_fit, and what the original says on them."""
+    """The distinct state rows of X_fit, and the original's margins on them."""
 
     states: States
     reference: Reference
@@ -44,12 +43,12 @@ class FitRows:
         return replace(self, most_at_once=_most_at_once(problem, n_columns))
 
     def nearest(self) -> States:
-        """Rows to begin with, those near the boundary first; the others join when lost."""
+        """Rows to begin with, those nearest to the boundary."""
         distance = np.abs(self.reference.margins).min(axis=1)
         return self.states[np.argsort(distance, kind="stable")[: self.most_at_once]]
 
     def lost_by(self, problem: Problem, pruned: PrunedForest, budget: Budget) -> States:
-        """Some rows that the pruned model loses, where not all were rows at once."""
+        """Some rows that the pruned model misclassifies, if not all of them are constraints already."""
         found = self.states[:0]
         if len(self.states) <= self.most_at_once:
             return found
@@ -68,9 +67,9 @@ class FitRows:
 def distinct_fit_rows(
     problem: Problem, states: npt.NDArray[Any], n_columns: int = 0, check: Callable[[], None] | None = None
 ) -> FitRows:
-    """Distinct state rows and the original's margins; only features with states are compared.
+    """Distinct state rows and the original's margins; only features with several states are compared.
 
-    Where rows have many columns (``n_columns``), fewer become rows at once.
+    The more columns (``n_columns``), the fewer rows become constraints at once.
     """
     first, counts = _distinct(problem, states)
     distinct = states[first].astype(np.int32)
@@ -90,7 +89,7 @@ def distinct_rows(problem: Problem, states: States) -> States:
 
 
 def _distinct(problem: Problem, states: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """First place and number of every distinct row."""
+    """First position and number of every distinct row."""
     keys = _keys(problem, states)
     axis = None if keys.ndim == 1 else 0
     _, first, counts = np.unique(keys, axis=axis, return_index=True, return_counts=True)
@@ -98,7 +97,7 @@ def _distinct(problem: Problem, states: npt.NDArray[Any]) -> tuple[IntArray, Int
 
 
 def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One number per row where all rows can be numbered, in the order of the rows; else rows."""
+    """One integer per row if all rows can be numbered, in the order of the rows; else the rows."""
     n_states = problem.space.n_states
     used = np.flatnonzero(n_states > 1)
     if sum(np.log2(n_states[used])) < _KEY_BITS:
@@ -110,7 +109,7 @@ def _keys(problem: Problem, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class Constraints:
-    """Points known to matter, and the linear program they make.
+    """The points that a pruned model must keep, and their linear program.
 
     Attributes
     ----------
@@ -143,7 +142,7 @@ class Constraints:
         return len(self.states)
 
     def on(self, problem: Problem) -> Constraints:
-        """The same rows for a larger region of the same model, in an object of their own."""
+        """A copy for a larger region of the same model."""
         other = copy.copy(self)
         other.problem = problem
         other.inside = problem.region.contains(self.states)
@@ -152,7 +151,7 @@ class Constraints:
         return other
 
     def add(self, states: npt.NDArray[Any], budget: Budget | None = None) -> int:
-        """Add the points that are new and decided; returns how many those were."""
+        """Add the points that are new and decided; returns their number."""
         chunk = max(1, MOST_CELLS // 10 // max(len(self.problem.questions), self.leaves.shape[1]))
         n_added = 0
         for start in range(0, len(states), chunk):
@@ -206,11 +205,11 @@ class Constraints:
         return rows, free, strict, 1 / width[:, 0]
 
     def _width(self, original: IntArray, question: Question) -> FloatArray:
-        """How wide a margin to ask for: in proportion to the original's, where that is small.
+        """The margin to require: in proportion to the original's if that is small.
 
-        A point that the original itself decides narrowly can only be kept narrowly. With one
-        width for all, such points alone would make the value of the game vanish, and a set of
-        trees that wins would count as lost.
+        A point that the original itself decides narrowly can only be kept narrowly. With one width
+        for all points, such points alone would push the optimum of the program to 0, and a set of
+        trees that is enough would be excluded.
         """
         cut = float(question.cut_side(self.problem.forest.decision)) * 2.0**self.problem.scale
         side = np.abs(question.side(original).astype(np.float64) - cut)
@@ -219,5 +218,5 @@ class Constraints:
         return np.clip(side / (exact.NARROW * self._typical), exact.NARROWEST, 1.0)
 
     def loses(self, pruned: PrunedForest) -> bool:
-        """Whether a model on the grid loses a question that a point belongs to."""
+        """Whether a model on the grid misclassifies a decided point."""
         return bool((self.decided & self.problem.falls_short(pruned, self.leaves)).any())

@@ -1,44 +1,37 @@
-"""The trees that a search works on: without what no input can tell from the rest.
+"""The original's trees without dead branches and twin leaves, which is what is searched.
 
-In comes the problem of the original; out go its trees without dead branches and twin leaves, and
-what was found over them on the nodes of the original again. Its integers and bands are the
-original's, so what is proved of the one holds of the other. Where nothing can go, nothing is done.
+Their integers and bands are the original's, so what is proved about them holds for the original.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, StopReason
+from pine_boost.budget import Budget
 from pine_boost.model.exact import to_units
 from pine_boost.model.forest import Forest, IntArray, PrunedForest, tree_units
 from pine_boost.model.reach import Shrunk, find_live, shrink
 from pine_boost.model.routing import LeafMasks, StateTrees, leaf_masks, route
 from pine_boost.model.rules import SplitKind
-from pine_boost.model.states import States
 from pine_boost.model.trimming import Trimming, pass_down, trim, trim_pruned, trimmed_forest
 from pine_boost.proof.bound import check_bound
-from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.proof.problem import Problem
-from pine_boost.search.leaf_values import search_reweighted
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions
 
 
 @dataclass(frozen=True, eq=False)
 class DeduplicatedTrees:
-    """The original's trees, smaller, with the same value for every row of states.
+    """Smaller trees with the same value as the original's on every row of states.
 
     Attributes
     ----------
     shrunk : Shrunk
         Over the nodes of the original.
     trimming : Trimming
-        Node after node of ``forest`` the original's; every tree remains.
+        For each node of ``forest`` the original's; every tree remains.
     forest : Forest
     trees, masks, leaf_node : of ``forest``, as a Problem has them
     """
@@ -51,9 +44,9 @@ class DeduplicatedTrees:
     leaf_node: IntArray
 
     def of(self, problem: Problem) -> Problem:
-        """The problem of the original, stated over these trees: the same integers in fewer leaves.
+        """The problem of the original over these trees: the same integers in fewer leaves.
 
-        ``problem`` may be in any region of the state space that the trees were made for.
+        ``problem`` may have any region of the state space that the trees were made for.
         """
         value = self.forest.leaf_vectors()[self.leaf_node]
         return replace(
@@ -76,10 +69,10 @@ class DeduplicatedTrees:
         return np.bincount(owned, minlength=len(nodes))
 
     def restored(self, problem: Problem, found: SearchResult, unit: str, budget: Budget) -> SearchResult:
-        """What was found over these trees, over those of the original, whose problem is given.
+        """A result over these trees, mapped back to the trees of the original ``problem``.
 
-        A bound on models with free leaf values was proved of fewer leaves than the original has:
-        it is proved again, or not claimed.
+        A bound on models with free leaf values was proved for fewer leaves than the original has: it
+        is checked again, or dropped.
         """
         pruned = None if found.pruned is None else self._on_original(problem.forest, found.pruned)
         found = replace(found, pruned=pruned, remaining=self.trimming)
@@ -93,8 +86,7 @@ class DeduplicatedTrees:
         if check_bound(problem, units, found.bound, budget, by_leaf=True):
             return found
         history = tuple(moment._replace(lower_bound=1) for moment in found.history)
-        stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
-        return replace(found, bound=None, lower_bound=1, stopped=stopped, history=history)
+        return replace(found, bound=None, lower_bound=1, history=history)
 
     def _on_original(self, original: Forest, pruned: PrunedForest) -> PrunedForest:
         remaining = trim_pruned(pruned)
@@ -109,9 +101,9 @@ class DeduplicatedTrees:
 
 
 def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
-    """The smaller trees of a problem; None where no node can go.
+    """The smaller trees of a problem; None if no node is redundant.
 
-    Also None where the region's score counts the leaves of the model's own trees.
+    Also None if the region's score is a function of the model's own leaves.
     """
     forest, score = problem.forest, problem.region.score
     if score is not None and score.trees is not None and score.trees.of_model:
@@ -133,18 +125,6 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
     return DeduplicatedTrees(shrunk, trimming, lean, trees, leaf_masks(trees, problem.space), leaf_node)
 
 
-def search_lean(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions, points: States | None = None
-) -> SearchResult:
-    """`search_reweighted` over the smaller trees of the original, where it has any."""
-    lean = deduplicate_trees(problem)
-    if lean is None:
-        return search_reweighted(problem, fit_states, budget, options, points).timed()
-    found = search_reweighted(lean.of(problem), fit_states, budget, options, points)
-    with finishing():  # Ctrl-C ends the search, not what makes its result
-        return lean.restored(problem, found, options.unit, budget).timed()
-
-
 def _has_twins(forest: Forest) -> bool:
     """Whether some split ends in two leaves of the same value, bit for bit."""
     is_leaf = forest.kind == SplitKind.LEAF
@@ -156,7 +136,7 @@ def _has_twins(forest: Forest) -> bool:
 
 
 def _with_roots(forest: Forest, alive: npt.NDArray[np.bool_], shrunk: Shrunk) -> Shrunk:
-    """A tree that would be one leaf keeps its first split: a tree without any is a constant."""
+    """Keep the root split of a tree that would be one leaf: a tree without a split is a constant."""
     instead, value_node = shrunk.instead.copy(), shrunk.value_node.copy()
     is_leaf = shrunk.is_leaf.copy()
     roots = forest.tree_offset[:-1][np.diff(forest.tree_offset) > 1]

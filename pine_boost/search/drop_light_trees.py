@@ -1,9 +1,7 @@
-"""Models near the original: light trees go, the others keep their weight, toss-ups leave the room.
+"""Models near the original: drop trees whose total contribution is below delta, keep the other weights.
 
-In comes a game whose region leaves out what the original decides by less than delta; out go ready
-models without trees that add up to less than that. Such a model is proved over the trees that
-went, however large the original is: a first answer where the game of all trees has none. Without
-indifference there is no room, and nothing is proposed.
+Such a model is proved by its difference to the original, over the dropped trees alone, however
+large the original is. Without indifference delta is 0 and nothing is proposed.
 """
 
 from __future__ import annotations
@@ -21,21 +19,20 @@ from pine_boost.search.strategies import Proposal, ProposalStatus
 from pine_boost.search.weight_program import Weights
 
 _EFFORT = 2.0  # deterministic seconds of CP-SAT per question
-_SHARE = 0.25  # of the time that is left; the rest belongs to the game of all trees
 _TRIALS = 12
 _LARGEST = 5 * 10**6  # leaves times features: in more, which leaves the region reaches takes long
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What the units can add on the inputs that count, in units of margins.
+    """What the units can add on inputs of the region, in margins.
 
     Attributes
     ----------
     highest : float64 (n_units, n_questions)
         The most that a unit adds to a question's side.
     middle : float64 (n_units, n_outputs)
-        The constant that stands best for a unit; 0 where a model carries no constants.
+        The constant that replaces a unit best; 0 if a model carries no constants.
     room : float64 (n_questions,)
         How far the original is beyond its cut at least.
     """
@@ -45,14 +42,14 @@ class Ranges:
     room: FloatArray
 
     def excess(self, state: SearchState) -> FloatArray:
-        """How much of each question's room a unit takes up when a constant stands for it."""
+        """How much of each question's room a unit takes when a constant replaces it."""
         return np.asarray(self.highest - state.problem.sides(self.middle))
 
 
 def near_models(state: SearchState) -> Iterator[Proposal]:
-    """Drop the units that matter least, as many as can be proved to change nothing.
+    """Drop the units that contribute least, as many as can be proved to change nothing.
 
-    Begins with as many as their ranges alone allow, and closes in on the largest number.
+    Starts with as many as their ranges alone allow, and closes in on the largest number.
     """
     if state.problem.delta == 0 or state.best.smallest.pruned is not None:
         return
@@ -60,7 +57,7 @@ def near_models(state: SearchState) -> Iterator[Proposal]:
     n_units = state.columns.n_units
     whole = state.budget
     effort = replace(state.effort, proof_effort=_EFFORT)
-    budget = (whole.share(_SHARE) if whole.is_limited else whole).with_effort(effort)
+    budget = whole.part("light trees").with_effort(effort)
     ranges = unit_ranges(state)
     order, n_light = lightest_units(state, ranges)
     proved, refused = 0, n_units
@@ -81,12 +78,12 @@ def near_models(state: SearchState) -> Iterator[Proposal]:
             refused = n_dropped
             n_dropped = (proved + refused) // 2
         n_dropped = min(max(n_dropped, proved + 1), refused - 1)
-    if whole.is_limited:  # whoever stops it from now on has this
+    if whole.is_limited:  # from now on this is the least that a stopped search returns
         state.prove_twice(whole.with_effort(replace(state.effort, proof_effort=2 * _EFFORT)))
 
 
 def lightest_units(state: SearchState, ranges: Ranges) -> tuple[IntArray, int]:
-    """Units from the lightest on, and how many fit into the room by their ranges alone."""
+    """Units from the lightest on, and how many can go by their ranges alone."""
     excess = ranges.excess(state)
     order = np.argsort((excess / ranges.room).max(axis=1), kind="stable")
     fits = (np.cumsum(excess[order], axis=0) < ranges.room).all(axis=1)
@@ -120,7 +117,7 @@ def unit_ranges(state: SearchState) -> Ranges:
 
 
 def _without(state: SearchState, dropped: IntArray, middle: FloatArray) -> PrunedForest | None:
-    """The original without some units, a constant in their place; None where a row is lost."""
+    """The original with constants instead of some units, or None if a row is misclassified."""
     problem, columns = state.problem, state.columns
     forest = problem.forest
     weights = columns.scale.copy()

@@ -1,9 +1,8 @@
-"""Multipliers of a cut: whole numbers by which rows are added up to exclude a set of units.
+"""Integer Farkas multipliers: rows added up so that they exclude a set of units.
 
-In come rows on which no weights of a set of units win; out go positive integers for `proof.bound`,
-which decides exactly what they prove. Floats propose: a linear program that leaves every excluded
-column some slack, so that rounding to integers does not matter; where a column can have none, the
-multipliers of a few rows are computed from the others exactly. Raises `OutOfTime` at the deadline.
+A linear program proposes multipliers that leave every excluded column some slack, so that rounding
+to integers does no harm. If a column can have none, the multipliers of a few rows are computed
+exactly from the others. `proof.bound` decides what they prove.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class ExactCut:
 
 
 def exclude(constraints: Constraints, support: Support, first: IntArray, budget: Budget) -> ExactCut | None:
-    """An exact cut of units outside a support; the best that comes of it, None where none does.
+    """The best exact cut against a support, or None.
 
-    ``first`` are the rows of the linear program that speak against the support. Others join as
-    long as the cut still holds units of the support.
+    ``first`` are the rows of the linear program that exclude the support. Others join as long as
+    the cut still contains units of the support.
     """
     best: ExactCut | None = None
     active = np.unique(first)
@@ -76,11 +75,11 @@ class _Solution:
 
 
 def _solve(constraints: Constraints, support: Support, active: IntArray, budget: Budget) -> _Solution | None:
-    """Multipliers of the active rows, and the other side of the program.
+    """Multipliers of the active rows, and the primal solution.
 
-    ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0``, solved from its
-    other side, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those
-    to add. ``d`` is the slack that every column gets where it can have it (`exact.CUT_SLACK`).
+    ``max slack : p A + slack <= 0 on the support, p B = 0, sum p = 1, p >= 0`` is solved through
+    its dual, ``max t - d * sum u : A w + B f >= t, w + u >= 1``, whose violated rows are those to
+    add. ``d`` is the slack that every column gets if it can have it (`exact.CUT_SLACK`).
     """
     program, columns = constraints.program, constraints.columns
     kept = np.flatnonzero(support[columns.column_unit])
@@ -115,7 +114,7 @@ def _solve(constraints: Constraints, support: Support, active: IntArray, budget:
 
 
 def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -> IntArray:
-    """The rows that the weights of a solution lose most clearly: with them it may become better."""
+    """The rows that a solution violates most: with them the cut may become smaller."""
     program = constraints.program
     sides = program.sides(solution.weights, solution.free)
     slack = sides / program.magnified - solution.value * program.strict
@@ -128,7 +127,7 @@ def _violated(constraints: Constraints, solution: _Solution, active: IntArray) -
 def _exact_cut(
     constraints: Constraints, support: Support, chosen: IntArray, dual: FloatArray, budget: Budget
 ) -> ExactCut | None:
-    """What multipliers prove once they are whole numbers."""
+    """What the multipliers prove after rounding to integers."""
     if len(chosen) == 0:
         return None
     points, questions = constraints.point_of[chosen], constraints.question_of[chosen]
@@ -155,10 +154,10 @@ def _exact_cut(
 
 
 def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list[list[int]]:
-    """Columns of the support whose entry is zero up to rounding: none, those above zero, all.
+    """Columns of the support whose sum must be made exactly zero: none, those above zero, all near zero.
 
-    Rounding alone is tried first: often no entry of the support comes out above zero. Of leaves
-    all that the rows reach: every one of them must vanish.
+    Rounding alone is tried first: often no sum over the support is above zero. For leaves, all that
+    the rows reach must vanish.
     """
     if whole.signed:
         reached = (whole.entries != 0).any(axis=0)
@@ -171,10 +170,10 @@ def _nearly_zero(whole: ExactRows, scaled: FloatArray, support: Support) -> list
 
 
 def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int], budget: Budget) -> list[int] | None:
-    """Multipliers near the rounded ones whose sum is exactly zero where it must vanish.
+    """Multipliers near the rounded ones for which the free columns and ``vanishing`` sum to exactly zero.
 
-    That are the free constants and some units. The multipliers of as many rows are computed from
-    those of the others; None where one of them would be negative.
+    The multipliers of as many rows are computed from those of the others; None if one of them would
+    be negative.
     """
     weight = np.array(rounded, dtype=object)
     columns = np.hstack([whole.constants, whole.entries[:, vanishing]])
@@ -197,7 +196,7 @@ def _cancel(whole: ExactRows, rounded: list[int], vanishing: list[int], budget: 
 
 
 def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[int], list[int]]:
-    """Rows with large multipliers, and columns, that make up a regular square."""
+    """Rows with large multipliers, and columns, that form a regular square matrix."""
     scale = np.maximum(np.abs(columns).max(axis=0), 1)
     real = (columns / scale).astype(np.float64)
     weighted = real * (weight / max(weight)).astype(np.float64)[:, None]
@@ -210,9 +209,9 @@ def _basis(columns: npt.NDArray[Any], weight: npt.NDArray[Any]) -> tuple[list[in
 
 
 def _solve_exactly(matrix: npt.NDArray[Any], right: npt.NDArray[Any], budget: Budget) -> list[Fraction] | None:
-    """Fraction-free elimination (Bareiss) on integers; None where the matrix is singular.
+    """Fraction-free elimination (Bareiss) on integers; None if the matrix is singular.
 
-    Every division below has no remainder, so no fraction has to be shortened on the way.
+    Every division below is exact.
     """
     n, before = len(right), 1
     table = np.array([[*map(int, row), int(y)] for row, y in zip(matrix, right, strict=True)], dtype=object).reshape(

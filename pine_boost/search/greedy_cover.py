@@ -1,7 +1,6 @@
-"""Small sets that meet every cut, without a solver.
+"""Small sets of units that meet every cut, without a solver.
 
-In come cuts; out goes a set of units of at most a given size, or None where this simple search has
-none: that says nothing, only `proof.bound` tells that there is none.
+If none is found there may still be one; only `proof.bound` can tell.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _ATTEMPTS = 4
 def small_cover(
     cuts: Iterable[Units], n_units: int, most: int, seed: int, excluded: Sequence[Support] = ()
 ) -> Support | None:
-    """A set of ``most`` units that meets all cuts and is none of ``excluded``, or None.
+    """A set of ``most`` units that meets all cuts and is not in ``excluded``, or None.
 
-    Greedy: the unit that meets most of what is left, short cuts counting more; then what the
-    others make superfluous goes, and the places left go to units that meet many cuts.
+    Greedily adds the unit that meets most of the remaining cuts, short cuts counting more; then
+    removes superfluous units and fills up with units that meet many cuts.
     """
     member: FloatArray = np.zeros((0, n_units))
     rows = [cut for cut in cuts if len(cut) < n_units]

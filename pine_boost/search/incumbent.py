@@ -1,7 +1,6 @@
-"""The incumbent: the best model so far, proved twice, and smaller ones that are proved once.
+"""The best model so far, proved twice, and smaller ones that are proved once.
 
-In come proved models; out goes at any moment the best answer. A model proved once waits for its
-second proof, since the next one is often smaller; whoever stops the search loses nothing else.
+A model that is proved once waits for its second proof, since the next one is often smaller.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pine_boost.search.search_result import Candidate, Moment
 
 
 class Incumbent:
-    """The best answer while a search goes on.
+    """The best answer during a search.
 
     Attributes
     ----------
@@ -31,9 +30,9 @@ class Incumbent:
     bound : Bound or None
         Proof of a lower bound on the units of any answer.
     believed_bound : int
-        What the search takes for the lower bound, so that it knows when to stop; never reported.
+        The lower bound according to floats, at which the search stops; never reported.
     undecided : bool or None
-        Whether the claim needs an exception; known from a larger region, or None.
+        Whether the region holds inputs that the original leaves undecided; None: unknown.
     history : list of Moment
     """
 
@@ -49,7 +48,7 @@ class Incumbent:
 
     @property
     def smallest(self) -> Candidate:
-        """The smallest model that is proved, be it once or twice."""
+        """The smallest model that is proved, once or twice."""
         return self.waiting[-1] if self.waiting else self.best
 
     @property
@@ -59,31 +58,31 @@ class Incumbent:
 
     @property
     def support(self) -> Support:
-        """The units of the smallest model, be it the original."""
+        """The units of the smallest model."""
         return self.columns.kept_units(self.smallest.pruned)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the smallest model meets the bound that the search believes in."""
+        """Whether the smallest model meets the believed bound."""
         return self.believed_bound >= self.smallest.n_kept
 
     def raise_bound(self, bound: int) -> None:
-        """Believe in a larger bound."""
+        """Raise the believed bound."""
         self.believed_bound = max(self.believed_bound, bound)
 
     def accept(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
-        """A model proved once waits for its second proof, if it is smaller than what is known."""
+        """Keep a model that was proved once for its second proof, if it is smaller than the smallest."""
         n_kept = self.columns.size_of(pruned)
         if n_kept < self.smallest.n_kept:
             self.waiting.append(Candidate(pruned, proofs, n_kept))
             self.note(1)
 
     def prefer(self, pruned: PrunedForest, proofs: tuple[Proof, ...]) -> None:
-        """A model of the same size, proved once, that is liked better than the smallest."""
+        """Keep a model of the same size, proved once, in preference to the smallest."""
         self.waiting.append(Candidate(pruned, proofs, self.smallest.n_kept))
 
     def adopt(self, larger: Candidate, undecided: bool | None) -> None:
-        """Take over a model that was proved on a larger region, unless a smaller one is known."""
+        """Adopt a model that was proved on a larger region, unless a smaller one is known."""
         self.undecided = undecided if undecided is False else None
         if larger.pruned is not None and larger.n_kept < self.best.n_kept:
             self.best = larger
@@ -91,15 +90,15 @@ class Incumbent:
             self.note(2)
 
     def take_over(self, other: Incumbent) -> None:
-        """The answers of a search over the same units; what it says of bounds is left aside."""
+        """Take over the models of a search over the same units, but not its bounds."""
         self.best, self.waiting = other.best, list(other.waiting)
         self.undecided, self.history = other.undecided, list(other.history)
 
     def prove_twice(self, prover: Prover, budget: Budget) -> None:
-        """The second proof: the smallest model that passes it too becomes the best.
+        """Prove the waiting models again: the smallest that passes becomes the best.
 
-        Where it does not end within the effort, or objects (then one of the two methods is
-        wrong), the next larger one is asked about.
+        If the second proof does not end within the effort, or finds a counterexample (then one of
+        the two methods is wrong), the next larger model is tried.
         """
         while self.waiting:
             found = self.waiting[-1]
@@ -118,19 +117,19 @@ class Incumbent:
             self.note(2)
 
     def note(self, proofs: int) -> None:
-        """Remember when this size was proved."""
+        """Record when this size was proved."""
         noted = self.best if proofs == 2 else self.smallest
         seconds, size = time.monotonic() - self._started, noted.n_kept
         bound, leaves = min(self.lower_bound, size), self.leaves_of(noted)
         self.history.append(Moment(seconds, size, proofs, bound, leaves))
 
     def leaves_of(self, found: Candidate) -> int:
-        """Leaves of a model, whatever its units are."""
+        """The number of leaves of a model."""
         return replace(self.columns, name="leaf").size_of(found.pruned)
 
 
 def require_answers(proofs: list[Proof], budget: Budget) -> None:
-    """Raise where a proof did not end and none found anything."""
+    """Raise if a proof did not end and none found a counterexample."""
     answers = {proof.answer for proof in proofs}
     if Answer.FOUND not in answers and Answer.UNKNOWN in answers:
         raise OutOfTime if budget.remaining < 0.5 else OutOfEffort

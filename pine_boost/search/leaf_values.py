@@ -1,8 +1,6 @@
-"""Fewer trees with leaf values of their own: the search goes on from a certified model.
+"""The search with free leaf values (``reweight="leaf"``), starting from a certified model.
 
-In come a problem and what the search over whole units found; out goes a model of fewer units whose
-leaves the linear program chose, proved twice like any other, or what came in. The splits of a kept
-tree stay. Nothing is said about how few units would do.
+Kept trees keep their splits; the linear program chooses their leaf values, so fewer units may do.
 """
 
 from __future__ import annotations
@@ -19,91 +17,42 @@ from pine_boost.budget import Budget, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
-from pine_boost.search.algorithm import Explored, Known, MakesRoom, bounded, finish, play, play_out
-from pine_boost.search.collapsing import search_collapsed
+from pine_boost.search.algorithm import finish, prove_lower_bound, run
 from pine_boost.search.columns import Support, leaf_columns
 from pine_boost.search.constraints import Constraints, FitRows
 from pine_boost.search.incumbent import Incumbent
-from pine_boost.search.larger_regions import search_inwards
 from pine_boost.search.lower_bound import prove_bound
-from pine_boost.search.polish_probabilities import nearer, nearest_leaves
+from pine_boost.search.polish_probabilities import nearest_leaves, polish
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import SearchResult
-from pine_boost.search.search_state import SearchOptions, SearchState, build_state
+from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState, build_state
 from pine_boost.search.strategies import Proposal, ProposalStatus, perturb
 
-_MOST_COLUMNS = 2000  # leaves; a program over more does not end in a reasonable time
 _MANY_COLUMNS = 400
-_PERTURBATIONS = 24  # other sets of units that are tried
-_FOR_BOUND = 0.25  # of the time that is left then
-_BOUND_ROUNDS = 40  # sets of fewer units that are excluded
-_FOR_UNITS = 0.75  # of the time limit, if they take so long; the rest is for leaf values
-_BEFORE_LEAVES = 0.3  # of the time limit, for whole trees; the rest is for fewer leaves
+_PERTURBATIONS = 24  # other sets of units to try
+_BOUND_ROUNDS = 40  # sets of fewer units to exclude
 
 
-def search_reweighted(
-    problem: Problem, fit_states: npt.NDArray[Any], budget: Budget, options: SearchOptions, points: States | None = None
-) -> SearchResult:
-    """The search over whole units, and where the options say so, on with leaf values or leaves.
+def search_leaves_at_once(units: SearchState, budget: Budget) -> SearchResult:
+    """Go on with leaf values from units that are proved once.
 
-    ``points`` are state rows to begin with, if there are any already. Under a time limit the search
-    over units before leaf values is that of ``reweight="tree"`` with the same limit, until it ends
-    or most of the time is gone.
+    If fewer units are enough then, the larger model needs neither a second proof nor a lower bound,
+    which would not hold for free leaf values.
     """
-    known = Known(points=points)
-    if options.reweight == "tree":
-        return search_inwards(problem, fit_states, budget, options, known)
-    if options.unit == "leaf":
-        share = budget.share(_BEFORE_LEAVES) if budget.is_limited else budget
-        found = search_inwards(problem, fit_states, share, options, known)
-        return search_collapsed(problem, fit_states, found, budget, options)
-    makes_room = _room_for_leaves(budget)
-    if problem.region.slows_cp_sat:
-        found = search_inwards(problem, fit_states, budget, options, known, makes_room)
-        return search_leaves(problem, fit_states, found, budget, options)
-    played = play_out(problem, fit_states, budget, options, known, makes_room)
-    if played.stopped is StopReason.EFFORT and not played.state.is_late():
-        return _leaves_at_once(played, budget)
-    found = finish(bounded(played), budget)
-    return search_leaves(problem, fit_states, found, budget, options)
-
-
-def _room_for_leaves(budget: Budget) -> MakesRoom | None:
-    """Whether a search over units should end: late, with a model whose leaves can be chosen."""
-    if not budget.is_limited:
-        return None
-    for_units = budget.share(_FOR_UNITS)
-
-    def makes_room(state: SearchState) -> bool:
-        if not for_units.is_over:
-            return False
-        kept = state.best.support[state.columns.tree_unit[state.problem.trees.leaf_tree]]
-        return bool(np.count_nonzero(kept) <= _MOST_COLUMNS)
-
-    return makes_room
-
-
-def _leaves_at_once(played: Explored, budget: Budget) -> SearchResult:
-    """Leaf values from units that are proved once: where fewer do, these need no second proof.
-
-    Nor do they need a bound then, which would not hold for leaf values.
-    """
-    units = played.state
     state = _leaf_state(units.problem, units.constraints.fit, units.best.support, units)
-    n_before, out_of_time = units.best.smallest.n_kept, False
-    if n_before > 1 and state.columns.n_columns <= _MOST_COLUMNS:
+    n_before, is_late = units.best.smallest.n_kept, False
+    if n_before > 1 and state.columns.n_columns <= MOST_LEAF_COLUMNS:
         state.best.take_over(units.best)
-        explored = Explored(state)
-        _play_leaves(explored, units.constraints.states)
-        result = finish(explored, budget)
+        _run_stages(state, units.constraints.states)
+        result = finish(state, budget)
         if result.n_kept < n_before:
             return replace(result, reweight="leaf", seconds=budget.clock)
-        out_of_time = result.out_of_time
         units.best.take_over(state.best)
-        if explored.stopped is not StopReason.MEMORY:  # leaf values take more than whole units
-            played.stopped = explored.stopped
-    found = finish(bounded(played), budget)
-    return replace(found, out_of_time=found.out_of_time or out_of_time)
+        units.ended.update(state.ended & {StopReason.TIME, StopReason.INTERRUPTED})
+        is_late = StopReason.TIME in result.ended
+    prove_lower_bound(units)
+    found = replace(finish(units, budget), seconds=budget.clock)
+    return found.with_ends(StopReason.TIME) if is_late else found
 
 
 def search_leaves(
@@ -116,73 +65,64 @@ def search_leaves(
 ) -> SearchResult:
     """Go on from a certified model: its trees keep their splits, their leaf values are free.
 
-    ``larger`` is the answer for a larger region, whose model holds here too. Where no smaller model
-    is proved, ``found`` comes back (or ``larger``), with what is true of it.
+    ``larger`` is the answer for a larger region, whose model holds here too. If no smaller model is
+    proved, ``found`` is returned (or ``larger``).
     """
-    stopped = found.is_last or budget.is_over
-    best = found if larger is None or found.n_kept <= larger.n_kept else larger
-    start = found if best is found else _taken_over(best, found)
-    if stopped or start.n_kept <= 1:
-        is_late = start.n_kept > 1 and budget.is_over
-        return replace(start, out_of_time=start.out_of_time or is_late)
+    is_larger_better = larger is not None and found.n_kept > larger.n_kept
+    best = larger if larger is not None and is_larger_better else found
+    start = found.with_model_of(best) if is_larger_better else found
+    if found.is_last or start.n_kept <= 1:
+        return start
+    if budget.is_over:
+        return start.with_ends(StopReason.TIME)
     budget = budget.after(found.seconds)
     units = build_state(problem, fit_states, budget, options)
-    support = units.columns.kept_units(start.pruned)
-    state = _leaf_state(problem, units.constraints.fit, support, units)
-    if state.columns.n_columns > _MOST_COLUMNS:
+    state = _leaf_state(problem, units.constraints.fit, units.columns.kept_units(start.pruned), units)
+    if state.columns.n_columns > MOST_LEAF_COLUMNS:
         return start
     state.best.adopt(start.best, found.undecided)
-    explored = Explored(state)
-    _play_leaves(explored, best.points)
-    return start.followed_by(replace(finish(explored, budget), seconds=budget.clock))
+    _run_stages(state, best.points)
+    return start.followed_by(replace(finish(state, budget), seconds=budget.clock))
 
 
-def _play_leaves(explored: Explored, points: States | None) -> None:
-    """Fewer units, how few there must be, other sets of units, and values near the original's."""
-    state = explored.state
+def _run_stages(state: SearchState, points: States | None) -> None:
+    """Fewer units, a bound on their number, other sets of units, and values near the original's."""
     n_before = state.best.smallest.n_kept
-    parts = ((_dropping(state, points), 1.0), (_bounding(state), 0.5), (_swapping(state), 0.5))
-    for strategy, part in parts:
+    stages = ((_dropping(state, points), 1.0), (_bounding(state), 0.5), (_swapping(state), 0.5))
+    for stage, part in stages:
         work = math.inf if state.budget.is_limited else part * state.effort.leaf_work
         state.constraints.program.allow(work)
-        play(explored, strategy)
+        run(state, stage)
     state.constraints.program.allow(math.inf)
     if state.best.smallest.n_kept < n_before:
-        play(explored, nearer(state, lambda: _write_near(state)))
-
-
-def _taken_over(larger: SearchResult, found: SearchResult) -> SearchResult:
-    """The answer of a larger region in place of this region's own."""
-    stopped = StopReason.EFFORT if found.stopped is StopReason.OPTIMAL else found.stopped
-    return replace(
-        found,
-        pruned=larger.pruned,
-        proofs=larger.proofs,
-        n_kept=larger.n_kept,
-        stopped=stopped,
-        lower_bound=1,
-        bound=None,
-        reweight=larger.reweight,
-    )
+        run(state, polish(state, lambda: _write_near(state)))
 
 
 def _leaf_state(problem: Problem, fit: FitRows, support: Support, units: SearchState) -> SearchState:
-    """A game without rows whose columns are all leaves, or those of a support; else that of units.
+    """A search without rows over all leaves if they are few enough, else over those of a support.
 
-    The walks of the first search are among its points.
+    Walks are not repeated: their points are among those of the search over units.
     """
-    if problem.trees.n_leaves <= _MOST_COLUMNS:
+    if problem.trees.n_leaves <= MOST_LEAF_COLUMNS:
         support = np.ones_like(support)
     columns = leaf_columns(units.columns, problem, support, units.options.monotone)
     constraints = Constraints(problem, columns, fit.with_columns(problem, columns.n_columns))
-    pruner, best = Pruner(constraints, units.budget), Incumbent(columns, units.budget.began)
-    return replace(units, columns=columns, constraints=constraints, pruner=pruner, best=best, _walked=[True])
+    return replace(
+        units,
+        columns=columns,
+        constraints=constraints,
+        pruner=Pruner(constraints, units.budget),
+        best=Incumbent(columns, units.budget.began),
+        ended=set(),
+        units_budget=None,
+        _walked=[True],
+    )
 
 
 def _dropping(state: SearchState, points: States | None) -> Iterator[Proposal]:
-    """Backward elimination, each step proved: the unit that is missed least goes first.
+    """Backward elimination with a proof at each step: the most dispensable unit goes first.
 
-    Begins with the points of an earlier search. What cannot go now can never go later: rows grow
+    Starts from the points of an earlier search. A unit that is needed now stays needed: rows grow
     and sets shrink.
     """
     state.constraints.add(state.constraints.fit.nearest(), state.budget)
@@ -208,7 +148,7 @@ def _dropping(state: SearchState, points: States | None) -> Iterator[Proposal]:
 
 
 def _swapping(state: SearchState) -> Iterator[Proposal]:
-    """Sets nearby: a few units join, others go; those that are smaller are proved or refuted."""
+    """Perturb the best set: a few units join, others go; smaller sets are proposed."""
     nearby: Support | None = None
     if len(np.unique(state.columns.column_unit)) < state.columns.n_units:
         return  # other units have no columns
@@ -220,9 +160,10 @@ def _swapping(state: SearchState) -> Iterator[Proposal]:
 
 
 def _missed_least(state: SearchState, support: Support, needed: Support) -> int | None:
-    """The unit without which the value of the game stays largest; notes those that are needed.
+    """The unit without which the optimum of the program stays largest; marks those that are needed.
 
-    Of many columns the first that can go, light ones first: a program for each would take long.
+    With many columns the first unit that can go, light ones first: a program for each would take
+    long.
     """
     best, largest = None, 0.0
     units = np.flatnonzero(support & ~needed)
@@ -243,11 +184,8 @@ def _missed_least(state: SearchState, support: Support, needed: Support) -> int 
 
 
 def _bounding(state: SearchState) -> Iterator[Proposal]:
-    """How few units any leaf values need, in exact integers, within some effort.
-
-    Proposes nothing: the bound is the incumbent's.
-    """
-    share = state.budget.share(_FOR_BOUND) if state.budget.is_limited else state.budget
+    """Prove how many units any leaf values need; sets the incumbent's bound and proposes nothing."""
+    share = state.budget.part("leaf bound")
     state.report_progress("bound")
     state.pruner.find_essential(state.best.support)
     target = state.best.smallest.n_kept
@@ -257,7 +195,7 @@ def _bounding(state: SearchState) -> Iterator[Proposal]:
 
 
 def _write_near(state: SearchState) -> PrunedForest | None:
-    """A model near the original on the units of the best one."""
+    """A model close to the original on the units of the best one."""
     support = state.best.support
     weights = state.pruner.solve(support, records=False)
     if weights is None:

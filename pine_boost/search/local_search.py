@@ -1,7 +1,6 @@
-"""Walks through the region: rows before the oracle, and counterexamples without a solver.
+"""Local search in the region: points near the boundary, and counterexamples without a solver.
 
-In come state rows inside the region; out go further state rows near the original's boundary, or
-rows where the pruned model loses. What is found is a proposal only; `Constraints` decides exactly.
+What is found is only a proposal; `Constraints` checks it exactly.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.constraints import distinct_rows
 from pine_boost.search.single_feature_moves import SingleFeatureMoves
 
-_ENOUGH = 60  # rows found against one question in one climb
+_ENOUGH = 60  # counterexamples to one question in one climb
 
 
 def boundary_walks(
-    neighbourhood: SingleFeatureMoves, starts: npt.NDArray[Any], seed: int, budget: Budget, max_steps: int = 12
+    moves: SingleFeatureMoves, starts: npt.NDArray[Any], seed: int, budget: Budget, max_steps: int = 12
 ) -> npt.NDArray[np.int32]:
-    """Walk one feature at a time towards the original's boundary; all rows passed, both sides.
+    """Walk one feature at a time towards the original's boundary; returns all points passed, on both sides.
 
-    Every step sees a random half of the features, so that walks from like points differ.
+    Every step considers a random half of the features, so that walks from similar points differ.
     """
-    problem = neighbourhood.problem
+    problem = moves.problem
     random = np.random.default_rng(seed)
     passed: list[npt.NDArray[np.int32]] = []
-    values = neighbourhood.values()
-    for start in range(0, len(starts), neighbourhood.batch):
-        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
+    values = moves.values()
+    for start in range(0, len(starts), moves.batch):
+        rows = np.array(starts[start : start + moves.batch], dtype=np.int32)
         decision = problem.forest.decision
         leaves = problem.trees.leaves(rows)
         nearest = decision.distance(_margins(problem, leaves))
@@ -42,7 +41,7 @@ def boundary_walks(
             steps = _Best(rows, np.full(len(rows), np.inf))
             across = _Best(rows, np.full(len(rows), np.inf))
             own = decision.classes(_margins(problem, leaves))[:, None]
-            for near in neighbourhood.of(rows, budget, values, leaves):
+            for near in moves.of(rows, budget, values, leaves):
                 margins = _real(problem, near.original)
                 distance = decision.distance(margins)
                 usable = near.inside & seen[:, near.feature, None]
@@ -64,7 +63,7 @@ def boundary_walks(
 def wander(
     problem: Problem, starts: npt.NDArray[Any], seed: int, n_moves: int, budget: Budget
 ) -> npt.NDArray[np.int32]:
-    """Random one-feature moves that stay in the region: rows from all over it."""
+    """Random one-feature moves within the region: points from all over it."""
     random = np.random.default_rng(seed)
     rows = np.array(starts, dtype=np.int32)
     counts = np.array([np.count_nonzero(allowed) for allowed in problem.region.allowed])
@@ -84,7 +83,7 @@ def wander(
 
 
 def climb(
-    neighbourhood: SingleFeatureMoves,
+    moves: SingleFeatureMoves,
     starts: npt.NDArray[Any],
     asked: IntArray,
     pruned_int: IntArray,
@@ -92,22 +91,22 @@ def climb(
     budget: Budget,
     max_steps: int = 20,
 ) -> npt.NDArray[np.int32]:
-    """Lower the pruned side step by step while the original stays; rows where it is lost.
+    """Lower the pruned margin step by step while the original keeps its class; returns counterexamples.
 
-    ``asked`` is the question (its index) of each start, ``needed`` per question the least side
-    that keeps it; a question with enough rows found is not followed further.
+    ``asked`` is the index of each start's question, ``needed`` the least margin that keeps each
+    question; a question with enough counterexamples is not followed further.
     """
-    problem = neighbourhood.problem
+    problem = moves.problem
     found: list[npt.NDArray[np.int32]] = []
     n_found = np.zeros(len(problem.questions), dtype=np.int64)
-    values, sides = neighbourhood.values(pruned_int), _RowSides(problem)
-    for start in range(0, len(starts), neighbourhood.batch):
-        rows = np.array(starts[start : start + neighbourhood.batch], dtype=np.int32)
-        own = asked[start : start + neighbourhood.batch]
+    values, sides = moves.values(pruned_int), _RowSides(problem)
+    for start in range(0, len(starts), moves.batch):
+        rows = np.array(starts[start : start + moves.batch], dtype=np.int32)
+        own = asked[start : start + moves.batch]
         lowest = np.full(len(rows), exact.WORD_LIMIT, dtype=np.int64)
         for _ in range(max_steps):
             steps = _Best(rows, lowest)
-            for near in neighbourhood.of(rows, budget, values):
+            for near in moves.of(rows, budget, values):
                 assert near.pruned is not None
                 usable = near.inside & sides.decided(near.original, own)
                 side = np.where(usable, sides.of(near.pruned, own), exact.WORD_LIMIT)
@@ -164,7 +163,7 @@ class _Best:
         self.state: IntArray = np.zeros(len(rows), dtype=np.int64)
 
     def offer(self, feature: int, cost: npt.NDArray[Any]) -> tuple[IntArray, npt.NDArray[Any]]:
-        """Take the changes of a feature into account; its cheapest state per row, and the cost."""
+        """Consider the changes of a feature; returns its cheapest state per row, and the cost."""
         best = np.argmin(cost, axis=1)
         value = cost[np.arange(len(cost)), best]
         better = value < self.cost

@@ -1,7 +1,6 @@
-"""The lower bound: which cuts prove it, in exact integers.
+"""Prove a lower bound on the number of units with cuts in exact integers.
 
-In come the cuts that the search believes in; out goes a Bound with the rows and multipliers of
-those that are needed, or of as many as can be proved. What floats alone say never enters it.
+Cuts that only floats support are never part of a bound.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pine_boost.budget import Budget, OutOfEffort, OutOfTime
+from pine_boost.budget import SECONDS, Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
 from pine_boost.search.columns import Support
@@ -22,17 +21,16 @@ from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.pruner import Pruner
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set
-_MOMENT = 0.2  # seconds after the deadline for what is proved already
 _MOST_ATTEMPTS = 5  # at excluding one set
 
 
 def prove_bound(
     pruner: Pruner, target: int, known: Bound | None, budget: Budget, most_rounds: int | None = None
 ) -> Bound | None:
-    """The largest bound up to ``target`` that exact cuts give; None: nothing above 1.
+    """The largest bound up to ``target`` that exact cuts give; None if it is 1.
 
-    Asks for a set of fewer units than ``target`` that meets all cuts proved so far, proves a few
-    of the believed cuts that it does not meet, and so on until there is no such set.
+    Finds a set of fewer than ``target`` units that meets all cuts proved so far, proves a few of the
+    believed cuts that it misses, and so on until there is no such set.
     """
     if target <= 1:
         return known
@@ -60,7 +58,7 @@ def prove_bound(
 
 
 def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budget: Budget) -> bool:
-    """Prove cuts that a set does not meet: believed ones, then its own, then others near them."""
+    """Prove cuts that a set misses: believed ones, then its own, then stronger ones."""
     kept = frozenset(np.flatnonzero(support).tolist())
     for attempt in range(_MOST_ATTEMPTS):
         missed = sorted((c for c in pruner.cuts if not c & kept and c not in proved.tried), key=len)
@@ -71,7 +69,7 @@ def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budge
         if missed:
             continue
         if pruner.solve(support) is not None:
-            return False  # the set wins after all
+            return False  # the set is enough after all
         against = frozenset(range(pruner.n_units)) - kept
         if against not in proved.tried and against not in pruner.cuts:
             believed = pruner.exclusion(support)
@@ -82,9 +80,10 @@ def _exclude(pruner: Pruner, proved: _Proved, support: Support, seed: int, budge
 
 
 def _fewest(cuts: Sequence[Units], n_units: int, budget: Budget) -> int:
-    """What the proved cuts give; a moment is left for it after the deadline."""
-    moment = budget if budget.remaining > _MOMENT else Budget.of(_MOMENT, budget.effort)
-    return fewest_units(cuts, n_units, moment)
+    """The bound that the proved cuts give; it may take a moment after the deadline."""
+    moment = SECONDS["bound after deadline"]
+    budget = budget if budget.remaining > moment else Budget.of(moment, budget.effort)
+    return fewest_units(cuts, n_units, budget)
 
 
 class _Proved:
@@ -107,7 +106,7 @@ class _Proved:
         return [cut.units for cut in self.cuts]
 
     def prove(self, cut: Units, speaking: IntArray, budget: Budget) -> None:
-        """Try to prove a believed cut from the rows that speak for it."""
+        """Try to prove a believed cut from the rows that support it."""
         self.tried.add(cut)
         support = np.ones(self.constraints.columns.n_units, dtype=bool)
         support[sorted(cut)] = False

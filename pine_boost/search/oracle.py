@@ -1,7 +1,6 @@
-"""The Oracle: points of the region where a pruned model loses, or proofs that there are none.
+"""The Oracle: counterexamples in the region against a pruned model, or a proof that there are none.
 
-In come a problem and pruned models; out goes a Verdict. A ladder: rows of X_fit that were not rows
-yet, climbing, and the first proof. Climbing only ever finds; only `proof` may prove.
+Cheap methods come first: rows of X_fit that are not constraints yet, local search, then the first proof.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ _CLIMB_STARTS = 48
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the Oracle says of one model.
+    """The Oracle's verdict on one model.
 
     Attributes
     ----------
     proofs : tuple of Proof
-        One for every question where none of them found anything.
+        One for every question, if there is no counterexample.
     counterexamples : States
-        Points that the model loses; none where it is proved.
+        Points that the model misclassifies; none if it is proved.
     by_proof : bool
-        Whether a complete method found them: then what lies around them is worth a look.
+        Whether a complete method found them: then their surroundings are searched too.
     """
 
     proofs: tuple[Proof, ...]
@@ -50,22 +49,22 @@ class Verdict:
 
 
 class Oracle:
-    """Asked about one pruned model after another."""
+    """Finds counterexamples to one pruned model after another, or proves that there are none."""
 
     def __init__(self, problem: Problem, n_jobs: int = 1) -> None:
         self.problem = problem
-        self.neighbourhood = SingleFeatureMoves(problem)
+        self.moves = SingleFeatureMoves(problem)
         self.prover = Prover(problem, n_jobs)
         self.n_asked = 0
 
     def quick_counterexamples(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
-        """Points against a model that are found without a solver."""
+        """Counterexamples found without a solver."""
         self.n_asked += 1
         lost = constraints.fit.lost_by(self.problem, pruned, budget)
         return lost if len(lost) else self.climb(pruned, constraints, budget)
 
     def prove(self, pruned: PrunedForest, budget: Budget) -> Verdict:
-        """The first proof, or what it found; raises where it does not end."""
+        """The first proof, or its counterexamples; raises if it does not end."""
         proofs = first_proof(self.prover, pruned, budget)
         require_answers(proofs, budget)
         found = [proof.states for proof in proofs if proof.states is not None]
@@ -74,7 +73,7 @@ class Oracle:
         return Verdict(tuple(proofs), self._nothing())
 
     def prove_near(self, pruned: PrunedForest, budget: Budget) -> Verdict | None:
-        """The first proof by the difference to the original alone; None where it does not end."""
+        """The first proof by the difference to the original alone; None if it does not end."""
         questions = list(self.problem.questions)
         settings = first_settings(self.problem)
         effort = budget.effort.proof_effort
@@ -82,7 +81,7 @@ class Oracle:
         return Verdict(tuple(proofs), self._nothing()) if len(proofs) == len(questions) else None
 
     def climb(self, pruned: PrunedForest, constraints: Constraints, budget: Budget) -> States:
-        """Counterexamples near the points that the pruned model answers most narrowly."""
+        """Counterexamples near the points that the pruned model decides most narrowly."""
         problem = self.problem
         sides = problem.sides(problem.pruned_margins_int(pruned, constraints.leaves))
         starts = []
@@ -94,7 +93,7 @@ class Oracle:
         needed = problem.needed_sides(pruned.grid) - problem.sides(pruned.intercept_int[None])[0]
         points = constraints.states[np.concatenate(starts)]
         leaf_int = problem.pruned_leaves_int(pruned)
-        return climb(self.neighbourhood, points, asked, leaf_int, needed, budget)
+        return climb(self.moves, points, asked, leaf_int, needed, budget)
 
     def _nothing(self) -> States:
         return np.zeros((0, self.problem.space.n_features), dtype=np.int32)

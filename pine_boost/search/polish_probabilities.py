@@ -1,9 +1,4 @@
-"""Leaf values near the original's that keep all rows: what people see in `predict_proba`.
-
-In come the linear program of leaves that wins, and its solution; out goes a model on the grid that
-keeps every row with some room and whose leaves are near the best fit to the original's margins.
-They decide nothing that is proved.
-"""
+"""Among certified models of one size, find one whose probabilities are close to the original's."""
 
 from __future__ import annotations
 
@@ -37,7 +32,7 @@ def nearest_leaves(
     reference: Reference,
     budget: Budget,
 ) -> PrunedForest | None:
-    """The model nearest to the original on a support; None where there is none.
+    """The model closest to the original on a support, or None.
 
     ``weights`` solve the ``program`` of these ``columns``. Rounding to the grid may break a row.
     """
@@ -61,7 +56,7 @@ def _project(
     wanted: tuple[FloatArray, FloatArray],
     budget: Budget,
 ) -> Weights | None:
-    """Least distance to the values ``wanted``, each counted by its rows, with every row kept."""
+    """The values closest to those ``wanted``, weighted by their rows, that keep every row."""
     target, counts = wanted
     n_kept, n_free = len(kept), program.n_free
     n_values = n_kept + n_free  # and as many distances as kept values after them
@@ -89,9 +84,9 @@ def _project(
 def _best_fit(
     problem: Problem, columns: Columns, kept: IntArray, reference: Reference
 ) -> tuple[FloatArray, FloatArray]:
-    """Values of the kept columns that fit the original's margins on X_fit, and their rows.
+    """Values of the kept columns that fit the original's margins on X_fit, and their row counts.
 
-    Least squares for each output by itself, margins relative to the first cut.
+    Least squares for each output separately, with margins relative to the first cut.
     """
     forest = problem.forest
     assert columns.leaf_column is not None
@@ -113,11 +108,14 @@ def _best_fit(
     return target, counts @ reached + 1.0
 
 
-_MOST_ASKED = 12  # models near the original that are asked about
+_MOST_ASKED = 12  # models close to the original to try
 
 
-def nearer(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iterator[Proposal]:
-    """Ask about models that keep all rows until one is proved; a strategy without proposals."""
+def polish(state: SearchState, write: Callable[[], PrunedForest | None]) -> Iterator[Proposal]:
+    """Try models of the same size that are closer to the original until one is proved.
+
+    ``write`` gives the next one that keeps all rows. A strategy without proposals of its own.
+    """
     smallest = state.best.smallest.pruned
     assert smallest is not None
     reference = state.constraints.fit.reference

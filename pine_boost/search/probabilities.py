@@ -1,7 +1,6 @@
-"""Probabilities before and after: what the free scale of a pruned model is fitted to.
+"""Probabilities on X_fit before and after pruning, to choose the free scale of a pruned model.
 
-In come margins on the rows of X_fit; out go probabilities as the native library makes them, and
-how far a pruned model moves them. They decide nothing that is proved.
+They play no part in any proof.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CHUNK = 2000  # rows
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What the scale is fitted to: leaves and multiplicities of distinct rows of X_fit."""
+    """Leaves, multiplicities and margins of distinct rows of X_fit, to which the scale is fitted."""
 
     leaves: npt.NDArray[np.int32]
     counts: IntArray
@@ -52,7 +51,7 @@ class ProbabilityShift:
 
 
 def has_probabilities(forest: Forest) -> bool:
-    """Whether margins become probabilities; those of regressors and rankers are values."""
+    """Whether margins become probabilities, as they do except for regressors and rankers."""
     return forest.n_outputs > 1 or forest.objective.startswith(_OF_CLASSES)
 
 

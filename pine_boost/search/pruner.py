@@ -1,7 +1,7 @@
 """The Pruner: which units to keep, given the rows known so far.
 
-In come the rows of the game; out go small sets of units on which the state is still won, and cuts
-that exclude others. Cuts are kept for the whole run: rows only ever grow.
+It proposes small sets of units on which all rows can be kept, and cuts that exclude others. Cuts
+hold for the whole run, since rows only ever grow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pine_boost.search.weight_program import Exclusion, WeightProgram, Weights
 
 Cuts = Mapping[Units, IntArray]
 _JOINING = 6  # units that a perturbation adds
-_TRIED = 8  # units that a repair tries, those of the largest gain
+_TRIED = 8  # units of the largest gain that a repair tries
 
 
 class Pruner:
@@ -71,7 +71,7 @@ class Pruner:
         return result
 
     def exclusion(self, support: Support) -> IntArray:
-        """The rows that speak against a support; none where it wins."""
+        """The rows that exclude a support; none if it is enough."""
         result = self._solve(support)
         return result.rows if isinstance(result, Exclusion) else np.zeros(0, dtype=np.int64)
 
@@ -80,7 +80,7 @@ class Pruner:
         return self.constraints.columns.units_of(weights.weights)
 
     def _with_one_column(self, weights: Weights, support: Support) -> Weights:
-        """Constants alone win: one column joins, so lightly that every row stays on its side."""
+        """Constants alone are enough: add one column with so small a weight that every row is still kept."""
         light = np.zeros_like(weights.weights)
         own = support[self.constraints.columns.column_unit]
         light[np.argmax(own)] = weights.value / 8  # entries of a row are at most 2
@@ -93,8 +93,8 @@ class Pruner:
     def eliminate(self, order_seed: int | None = None) -> Weights | None:
         """Backward elimination: drop the smallest weight that can go, until none can.
 
-        A unit whose removal loses the game now is needed by every smaller support too, so one
-        pass is enough. ``order_seed`` shuffles the order.
+        A unit that is needed now is needed by every smaller support too, so one pass is enough.
+        ``order_seed`` shuffles the order.
         """
         if order_seed is None:
             self._eliminated = len(self.constraints.program.rows)
@@ -104,13 +104,14 @@ class Pruner:
 
     @property
     def is_eliminated(self) -> bool:
-        """Whether `eliminate` has been asked in its own order about all rows known now."""
+        """Whether `eliminate` has already run in its default order on the current rows."""
         return self._eliminated == len(self.constraints.program.rows)
 
     def perturb(self, support: Support, seed: int) -> Support | None:
-        """Another set nearby: a few units join a set, then what can go goes, in random order.
+        """Perturb a set: a few units join, then those that can go are dropped in random order.
 
-        None where the set does not win. No cuts are recorded: there would be many, of little use.
+        None if the grown set is not enough. No cuts are recorded: there would be many, of little
+        use.
         """
         random = np.random.default_rng(seed)
         grown = support.copy()
@@ -121,7 +122,7 @@ class Pruner:
         return self.support_of(self._descend(weights, random, records=False))
 
     def _descend(self, weights: Weights, random: np.random.Generator | None, *, records: bool = True) -> Weights:
-        """Drop units, light ones first, until each that is left is needed."""
+        """Drop units, light ones first, until every remaining one is needed."""
         support = self.support_of(weights)
         needed = np.zeros(self.n_units, dtype=bool)
         while True:
@@ -144,24 +145,24 @@ class Pruner:
         return int(units[np.argmin(weight)])
 
     def light_first(self, support: Support, units: IntArray) -> IntArray:
-        """Units in the order of what their columns weigh together on a support."""
+        """Units in ascending order of their weight on a support."""
         weights = self.solve(support, records=False)
         if weights is None:
             return units
         return units[np.argsort(self._unit_weight(weights)[units], kind="stable")]
 
     def _unit_weight(self, weights: Weights) -> FloatArray:
-        """How much the columns of each unit weigh together."""
+        """The total weight of each unit's columns."""
         heavy = np.zeros(self.n_units)
         np.add.at(heavy, self.constraints.columns.column_unit, np.abs(weights.weights))
         return heavy
 
     def repair(self, support: Support, n_more: int = 1) -> Support | None:
-        """A support plus the unit that leaves the game most winnable, and more on request.
+        """A support plus the ``n_more`` units that help it most.
 
-        Of an excluded support the units of its cut join, those of the largest gain first; when
-        no single one is enough, elimination tells later which were needed. A support that is not
-        excluded gets those that weigh most when all are kept. None when no unit is left.
+        If the support is excluded, units of its cut join, those of the largest gain first; if no
+        single one is enough, a later elimination shows which were needed. Otherwise those join
+        that weigh most when all units are kept. None if no unit is left.
         """
         result = self._solve(support)
         if isinstance(result, Exclusion):
@@ -180,7 +181,7 @@ class Pruner:
         return repaired
 
     def _best_first(self, support: Support, units: IntArray) -> IntArray:
-        """The one of the first few units that helps a support most, then the others."""
+        """Of the first few units the one that helps a support most, then the others."""
         values = []
         for unit in units[:_TRIED]:
             trial = support.copy()
@@ -193,9 +194,9 @@ class Pruner:
         return np.concatenate([[best], units[units != best]])
 
     def find_essential(self, kept: Support, *, to_the_end: bool = True) -> None:
-        """Record every unit without which the state is lost; only kept ones can be.
+        """Record every unit that cannot be dropped, as a cut of its own; only kept ones are tried.
 
-        Where not all are asked for, it ends with the first that can go.
+        Without ``to_the_end`` it stops at the first that can be dropped.
         """
         for unit in np.flatnonzero(kept):
             if frozenset([int(unit)]) not in self.cuts:
@@ -206,10 +207,10 @@ class Pruner:
                     return
 
     def strengthen(self, support: Support, seed: int) -> None:
-        """Grow an excluded support while it stays excluded: the cuts it leaves are small.
+        """Grow an excluded support while it stays excluded, so that its cut becomes small.
 
         The dual of an excluded support excludes everything outside its cut at once, so only the
-        units of the cut are tried, in a random order.
+        units of the cut are tried, in random order.
         """
         random = np.random.default_rng(seed)
         cut = self._solve(support)
@@ -237,12 +238,12 @@ _MOST_WINNERS = 256
 
 
 def bits(support: Support) -> int:
-    """A set of units as one whole number."""
+    """A set of units as the bits of an integer."""
     return int.from_bytes(np.packbits(support, bitorder="little").tobytes(), "little")
 
 
 def unit_bits(units: Iterable[int]) -> int:
-    """The same of a list of units."""
+    """The same for a list of units."""
     whole = 0
     for unit in units:
         whole |= 1 << unit
@@ -253,11 +254,15 @@ def unit_bits(units: Iterable[int]) -> int:
 class _Winner:
     units: int
     weights: Weights
-    n_rows: int  # of the program, against which it was checked
+    n_rows: int  # rows against which it was checked
 
 
 class LpCache:
-    """Winning and losing sets of one program."""
+    """Sets of units whose outcome follows from earlier solves of a program.
+
+    A set is enough if it contains one that is; that one is checked against every row that joined
+    since. A set is excluded if it misses a cut.
+    """
 
     def __init__(self, program: WeightProgram) -> None:
         self._program = program
@@ -269,15 +274,15 @@ class LpCache:
         self._cuts.append(unit_bits(units))
 
     def add_winner(self, support: Support, weights: Weights) -> None:
-        """Weights that win with the units of a support."""
+        """Weights on the units of a support that keep every row."""
         units = bits(support)
-        kept = [w for w in self._winners if units & ~w.units]  # what contains it says less
+        kept = [w for w in self._winners if units & ~w.units]  # supersets add nothing
         if all(w.units & ~units for w in kept):
             kept.append(_Winner(units, weights, len(self._program.rows)))
         self._winners = kept[-_MOST_WINNERS:]
 
     def loses(self, support: Support) -> bool:
-        """Whether some known cut excludes the set."""
+        """Whether a known cut excludes the set."""
         units = bits(support)
         return any(not cut & units for cut in self._cuts)
 

@@ -1,8 +1,7 @@
-"""From real weights to the pruned model on its dyadic grid.
+"""Round weights or leaf values to the dyadic grid of the pruned model.
 
-In come the weights of a linear program; out goes a PrunedForest whose integer margins are, by
-construction, the native margins. The free positive scale is chosen so that probabilities stay
-closest to the original's; rounding may break a row, so every row is checked again on integers.
+On the grid the native margins are exactly the integer margins. The free positive scale is chosen so
+that probabilities stay close to the original's. Rounding may break a row, so callers check all rows.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from scipy.optimize import minimize_scalar
 
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest, spread
+from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
@@ -27,7 +27,7 @@ _SCALES = 4.0  # natural logarithms around the scale that keeps the spread of ma
 def to_grid(
     problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
 ) -> PrunedForest | None:
-    """Round a solution to the grid; None when the weights cannot be written exactly.
+    """Round a solution to the grid; None if the weights cannot be written exactly.
 
     Every leaf becomes ``round(w * (value - bias) * 2**grid)``, and each output's intercept is
     added to all leaves of its first kept tree. ``scale`` multiplies all weights; without it, the
@@ -49,8 +49,8 @@ def to_grid(
     tree_weight, intercept = tree_weight * scale, scale * intercept
     intercept = intercept + _common_level(problem, tree_weight, intercept, reference)
     value = _weighted_leaves(problem, tree_weight)
-    left_over = fold_intercept(problem, value, intercept + cut, kept)
-    grid = choose_grid(problem, value, left_over)
+    left_over = _fold_intercept(problem, value, intercept + cut, kept)
+    grid = _choose_grid(problem, value, left_over)
     if grid < 0:  # certificates have no grid below 0; a free scale can be smaller
         smaller = scale * 2.0**grid
         return to_grid(problem, columns, weights, reference, scale=smaller) if is_free else None
@@ -59,7 +59,7 @@ def to_grid(
         finest = 2.0 ** (problem.scale - grid)
         tree_weight, intercept = _keep_ratios(tree_weight, intercept, finest)
         value = _weighted_leaves(problem, tree_weight)
-        left_over = fold_intercept(problem, value, intercept + cut, kept)
+        left_over = _fold_intercept(problem, value, intercept + cut, kept)
     # A weight so small that all its leaves round to the same constant is still a kept tree.
     value_int, intercept_int = exact.to_units(value, grid), exact.to_units(left_over, grid)
     return PrunedForest(forest, kept, value_int, grid, intercept_int, tree_weight)
@@ -79,11 +79,11 @@ def constants(problem: Problem, weights: Weights) -> tuple[float | None, FloatAr
 
 
 def _keep_ratios(tree_weight: FloatArray, intercept: FloatArray, finest: float) -> tuple[FloatArray, FloatArray]:
-    """Weights in small whole ratios, in multiples of ``finest``, if that is what they nearly are.
+    """Weights in small integer ratios, in multiples of ``finest``, if they nearly are.
 
     A tie that the pruned model must keep is an equation between weights, and rounding each by
-    itself breaks it. Solutions on such equations are fractions with small denominators; whole
-    multiples of the original's dyadic leaves are on the grid without any rounding.
+    itself breaks it. Solutions on such equations are fractions with small denominators; integer
+    multiples of the original's dyadic leaves are on the grid without rounding.
     """
     numbers = np.concatenate([tree_weight, intercept])
     largest = np.abs(numbers).max()
@@ -95,7 +95,7 @@ def _keep_ratios(tree_weight: FloatArray, intercept: FloatArray, finest: float) 
     first = int(np.argmax(fits))
     part = largest / parts[first, 0]
     unit = finest * np.rint(part / finest)
-    if not fits.any() or not 0 < unit <= 1.5 * part:  # choose_grid leaves room for a factor of 2
+    if not fits.any() or not 0 < unit <= 1.5 * part:  # _choose_grid leaves room for a factor of 2
         return tree_weight, intercept
     return whole[first, : len(tree_weight)] * unit, whole[first, len(tree_weight) :] * unit
 
@@ -108,39 +108,28 @@ def _weighted_leaves(problem: Problem, tree_weight: FloatArray) -> FloatArray:
     return value
 
 
-def fold_intercept(problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray) -> FloatArray:
-    """Add each output's intercept to its first kept tree; returns what found no tree."""
+def _fold_intercept(problem: Problem, value: FloatArray, intercept: FloatArray, kept: IntArray) -> FloatArray:
+    """Add each output's intercept to the leaves of its first kept tree; returns what has no tree."""
     forest = problem.forest
-    left_over = np.zeros(forest.n_outputs)
     if not forest.free_intercept:
-        return left_over
-    for output in range(forest.n_outputs):
-        own = kept[forest.tree_output[kept] == output]
-        if len(own) == 0:
-            left_over[output] = intercept[output]
-            continue
-        nodes = np.arange(forest.tree_offset[own[0]], forest.tree_offset[own[0] + 1])
-        leaves = nodes[forest.kind[nodes] == SplitKind.LEAF]
-        value[leaves, 0] += intercept[output]
+        return np.zeros(forest.n_outputs)
+    left_over = fold_intercept(forest, forest.node_tree, value, intercept, kept)
+    value[forest.kind != SplitKind.LEAF] = 0.0
     return left_over
 
 
-def choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
-    """The finest grid on which every sum is exact natively and every solver row small enough.
+def _choose_grid(problem: Problem, value: FloatArray, left_over: FloatArray) -> int:
+    """The finest grid on which every sum is exact natively and every solver row is small enough.
 
     Half the range is left for the rounding of the leaves themselves (at most 1/2 a tree).
     """
     forest = problem.forest
     spread_value = np.abs(spread(forest, value))
-    largest = exact.largest_leaf(forest, value).sum(axis=0)
-    total = float((largest + np.abs(left_over)).max())
     if problem.copies is not None:  # rows of the original's leaves must be small enough, too
         spread_value[problem.leaf_node] *= problem.copies[:, None]
     row_sum = float(spread_value.sum(axis=0).max() + np.abs(left_over).max())
     row_sum *= 1 if forest.n_outputs == 1 else 2
-    native = exact.integer_scale(total, 2 ** (exact.PRECISION[forest.arithmetic] - 1))
-    solver = exact.integer_scale(row_sum)
-    return min(native, solver, exact.MAX_GRID[forest.arithmetic])
+    return min(native_grid(forest, value, left_over, spare_bits=1), exact.integer_scale(row_sum))
 
 
 def _own_scale(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
@@ -172,7 +161,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
     found = minimize_scalar(
         brier, bounds=(start - _SCALES, start + _SCALES), method="bounded", options={"xatol": exact.SCALE_STEP}
     )
-    # flat where all probabilities are 0 or 1: then the spread of the margins is kept
+    # flat if all probabilities are 0 or 1: then keep the spread of the margins
     return float(np.exp(found.x if found.fun < brier(start) else start))
 
 
@@ -188,7 +177,7 @@ def _weighted_margins(
 
 
 def _common_level(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
-    """A constant for all classes alike: it decides nothing, but moves sigmoids of their own."""
+    """A constant for all classes: it changes no class, but moves one-vs-rest probabilities."""
     if problem.forest.objective != SEPARATE or not problem.strict.all():
         return 0.0
     return level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
@@ -203,10 +192,10 @@ def level(margins: FloatArray, reference: Reference) -> float:
 def leaves_to_grid(
     problem: Problem, columns: Columns, weights: Weights, reference: Reference, *, scale: float | None = None
 ) -> PrunedForest | None:
-    """Round leaf values to the grid; None when there is no scale or no tree.
+    """Round leaf values to the grid; None if there is no scale or no tree.
 
-    Every tree of a unit with a non-zero leaf is kept, and its weight is 1: its leaves need not be
-    a multiple of the original's. ``scale`` multiplies all values.
+    Every tree of a unit with a non-zero leaf is kept with weight 1: its leaves need not be a
+    multiple of the original's. ``scale`` multiplies all values.
     """
     forest = problem.forest
     kept = np.flatnonzero(columns.units_of(weights.weights)[columns.tree_unit])
@@ -219,8 +208,8 @@ def leaves_to_grid(
     if forest.objective == SEPARATE and problem.strict.all():
         intercept = intercept + level(_margins(problem, value, intercept, reference), reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
-    left_over = fold_intercept(problem, value, intercept + cut, kept)
-    grid = choose_grid(problem, value, left_over)
+    left_over = _fold_intercept(problem, value, intercept + cut, kept)
+    grid = _choose_grid(problem, value, left_over)
     if grid < 0:  # as in `rounding.to_grid`
         return None
     tree_weight = np.zeros(forest.n_trees)
@@ -231,9 +220,9 @@ def leaves_to_grid(
 
 
 def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> None:
-    """Leaves that may not exceed others, exactly: a program is as exact as floats are.
+    """Restore the order of leaf values that the program keeps only up to rounding.
 
-    Values only rise to others of their tree, so that no sum becomes larger than the grid allows.
+    Values only rise to others of their tree, so that no sum exceeds what the grid allows.
     """
     assert columns.leaf_column is not None
     own = np.flatnonzero(columns.leaf_column >= 0)
@@ -244,7 +233,7 @@ def _put_in_order(problem: Problem, columns: Columns, value_int: IntArray) -> No
 
 
 def native_scale(problem: Problem, columns: Columns, weights: Weights, reference: Reference) -> float | None:
-    """What brings a solution nearest to the original's probabilities; None: it has no scale."""
+    """The scale that brings a solution closest to the original's probabilities; None if there is none."""
     found = constants(problem, weights)
     if found is None:
         return None

@@ -1,7 +1,4 @@
-"""What a search leaves: the best model with its proofs, and what another search may begin with.
-
-In comes nothing but other stages' values; out go frozen records. Nothing here searches.
-"""
+"""What a search returns, and what another search may start from."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ class Candidate:
 
 
 class Moment(NamedTuple):
-    """A point of the anytime curve: by then a model of ``units`` was proved ``proofs`` times.
-
-    ``leaves`` are those of this model, whatever its units are.
-    """
+    """A point of the anytime curve: by then a model with ``units`` and ``leaves`` was proved ``proofs`` times."""
 
     seconds: float
     units: int
@@ -44,10 +38,10 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """What a finished search leaves to that of a larger region of the same model.
+    """What a finished search passes on to the search in a larger region of the same model.
 
-    Rows, cuts and bounds stay true there; ``support`` is where to begin.
-    The next search works on copies.
+    Rows, cuts and bounds stay true there; ``support`` is the first proposal. The next search works
+    on copies.
     """
 
     constraints: Constraints
@@ -59,7 +53,7 @@ class WarmStart:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """The best certified model.
+    """The outcome of a search: the best certified model, and what ended the search there.
 
     Attributes
     ----------
@@ -70,51 +64,44 @@ class SearchResult:
     n_kept : int
         Units kept.
     lower_bound : int
-        No model of this form that keeps all rows found has fewer units; proved by ``bound``.
+        No model of this form that keeps all known points has fewer units; ``bound`` proves it.
     rounds : int
-        Times the Oracle was asked.
+        How often the Oracle was asked.
     rows : int
-        Points that spoke in the search.
-    stopped : StopReason
+        Points that constrained the search.
+    ended : frozenset of StopReason
+        What ended a part of the search early. TIME: the clock ended a part that could have found a
+        smaller model; EFFORT: a proof or a program exceeded its share. Empty if everything was tried.
     undecided : bool or None
         Whether the region holds an input that the original itself does not decide for certain;
-        None: not known.
+        None: unknown.
     seconds : float
     history : tuple of Moment
         When which size was proved, once and twice.
     bound : Bound or None
-        Rows and multipliers that prove the lower bound; None where it is 1.
+        Rows and multipliers that prove the lower bound; None if it is 1.
     points : int32 (n_points, n_features) or None
-        The points that spoke in the search.
-    gave_up : bool
-        A proof or a program took more than its share.
-    interrupted : bool
-        Ctrl-C ended it, though what was found by then may be the fewest; nothing goes on from it.
-    out_of_time : bool
-        The clock ended a part that could have found a smaller model.
+        The points that constrained the search.
     reweight : {"tree", "leaf"}
-        Whether trees of ``pruned`` keep the ratios of their leaves, or have values of their own;
-        the bound is about models of the same form.
+        Whether trees of ``pruned`` keep the ratios of their leaves, or have leaf values of their
+        own; the bound is about models of the same form.
     remaining : Trimming or None
-        The original without what no input can tell from the rest; None where that is all of it.
+        The original without its redundant nodes; None if there are none.
     """
 
     pruned: PrunedForest | None
     proofs: tuple[Proof, ...]
     n_kept: int
-    lower_bound: int
-    rounds: int
-    rows: int
-    stopped: StopReason
+    lower_bound: int = 1
+    rounds: int = 0
+    rows: int = 0
+    ended: frozenset[StopReason] = frozenset()
     undecided: bool | None = None
     seconds: float = 0.0
     history: tuple[Moment, ...] = ()
     bound: Bound | None = field(default=None, repr=False)
     reference: Reference | None = field(default=None, repr=False)
     points: States | None = field(default=None, repr=False)
-    gave_up: bool = False
-    interrupted: bool = False
-    out_of_time: bool = False
     reweight: str = "tree"
     remaining: Trimming | None = field(default=None, repr=False)
 
@@ -124,39 +111,71 @@ class SearchResult:
         return Candidate(self.pruned, self.proofs, self.n_kept)
 
     @property
+    def is_fewest(self) -> bool:
+        """Whether no model of this form has fewer units."""
+        return self.n_kept <= self.lower_bound
+
+    @property
+    def stopped(self) -> StopReason:
+        """The one reason to report.
+
+        A model that is proved to be the smallest of its form is OPTIMAL even if the clock ended the
+        search for models of another form; the original is not.
+        """
+        for reason in (StopReason.REFUSED, StopReason.INTERRUPTED):
+            if reason in self.ended:
+                return reason
+        if self.is_fewest and (self.pruned is not None or StopReason.TIME not in self.ended):
+            return StopReason.OPTIMAL
+        for reason in (StopReason.MEMORY, StopReason.UNSOLVED, StopReason.TIME):
+            if reason in self.ended:
+                return reason
+        return StopReason.EFFORT
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended a part of it."""
+        return StopReason.INTERRUPTED in self.ended
+
+    @property
     def is_last(self) -> bool:
-        """Whether no search should go on from here: Ctrl-C, or no memory for it."""
-        return self.interrupted or self.stopped is StopReason.MEMORY
+        """Whether no search should go on from here: Ctrl-C, or no memory."""
+        return bool(self.ended & {StopReason.INTERRUPTED, StopReason.MEMORY})
+
+    def with_ends(self, *reasons: StopReason) -> SearchResult:
+        """The same, with more reasons why a part ended."""
+        return replace(self, ended=self.ended | set(reasons))
+
+    def with_model_of(self, other: SearchResult) -> SearchResult:
+        """The model of a larger region instead of this one; bounds are not about its form."""
+        return replace(
+            self,
+            pruned=other.pruned,
+            proofs=other.proofs,
+            n_kept=other.n_kept,
+            reweight=other.reweight,
+            lower_bound=1,
+            bound=None,
+        )
 
     def followed_by(self, later: SearchResult) -> SearchResult:
-        """What remains of this and a later search over leaf values that began with this model.
+        """The outcome of this search and a later one over leaf values that started from its model.
 
-        The later result if it is smaller; bounds of the earlier search do not hold for its form.
+        The later result if it is smaller; bounds of the earlier search do not hold for its form. If
+        the later one is proved to be the smallest, time that was missing before does not matter.
         """
+        is_smaller = later.n_kept < self.n_kept
+        first, second = (later, self) if is_smaller else (self, later)
+        # what else ended the search whose model is not the answer says nothing about this model
+        ended = first.ended | second.ended & {StopReason.TIME, StopReason.INTERRUPTED}
         counted: dict[str, Any] = {
             "seconds": later.seconds,
             "rounds": self.rounds + later.rounds,
             "points": later.points,
             "rows": later.rows,
-            "interrupted": later.interrupted,
+            "ended": ended - {StopReason.TIME} if later.is_fewest else ended,
         }
-        is_fewest = later.stopped is StopReason.OPTIMAL  # with any leaf values
-        counted["out_of_time"] = not is_fewest and (self.out_of_time or later.out_of_time)
-        if later.n_kept >= self.n_kept:
-            if later.stopped is StopReason.INTERRUPTED:
-                counted["stopped"] = later.stopped
+        if not is_smaller:
             return replace(self, **counted)
         before = (moment._replace(lower_bound=1) for moment in self.history)
         return replace(later, reweight="leaf", history=(*before, *later.history), **counted)
-
-    def timed(self) -> SearchResult:
-        """The same, stopped by the time where the clock ended any part of the whole search.
-
-        That a model is the fewest of one form stays said of it; of the original, which would
-        come back as the answer, it says nothing about the forms that were not searched.
-        """
-        is_open = self.stopped is StopReason.EFFORT
-        is_unanswered = self.stopped is StopReason.OPTIMAL and self.pruned is None
-        if self.out_of_time and (is_open or is_unanswered):
-            return replace(self, stopped=StopReason.TIME)
-        return self

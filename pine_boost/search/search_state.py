@@ -1,7 +1,6 @@
-"""One game between points and trees: what Pruner, Oracle and strategies share.
+"""The state of one search: what Pruner, Oracle and strategies share.
 
-In come a problem, the fit rows and a budget; out goes a SearchState whose parts change while it is
-played. Telling the progress and looking for rows before the Oracle is asked happen here.
+Progress is reported from here, and points are collected here before the Oracle is asked.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.budget import Budget, Effort, Step
+from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfTime, Step, StopReason
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.columns import Columns, Support, build_columns
@@ -31,14 +30,12 @@ from pine_boost.search.search_result import WarmStart
 from pine_boost.search.weight_program import Weights
 
 _LOGGER = logging.getLogger("pine_boost")
+MOST_LEAF_COLUMNS = 2000  # a linear program over more leaves does not end in a reasonable time
+_ROWS_WITHOUT_TIME = 100  # of X_fit, if the time is over before the search begins
 _FEWER_WALKS = 4  # where the score has trees of its own: a walk takes many times as long
-# A model proved once waits for its second proof, since the next one is often smaller; but not when
-# the search is older than this or a tenth of its time: whoever stops it then loses nothing.
-_PATIENCE = 20.0
-# What a refuted proposal costs beside its programs, in their measure and times the columns squared
-# (climbs, walks, CP-SAT: 0.03 s at 120 leaves, a second at 720).
+# What a refuted proposal costs beside its programs, in the same measure and per squared column
+# (local search, walks, CP-SAT: 0.03 s at 120 leaves, a second at 720).
 _WORK_PER_ROUND = 5
-_LONG = 0.02  # of the time limit: a step of a search in a hurry that asks for longer ones
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,10 @@ class SearchOptions:
         Threads for the proofs; the result does not depend on it.
     seed : int
     reweight : {"tree", "leaf"}
-        Whether a search may go on with leaf values of its own (`leaf_values`).
+        Whether the search may go on with leaf values of its own (`leaf_values`).
     monotone : tuple of int or None
-        Features that leaf values must rise (1) or fall (-1) with; None: with those that every tree
-        of the original does.
+        Features with which leaf values must rise (1) or fall (-1); None: those with which every
+        tree of the original does.
     """
 
     objective: str = "l0"
@@ -67,9 +64,24 @@ class SearchOptions:
     monotone: tuple[int, ...] | None = ()
 
 
+class ExcludedError(Exception):
+    """No weights on a support keep all rows; raised inside the search only."""
+
+
 @dataclass(frozen=True, eq=False)
 class SearchState:
-    """The parts of one search."""
+    """The parts of one search.
+
+    Attributes
+    ----------
+    ended : set of StopReason
+        What ended a part of the search early (see `SearchResult`).
+    units_budget : Budget or None
+        Once it is over, the search over units ends in favour of leaf values, provided that there
+        are few enough leaves to choose.
+    writer : callable or None
+        Writes models for supports of another kind, such as the splits that stay (`collapsing`).
+    """
 
     problem: Problem
     columns: Columns
@@ -79,6 +91,8 @@ class SearchState:
     best: Incumbent
     budget: Budget
     options: SearchOptions
+    ended: set[StopReason] = field(default_factory=set)
+    units_budget: Budget | None = None
     writer: Callable[[SearchState, Support], PrunedForest | None] | None = None
     _steps: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _walked: list[bool] = field(default_factory=list)
@@ -88,11 +102,25 @@ class SearchState:
         """How hard to try."""
         return self.budget.effort
 
-    def write(self, support: Support) -> PrunedForest | None:
-        """Weights of a support on the grid, if every row survives the rounding.
+    @property
+    def is_over(self) -> bool:
+        """Whether this search is out of time, or leaf values need the time that is left."""
+        if self.budget.is_over:
+            return True
+        if self.units_budget is None or not self.units_budget.is_over:
+            return False
+        kept = self.best.support[self.columns.tree_unit[self.problem.trees.leaf_tree]]
+        return bool(np.count_nonzero(kept) <= MOST_LEAF_COLUMNS)
 
-        Raises `ExcludedError` where no weights on the support keep all rows. A ``writer`` of the
-        game's own takes supports of another kind: the splits that stay (`collapsing`).
+    def check(self) -> None:
+        """Raise `OutOfTime` once the search is over."""
+        if self.is_over:
+            raise OutOfTime
+
+    def write(self, support: Support) -> PrunedForest | None:
+        """A model on the grid with the units of a support, or None if rounding breaks a row.
+
+        Raises `ExcludedError` if no weights on the support keep all rows.
         """
         if self.writer is not None:
             return self.writer(self, support)
@@ -106,13 +134,13 @@ class SearchState:
         return pruned
 
     def on_grid(self, weights: Weights) -> PrunedForest | None:
-        """Weights on the grid; None where a row does not survive the rounding."""
+        """Weights rounded to the grid, or None if that breaks a row."""
         write = to_grid if self.columns.leaf_column is None else leaves_to_grid
         pruned = write(self.problem, self.columns, weights, self.constraints.fit.reference)
         return None if pruned is None or self.constraints.loses(pruned) else pruned
 
     def learn(self, pruned: PrunedForest, verdict: Verdict) -> int:
-        """Add counterexamples and, where a proof found them, what lies around them."""
+        """Add counterexamples and, if a proof found them, points around them; how many were new."""
         n_new = self.constraints.add(verdict.counterexamples)
         self.constraints.program.lp.work += _WORK_PER_ROUND * self.columns.n_columns**2
         if verdict.by_proof:
@@ -123,7 +151,7 @@ class SearchState:
         return n_new
 
     def walk(self) -> None:
-        """Rows from walks to the boundary that begin at fit rows and all over the region; once."""
+        """Add points from walks to the boundary that start at fit rows and all over the region; once."""
         if self._walked:
             return
         self._walked.append(True)
@@ -139,33 +167,36 @@ class SearchState:
             self._walk_from(inside[random.permutation(len(inside))[:n_walks]])
         if len(inside) and not self.in_a_hurry():
             starts = inside[random.integers(0, len(inside), n_walks)]
-            n_moves = 4 * len(self.oracle.neighbourhood.varying)
+            n_moves = 4 * len(self.oracle.moves.varying)
             self._walk_from(wander(self.problem, starts, seed, n_moves, self.budget))
         self.report_progress("rows")
 
     def _walk_from(self, starts: npt.NDArray[Any]) -> None:
-        """Add what walks to the boundary pass."""
-        seed = self.options.seed
-        passed = boundary_walks(self.oracle.neighbourhood, starts, seed, self.budget)
+        """Add the points that walks to the boundary pass."""
+        passed = boundary_walks(self.oracle.moves, starts, self.options.seed, self.budget)
         self.constraints.add(passed, self.budget)
 
     def is_late(self) -> bool:
-        """Whether what was proved once should be proved again at once."""
+        """Whether a model that was proved once should be proved again at once.
+
+        Usually it waits, since the next one is often smaller; but whoever stops a search that has
+        run for long should not lose its model.
+        """
         limit = self.budget.deadline - self.budget.started
-        return self.budget.elapsed >= min(_PATIENCE, limit / 10)
+        return self.budget.elapsed >= min(SECONDS["late"], SHARES["late"] * limit)
 
     def in_a_hurry(self, since: float = -math.inf) -> bool:
         """Whether a certified model now is worth more than a smaller one later.
 
-        Late, and with a step that took long ``since`` it began. Never without a time limit: such
-        searches repeat exactly, on any machine.
+        True if it is late and the step that began at ``since`` took long. Never without a time
+        limit, so that such searches are reproducible on any machine.
         """
         limit = self.budget.deadline - self.budget.started
-        is_slow = time.monotonic() - since > _LONG * limit
+        is_slow = time.monotonic() - since > SHARES["long step"] * limit
         return self.budget.is_limited and self.is_late() and is_slow
 
     def prove_twice(self, budget: Budget | None = None) -> None:
-        """The second proof of what is proved once."""
+        """Prove a second time what is proved once."""
         if self.best.waiting:
             self.report_progress("prove again")
             self.best.prove_twice(self.oracle.prover, budget or self.budget)
@@ -192,9 +223,10 @@ class SearchState:
         _LOGGER.debug("%s: %d %ss, %d rows", phase, step.units, step.unit, step.rows)
         self.budget.report_progress(step)
 
-
-class ExcludedError(Exception):
-    """No weights on a support keep all rows; raised inside the search only."""
+    def warm_start(self) -> WarmStart:
+        """What the search in a larger region may start from."""
+        best = self.best
+        return WarmStart(self.constraints, dict(self.pruner.cuts), best.bound, best.believed_bound, best.support)
 
 
 def build_state(
@@ -204,10 +236,14 @@ def build_state(
     options: SearchOptions,
     start: WarmStart | None = None,
 ) -> SearchState:
-    """S0 = D_fit, or the rows of an earlier search on copies of its own."""
+    """The state before the first step: no rows yet, or copies of those of an earlier search."""
     if start is None:
         columns = build_columns(problem, options.unit)
-        constraints = Constraints(problem, columns, distinct_fit_rows(problem, fit_states, 0, budget.check))
+        try:
+            fit = distinct_fit_rows(problem, fit_states, 0, budget.check)
+        except OutOfTime:  # the search ends before its first step; what was found before must not be lost
+            fit = distinct_fit_rows(problem, fit_states[:_ROWS_WITHOUT_TIME])
+        constraints = Constraints(problem, columns, fit)
     else:
         constraints = start.constraints.on(problem)
     pruner = Pruner(constraints, budget, None if start is None else start.cuts)

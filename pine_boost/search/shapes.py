@@ -1,9 +1,4 @@
-"""Shapes: which splits stay, and the leaf values that the linear program gives what is left.
-
-In come a game over leaves and its splits; out go sets of splits with which every row can be kept,
-fewer than before, and models on the grid for them. Rows only ever grow: what cannot go now can
-never go later.
-"""
+"""Shapes, that is sets of splits that stay, and leaf values for what is left of the trees."""
 
 from __future__ import annotations
 
@@ -24,11 +19,11 @@ from pine_boost.search.search_state import ExcludedError, SearchState
 from pine_boost.search.splits import Kept, Splits
 from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows, build_program
 
-# how often small ranges are made dearer, so that more vanish, and whether what can go besides goes;
-# the first levels keep more: they are found and proved sooner
+# How often small ranges are made more expensive, so that more vanish, and whether remaining splits
+# are tried one by one. The first levels keep more splits: they are found and proved sooner.
 LEVELS = ((1, False), (6, False), (6, True))
-_SMALL = 0.02  # of the median range: what is smaller counts as about to vanish
-_AT_ONCE = 8  # an eighth of the splits is let go at first
+_SMALL = 0.02  # of the median range: smaller ones count as about to vanish
+_AT_ONCE = 8  # an eighth of the splits is collapsed at first
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +38,7 @@ class Shape:
     support : Support
         The trees that are left.
     program : WeightProgram
-        Rows of the game join when `solve` is called.
+        The rows of the search join when `solve` is called.
     """
 
     kept: Kept
@@ -53,7 +48,7 @@ class Shape:
     merge: csr_matrix
 
     def solve(self, state: SearchState, active: IntArray) -> Weights | None:
-        """Values with the widest margin on every row of the game; None where there are none.
+        """Values with the widest margin on every row of the search, or None.
 
         ``active`` are rows that mattered when the shape was found.
         """
@@ -66,7 +61,7 @@ class Shape:
         found = self.program.solve(self.support, state.budget)
         if not isinstance(found, Weights):
             return None
-        if not found.weights.any():  # constants alone win, but no library predicts without a tree
+        if not found.weights.any():  # constants alone are enough, but no library predicts without a tree
             light = np.zeros_like(found.weights)
             light[0] = found.value / 8
             return replace(found, weights=light)
@@ -93,7 +88,7 @@ def build_shape(columns: Columns, splits: Splits, kept: Kept) -> Shape:
 
 
 class Collapser:
-    """Proposes splits that may stay, and writes models of them."""
+    """Proposes sets of splits that stay, and writes models with them."""
 
     def __init__(self, state: SearchState, splits: Splits) -> None:
         self.splits = splits
@@ -101,9 +96,9 @@ class Collapser:
         self._shape: Shape | None = None
 
     def write(self, state: SearchState, kept: Kept) -> PrunedForest | None:
-        """A model with these splits on the grid, if every row survives the rounding.
+        """A model with these splits on the grid, or None if rounding breaks a row.
 
-        Raises `ExcludedError` where no leaf values keep all rows.
+        Raises `ExcludedError` if no leaf values keep all rows.
         """
         shape = self._shape_of(state, kept)
         try:
@@ -124,7 +119,7 @@ class Collapser:
         return self._collapsed(state, pruned, shape.kept)
 
     def write_near(self, state: SearchState, kept: Kept) -> PrunedForest | None:
-        """The same with values near the original's; None where there are none."""
+        """The same with values close to the original's, or None."""
         shape = self._shape_of(state, kept)
         weights = shape.solve(state, self._program.active)
         if weights is None:
@@ -153,10 +148,11 @@ class Collapser:
     def shrink(
         self, state: SearchState, kept: Kept, seed: int | None = None, *, level: int = len(LEVELS) - 1
     ) -> Kept | None:
-        """Fewer splits with which every row can be kept; None where there are none.
+        """Fewer splits with which every row can be kept, or None.
 
-        The sum of all ranges is made small, then again with small ranges dearer, until they
-        vanish or stay, as far as the ``level`` goes. ``seed``: other costs, and so another answer.
+        Minimises the sum of all ranges, then again with small ranges more expensive until they
+        vanish or stay, as far as ``level`` says. Another ``seed`` gives other costs, and so another
+        answer.
         """
         n_solved, descends = LEVELS[level]
         splits, program = self.splits, self._program
@@ -178,7 +174,7 @@ class Collapser:
         return self._descend(state, kept) if descends else kept
 
     def _one_split(self) -> Kept:
-        """The least there is: the first split of one tree."""
+        """The smallest shape: the first split of one tree."""
         one = np.zeros(len(self.splits.node), dtype=bool)
         one[np.argmax(self.splits.is_root)] = True
         return one
@@ -189,7 +185,7 @@ class Collapser:
         return ranges, np.asarray(ranges > SAME_LEAVES * max(1.0, float(ranges.max(initial=0.0))))
 
     def _descend(self, state: SearchState, kept: Kept) -> Kept:
-        """Let the last splits of branches go, many at once, as long as every row can be kept."""
+        """Collapse lowest splits, many at once, as long as every row can be kept."""
         needed = np.zeros_like(kept)
         n_tried = max(1, int(np.count_nonzero(kept)) // _AT_ONCE)
         while True:

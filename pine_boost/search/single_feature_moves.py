@@ -1,8 +1,7 @@
-"""All one-feature changes of a batch of points, in integers.
+"""Margins and region membership of all points that differ from a batch of points in one feature.
 
-In come state rows; out go the leaves, margins and region membership of every row that differs
-from one of them in a single feature. Built on leaf bitmasks: the AND of all other features'
-masks is shared by the states of the changed one.
+Works on integers with leaf bitmasks: the AND of all other features' masks is shared by all states of
+the changed feature.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class MaskedTrees:
     state_offset: IntArray
     users: tuple[IntArray, ...]  # per feature the trees that split on it
     bit_leaf: npt.NDArray[np.int32] | None  # leaf of each one-bit word of up to 16 bits
-    n_masks: int  # sets of leaves of one tree, where so few that they are tabulated; else 0
+    n_masks: int  # sets of leaves of one tree, if few enough to be tabulated; else 0
 
     def without(self, states: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """AND of the masks of all features but one: (n_features, n_rows, n_trees, n_words).
@@ -76,10 +75,10 @@ class MaskedTrees:
         return number
 
     def tables(self, values: IntArray) -> list[IntArray] | None:
-        """Per feature what each tree adds for every set of leaves that the others leave.
+        """Per feature what each tree adds for every set of leaves that the other features leave.
 
-        One line per (tree, set), its entries are (n_states, n_columns); None for large trees, or
-        where there are so many of them and of states that the tables would fill the memory.
+        One line of (n_states, n_columns) per (tree, set); None for large trees, or if the tables
+        would need too much memory.
         """
         states = np.diff(self.state_offset[: len(self.users) + 1])
         n_lines = self.n_masks * np.array([len(users) for users in self.users])
@@ -126,7 +125,7 @@ def mask_trees(trees: StateTrees, space: StateSpace, masks: LeafMasks | None = N
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Every change of one feature of a batch: arrays are (n_rows, n_states of the feature)."""
+    """All changes of one feature in a batch; arrays are (n_rows, n_states of the feature)."""
 
     feature: int
     original: IntArray  # (n_rows, n_states, n_outputs)
@@ -136,7 +135,7 @@ class Moves:
 
 @dataclass(frozen=True, eq=False)
 class LeafValues:
-    """Columns that are summed over leaves, prepared for many batches of rows."""
+    """Columns to be summed over leaves, prepared for many batches of rows."""
 
     stacked: IntArray  # (n_leaves, n_columns)
     tables: list[IntArray] | None  # of `MaskedTrees.tables`
@@ -158,7 +157,7 @@ class SingleFeatureMoves:
         self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
 
     def values(self, pruned_int: IntArray | None = None) -> LeafValues:
-        """What is summed over leaves: the original's margins, a pruned model's, costs of leaves."""
+        """What is summed over leaves: margins of the original and of a pruned model, costs of leaves."""
         problem = self.problem
         parts = [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
         tree_cost = problem.region.score.trees if problem.region.score is not None else None
@@ -171,9 +170,9 @@ class SingleFeatureMoves:
     def of(
         self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
     ) -> Iterator[Moves]:
-        """Yield the neighbours of all rows, feature by feature (rows at most ``batch``).
+        """Yield all single-feature changes of at most ``batch`` rows, feature by feature.
 
-        ``leaves`` are those of the rows, where they are known.
+        ``leaves`` are those of the rows, if they are known.
         """
         problem, trees = self.problem, self.model_trees
         leaves = problem.trees.leaves(states) if leaves is None else leaves

@@ -1,7 +1,6 @@
-"""The splits of a forest, and what is left of its trees when some of them go.
+"""The splits of a forest, and what is left of its trees when some of them are collapsed.
 
-In comes a problem; out go its inner nodes with the leaves below each, and for a set of splits that
-stay the leaves that share a value. A split stays only if all above it do. Proposes nothing.
+A split stays only if all splits above it do.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from pine_boost.model.forest import BoolArray, Forest, IntArray, PrunedForest
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.subtrees import Subtrees, forest_subtrees
 from pine_boost.model.trimming import trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
@@ -28,6 +28,7 @@ class Splits:
     Attributes
     ----------
     forest : Forest
+    subtrees : Subtrees
     node : int64 (n_splits,)
     parent : int64 (n_splits,)
         Position of the split above, -1 at a root.
@@ -39,6 +40,7 @@ class Splits:
     """
 
     forest: Forest
+    subtrees: Subtrees
     node: IntArray
     parent: IntArray
     first: IntArray
@@ -49,7 +51,7 @@ class Splits:
 
     @property
     def is_root(self) -> BoolArray:
-        """Which splits are the first of their tree."""
+        """Which splits are the root of their tree."""
         return np.asarray(self.parent < 0)
 
     def size(self, kept: Kept) -> int:
@@ -57,7 +59,7 @@ class Splits:
         return int(np.count_nonzero(kept) + np.count_nonzero(kept & self.is_root))
 
     def ends(self, kept: Kept) -> Kept:
-        """The splits that stay with nothing but leaves below: those that can go next."""
+        """The kept splits with only leaves below, which can be collapsed next."""
         above = self.parent[kept & ~self.is_root]
         ends = kept.copy()
         ends[above] = False
@@ -65,13 +67,10 @@ class Splits:
 
     def ranges(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Largest minus smallest leaf value below every split."""
-        pairs = np.stack([self.first, self.last], axis=1).ravel()
-        padded = np.append(values, values[-1:])
-        highest = np.maximum.reduceat(padded, pairs)[::2]
-        return np.asarray(highest - np.minimum.reduceat(padded, pairs)[::2])
+        return self.subtrees.ranges(values, self.node)
 
     def groups(self, kept: Kept) -> IntArray:
-        """The common leaf that each leaf of the original belongs to, -1 where the tree is gone."""
+        """The merged leaf that each leaf of the original belongs to, -1 if its tree is dropped."""
         group = np.arange(len(self.leaf_node))
         for split in np.flatnonzero(~kept)[::-1]:
             group[self.first[split] : self.last[split]] = self.first[split]
@@ -92,11 +91,11 @@ class Splits:
         return np.asarray(remaining[self.node])
 
     def collapse(self, pruned: PrunedForest, kept: Kept) -> PrunedForest:
-        """The model without the splits that go; leaves below one of them agree already."""
+        """The model with all other splits collapsed; the leaves below each of them agree already."""
         value, is_leaf = pruned.value_int.copy(), np.zeros(self.forest.n_nodes, dtype=bool)
         kept = self._without_twins(value[self.leaf_node, 0], kept)
         gone = ~kept
-        # only the highest split that goes becomes a leaf; what is below it is not there any more
+        # only the highest collapsed split becomes a leaf; what is below it is gone
         highest = gone & (self.is_root | kept[self.parent])
         value[self.node[highest]] = value[self.leaf_node[self.first[highest]]]
         is_leaf[self.node[highest]] = True
@@ -106,15 +105,14 @@ class Splits:
         return replace(pruned, value_int=value, is_leaf=is_leaf)
 
     def _without_twins(self, value: npt.NDArray[Any], kept: Kept) -> Kept:
-        """Splits that still tell two values apart; the first of a tree stays with it."""
+        """Splits above different values; the root of a kept tree stays."""
         return kept & ((self.ranges(value) > 0) | self.is_root)
 
     def spared(self, problem: Problem, seen: npt.NDArray[Any], value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Leaf values of a model where leaves that matter to nobody take their neighbours'.
+        """Leaf values of a model in which unreached leaves take the value of their neighbours.
 
-        Such a leaf is one that no input of the region and no row reaches (``seen`` are leaves of
-        rows). From the leaves upwards a split with one side of that kind takes the other's value,
-        where that is one value.
+        No input of the region and no row reaches such a leaf (``seen`` are leaves of rows). From the
+        leaves upwards, if the reached leaves below a split have one value, the others take it.
         """
         region = problem.region
         alive = cheapest_leaves(region, problem.trees, problem.masks, region.allowed)
@@ -130,30 +128,18 @@ class Splits:
 
 def find_splits(problem: Problem) -> Splits:
     """The splits of a problem's forest, level by level."""
-    forest, leaf_node = problem.forest, problem.leaf_node
-    levels = [forest.tree_offset[:-1]]
-    while len(levels[-1]):
-        inner = levels[-1][forest.left[levels[-1]] >= 0]
-        levels.append(np.concatenate([forest.left[inner], forest.right[inner]]))
-    node = np.concatenate([level[forest.left[level] >= 0] for level in levels])
-    position = np.full(forest.n_nodes, -1)
+    forest, subtrees = problem.forest, forest_subtrees(problem.forest)
+    node = subtrees.inner
+    position = np.full(forest.n_nodes + 1, -1)  # the last one is for roots
     position[node] = np.arange(len(node))
-    above = np.full(forest.n_nodes, -1)
-    above[forest.left[node]] = above[forest.right[node]] = node
-    parent = np.where(above[node] >= 0, position[above[node]], -1)
-    first, last = np.zeros(forest.n_nodes, np.int64), np.zeros(forest.n_nodes, np.int64)
-    first[leaf_node] = np.arange(len(leaf_node))
-    last[leaf_node] = first[leaf_node] + 1
-    for split in node[::-1]:
-        children = [forest.left[split], forest.right[split]]
-        first[split], last[split] = first[children].min(), last[children].max()
     return Splits(
-        forest,
-        node,
-        parent,
-        first[node],
-        last[node],
-        forest.node_tree[node],
-        leaf_node,
-        problem.trees.leaf_tree.astype(np.int64),
+        forest=forest,
+        subtrees=subtrees,
+        node=node,
+        parent=position[subtrees.parent[node]],
+        first=subtrees.first[node],
+        last=subtrees.last[node],
+        tree=forest.node_tree[node],
+        leaf_node=subtrees.leaf_node,
+        leaf_tree=subtrees.leaf_tree,
     )

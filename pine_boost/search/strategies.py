@@ -1,8 +1,4 @@
-"""Strategies: which sets of units to try next, as generators.
-
-In comes a game; out go proposals, one at a time. After each the strategy looks at its outcome and
-at what the game has learnt. Which strategies run in which order is said in `proposals`.
-"""
+"""Which sets of units to propose next, as generators that look at the fate of each proposal."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.weight_program import Weights
 
-# Most searches end within fewer rounds of cuts (times as before), and what perturbations find they
-# mostly find in as many: FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
+# Most searches end within fewer rounds of cuts, and perturbations mostly succeed within as many:
+# FICO 40x3 19 -> 18 trees after 20 of them, 18 -> 17 after 144.
 _FIRST_PERTURBATION = 40
 _MOST_PERTURBATIONS = 200
 
@@ -34,7 +30,7 @@ class ProposalStatus(Enum):
     PROVED = "proved"
     EXCLUDED = "no weights on these units keep all rows"
     UNWRITABLE = "weights exist, but not on the grid"
-    GIVEN_UP = "not settled"
+    GIVEN_UP = "undecided"
 
 
 @dataclass(eq=False)
@@ -45,13 +41,13 @@ class Proposal:
     ----------
     support : bool (n_units,)
     briefly : bool
-        In a hurry one counterexample that took long is enough to give the set up.
+        In a hurry, one counterexample that took long is enough to give up the set.
     model : PrunedForest or None
-        A ready model near the original, proved by its difference alone or not at all.
+        A finished model near the original, proved by its difference alone or not at all.
     budget : Budget or None
         Of the proof of ``model``.
     status : ProposalStatus
-        Set by the search before the strategy goes on.
+        Set by the search before the strategy resumes.
     """
 
     support: Support
@@ -67,7 +63,7 @@ class Proposal:
 
 
 def first_answers(state: SearchState) -> Iterator[Proposal]:
-    """A certified model soon: small supports, and one more unit per refutation."""
+    """Get a certified model early: small supports, and one more unit per refutation."""
     while True:
         known = state.best.smallest.n_kept
         yield from _ascend(state)
@@ -76,9 +72,9 @@ def first_answers(state: SearchState) -> Iterator[Proposal]:
 
 
 def _ascend(state: SearchState) -> Iterator[Proposal]:
-    """From a small support upwards until one is proved.
+    """Grow a small support until it is proved.
 
-    In a hurry slow steps double: a larger model that can be proved comes before the smallest.
+    In a hurry, slow steps double: a larger model that can be proved matters more than the smallest.
     """
     weights = state.pruner.eliminate()
     support = None if weights is None else state.pruner.support_of(weights)
@@ -109,7 +105,7 @@ def eliminations(state: SearchState) -> Iterator[Proposal]:
 
 
 def _until_settled(state: SearchState, propose: Callable[[], Weights | None]) -> Iterator[Proposal]:
-    """Propose again what the rows leave, as long as it is excluded and smaller than the best."""
+    """Repeat a proposal on the grown rows as long as it is excluded and smaller than the best."""
     while (weights := propose()) is not None:
         proposal = Proposal(state.pruner.support_of(weights))
         if proposal.size >= state.best.smallest.n_kept:
@@ -120,11 +116,11 @@ def _until_settled(state: SearchState, propose: Callable[[], Weights | None]) ->
 
 
 def fewest(state: SearchState) -> Iterator[Proposal]:
-    """Sets one smaller than the best that meet all cuts, until the cuts say there is none.
+    """Propose sets one smaller than the best that meet all cuts, until the cuts leave none.
 
-    A set whose weights do not survive the grid is passed over from then on. That proves nothing
-    about its size, so the bound comes from the cuts alone. Where it takes long, sets of the same
-    size nearby are tried too, from which fewer may be enough.
+    A set whose weights cannot be rounded to the grid is skipped from then on. That proves nothing
+    about its size, so the bound comes from the cuts alone. If it takes long, perturbed sets of the
+    same size are tried too.
     """
     passed_over: list[Support] = []
     nearby: Support | None = None
@@ -150,11 +146,11 @@ def fewest(state: SearchState) -> Iterator[Proposal]:
         if _FIRST_PERTURBATION <= round_number < _FIRST_PERTURBATION + _MOST_PERTURBATIONS:
             before = program.n_solved
             nearby = yield from perturb(state, nearby, seed)
-            last_program += program.n_solved - before  # its own, not those of the cuts
+            last_program += program.n_solved - before  # perturbations have a limit of their own
 
 
 def _smaller_set(state: SearchState, passed_over: list[Support], seed: int) -> Support | None:
-    """A set that meets all cuts; None at the end, with the bound raised where the cuts say so."""
+    """A set that meets all cuts, or None; raises the believed bound if the cuts leave none."""
     most = state.best.smallest.n_kept - 1
     cuts, n_units = list(state.pruner.cuts), state.columns.n_units
     cover = small_cover(cuts, n_units, most, seed, passed_over)
@@ -169,9 +165,9 @@ def _smaller_set(state: SearchState, passed_over: list[Support], seed: int) -> S
 
 
 def perturb(state: SearchState, nearby: Support | None, seed: int) -> Generator[Proposal, None, Support | None]:
-    """The next set nearby that wins on all rows; proposed where it is smaller than the best.
+    """Perturb a set, and propose the result if it is smaller than the best.
 
-    Returns it; None where the way from here is lost: the next one begins at the best again.
+    Returns the set to perturb next; None: the best one.
     """
     start = state.best.support if nearby is None else nearby
     perturbed = state.pruner.perturb(start, seed)
@@ -186,7 +182,7 @@ def perturb(state: SearchState, nearby: Support | None, seed: int) -> Generator[
 
 
 def is_optimal(state: SearchState) -> bool:
-    """Whether the units that nothing can do without already make up the best model."""
+    """Whether the best model consists of units that no model can do without."""
     best = state.best
     if best.is_settled:
         return True

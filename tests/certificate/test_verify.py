@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pine_boost.budget import StopReason
 from pine_boost.build_result import build_prune_result
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.certificate.claims import claim_of, kept_reason, rests_on
@@ -79,7 +78,7 @@ def test_a_faithful_model_is_verified_over_an_isolation_forest() -> None:
     assert region.space.n_states.sum() > 2 * build_space(forest).n_states.sum()
     problem = build_problem(forest, region.space, region.tables)
     # the points of the bound are those of another region, over other states
-    search = replace(result.search, bound=None, lower_bound=1, stopped=StopReason.EFFORT)
+    search = replace(result.search, bound=None, lower_bound=1)
     moved = build_prune_result(result.original, region, problem, search, objective="l0", unit="round").certificate
     found = verify(model, result.model, region, moved)
     assert found.agrees is True

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pine_boost.budget import Budget, Effort, OutOfEffort, Step
-from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.budget import SECONDS, SHARES, Budget, Effort, OutOfEffort, Step
+from pine_boost.search.driver import search_stages
 from pine_boost.search.lp import UnsolvedProgramError
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.strategies import first_answers
@@ -19,8 +19,8 @@ from tests.support.forests import MANNERS, XGBOOST
 
 def test_a_run_in_a_hurry_ends_at_the_same_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a hurry from the start: larger models first, all of them certified, the same end."""
-    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
+    monkeypatch.setitem(SECONDS, "late", 0.0)
+    monkeypatch.setitem(SHARES, "long step", -1.0)
     n_pruned = 0
     for seed in range(8):
         n_outputs, n_trees = [(1, 7), (3, 15)][seed % 2]
@@ -48,8 +48,8 @@ def test_second_proofs_that_never_end_leave_the_original(
     def never(*question: Any) -> list[Any]:
         raise OutOfEffort
 
-    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
+    monkeypatch.setitem(SECONDS, "late", 0.0)
+    monkeypatch.setitem(SHARES, "long step", -1.0)
     monkeypatch.setattr("pine_boost.search.incumbent.second_proof", never)
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     smallest = minimum_columns(small, all_rows(small))
@@ -79,8 +79,8 @@ def test_an_ascent_in_a_hurry_takes_longer_steps(monkeypatch: pytest.MonkeyPatch
     """Refused each time, it comes near the original in a few steps, and never as far."""
     small = small_problem(3, XGBOOST, n_trees=40, score=None)
     sizes: dict[float | None, list[int]] = {}
-    monkeypatch.setattr("pine_boost.search.search_state._PATIENCE", 0.0)
-    monkeypatch.setattr("pine_boost.search.search_state._LONG", -1.0)
+    monkeypatch.setitem(SECONDS, "late", 0.0)
+    monkeypatch.setitem(SHARES, "long step", -1.0)
     for limit in (600.0, None):
         state = small.state(limit)
         state.constraints.add(state.constraints.fit.nearest())
@@ -154,7 +154,7 @@ def test_one_clock_for_whole_trees_and_leaves(unit: str, reweight: str, time_lim
     steps: list[Step] = []
     budget = Budget.of(time_limit, callback=steps.append)
     options = SearchOptions(unit=unit, reweight=reweight)
-    result = search_reweighted(small.problem, small.fit_states, budget, options)
+    result = search_stages(small.problem, small.fit_states, budget, options)
     assert "leaves" in {step.phase for step in steps}
     told = [step.seconds for step in steps]
     proved = [moment.seconds for moment in result.history]

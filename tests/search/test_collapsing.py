@@ -15,7 +15,7 @@ from pine_boost.model.trimming import leaf_count, trim_pruned
 from pine_boost.search import collapsing
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.constraints import distinct_fit_rows
-from pine_boost.search.leaf_values import search_reweighted
+from pine_boost.search.driver import search_stages
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from pine_boost.search.shapes import Collapser
@@ -108,7 +108,7 @@ def test_the_whole_search_counts_leaves_at_every_step() -> None:
     small = small_problem(1, MANNERS[1], n_outputs=3, n_trees=9, score="chow-liu")
     steps: list[Step] = []
     budget = Budget.of(callback=steps.append)
-    found = search_reweighted(small.problem, small.fit_states, budget, OPTIONS)
+    found = search_stages(small.problem, small.fit_states, budget, OPTIONS)
     _check(small, found)
     assert {step.unit for step in steps} == {"leaf"}
     assert {step.lower_bound for step in steps} == {1}
@@ -120,9 +120,9 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     small = small_problem(1, LIGHTGBM, n_outputs=3, n_trees=12, score="chow-liu", quantile=0.3)
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
-    outer = search_reweighted(larger.problem, larger.fit_states, Budget.of(), OPTIONS)
+    outer = search_stages(larger.problem, larger.fit_states, Budget.of(), OPTIONS)
     assert outer.pruned is not None
-    original = SearchResult(None, (), small.n_units, 1, 0, 0, StopReason.EFFORT)
+    original = SearchResult(None, (), small.n_units)
     parts = (small.problem, small.fit_states, original, Budget.of(1e-9), OPTIONS)
     found = search_collapsed(*parts, larger=outer)
     assert found.pruned is outer.pruned
@@ -136,7 +136,7 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
     assert after.pruned is before.pruned
-    monkeypatch.setattr(collapsing, "_MOST_LEAVES", 3)
+    monkeypatch.setattr(collapsing, "MOST_LEAF_COLUMNS", 3)
     before, after = _both(small)
     assert after.pruned is before.pruned
     monkeypatch.undo()

@@ -14,10 +14,11 @@ from scipy.optimize import linprog
 from pine_boost.budget import Budget, Effort, OutOfTime, StopReason
 from pine_boost.model.reference import find_leaves
 from pine_boost.proof.bound import ExactRows, check_bound
-from pine_boost.search import leaf_values
-from pine_boost.search.algorithm import play_out
+from pine_boost.search import leaf_values, search_state
+from pine_boost.search.algorithm import explore
 from pine_boost.search.columns import build_columns, leaf_columns
-from pine_boost.search.leaf_values import search_leaves, search_reweighted
+from pine_boost.search.driver import search_stages
+from pine_boost.search.leaf_values import search_leaves
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, build_state
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem
@@ -125,8 +126,8 @@ def test_leaf_values_need_fewer_units() -> None:
 def test_the_whole_search_goes_on_with_leaves_only_when_asked(seed: int) -> None:
     small = small_problem(seed, MANNERS[seed % 4], n_outputs=3, n_trees=15, score="chow-liu")
     parts = (small.problem, small.fit_states, Budget.of())
-    tree = search_reweighted(*parts, SearchOptions())
-    leaf = search_reweighted(*parts, SearchOptions(reweight="leaf"))
+    tree = search_stages(*parts, SearchOptions())
+    leaf = search_stages(*parts, SearchOptions(reweight="leaf"))
     assert tree.reweight == "tree"
     assert leaf.n_kept <= tree.n_kept
     assert leaf.reweight == ("leaf" if leaf.n_kept < tree.n_kept else "tree")
@@ -148,11 +149,11 @@ def test_leaf_values_that_are_not_found_leave_what_the_units_gave(
 
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     parts = (small.problem, small.fit_states, Budget.of())
-    tree = search_reweighted(*parts, SearchOptions())
-    assert search_reweighted(*parts, SearchOptions(reweight="leaf")).n_kept < tree.n_kept
+    tree = search_stages(*parts, SearchOptions())
+    assert search_stages(*parts, SearchOptions(reweight="leaf")).n_kept < tree.n_kept
     for step in ("_missed_least", "perturb"):
         monkeypatch.setattr(leaf_values, step, stop)
-    leaf = search_reweighted(*parts, SearchOptions(reweight="leaf"))
+    leaf = search_stages(*parts, SearchOptions(reweight="leaf"))
     check_result(small, leaf)
     assert (leaf.n_kept, leaf.reweight) == (tree.n_kept, "tree")
     assert len(leaf.proofs) == len(tree.proofs) == 2 * len(small.problem.questions)
@@ -163,15 +164,15 @@ def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: py
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     parts = (small.problem, small.fit_states)
     options = SearchOptions(reweight="leaf")
-    whole = search_reweighted(*parts, Budget.of(), options)
-    tree = search_reweighted(*parts, Budget.of(), SearchOptions())
+    whole = search_stages(*parts, Budget.of(), options)
+    tree = search_stages(*parts, Budget.of(), SearchOptions())
     assert whole.n_kept < tree.n_kept
-    none = search_reweighted(*parts, Budget.of(None, Effort(leaf_work=0)), options)
+    none = search_stages(*parts, Budget.of(None, Effort(leaf_work=0)), options)
     check_result(small, none)
     assert (none.n_kept, none.reweight, none.stopped) == (tree.n_kept, "tree", tree.stopped)
     assert none.lower_bound == tree.lower_bound
     monkeypatch.setattr(leaf_values, "_MANY_COLUMNS", 0)
-    light_first = search_reweighted(*parts, Budget.of(), options)
+    light_first = search_stages(*parts, Budget.of(), options)
     check_result(small, light_first)
     assert light_first.n_kept < tree.n_kept
 
@@ -179,16 +180,14 @@ def test_the_programs_of_leaf_values_have_an_effort_of_their_own(monkeypatch: py
 def test_units_make_room_late_and_only_for_leaves_that_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     small = small_problem(5, MANNERS[1], n_outputs=3, n_trees=15, score="chow-liu")
     state = build_state(small.problem, small.fit_states, Budget.of(), SearchOptions())
-    assert leaf_values._room_for_leaves(Budget.of()) is None
-    early, late = (leaf_values._room_for_leaves(Budget.of(limit)) for limit in (1000.0, 0.0))
-    assert early is not None
-    assert late is not None
-    assert (early(state), late(state)) == (False, True)
-    ended = play_out(small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), makes_room=late)
-    assert ended.stopped is StopReason.TIME
-    assert ended.state.oracle.n_asked == 0
-    monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
-    assert not late(state)
+    assert not state.is_over
+    early, late = (replace(state, units_budget=Budget.of(limit)) for limit in (1000.0, 0.0))
+    assert (early.is_over, late.is_over) == (False, True)
+    ended = explore(small.problem, small.fit_states, Budget.of(1000.0), SearchOptions(), units_budget=late.units_budget)
+    assert ended.ended == {StopReason.TIME}
+    assert ended.oracle.n_asked == 0
+    monkeypatch.setattr(search_state, "MOST_LEAF_COLUMNS", 3)
+    assert not late.is_over
 
 
 def test_a_column_is_a_leaf_of_the_chosen_units() -> None:
@@ -216,8 +215,8 @@ def test_a_model_of_a_larger_region_is_taken_over() -> None:
     whole = replace(small.problem.region, score=None, tau=None)
     larger = replace(small, problem=replace(small.problem, region=whole))
     options, budget = SearchOptions(reweight="leaf"), Budget.of()
-    outer = search_reweighted(larger.problem, larger.fit_states, budget, options)
-    original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, stopped=StopReason.EFFORT)
+    outer = search_stages(larger.problem, larger.fit_states, budget, options)
+    original = replace(small.search(), pruned=None, proofs=(), n_kept=small.n_units, lower_bound=1, bound=None)
     parts = (small.problem, small.fit_states, original, Budget.of(1e-9), options)
     found = search_leaves(*parts, larger=outer)
     assert found.n_kept == outer.n_kept
@@ -231,9 +230,10 @@ def test_what_was_found_stays_when_the_budget_is_over_or_the_leaves_are_too_many
 ) -> None:
     small = small_problem(3, MANNERS[3], n_outputs=3, n_trees=12, score=None)
     before, after = _both(small, Budget.of(1e-9))
-    assert (after.pruned, after.stopped) == (before.pruned, before.stopped)
-    assert (before.out_of_time, after.out_of_time) == (False, True)
-    monkeypatch.setattr(leaf_values, "_MOST_COLUMNS", 3)
+    assert after.pruned is before.pruned
+    assert after.stopped is (StopReason.TIME if before.pruned is None else before.stopped)
+    assert (StopReason.TIME in before.ended, StopReason.TIME in after.ended) == (False, True)
+    monkeypatch.setattr(leaf_values, "MOST_LEAF_COLUMNS", 3)
     before, after = _both(small)
     assert after is before
     monkeypatch.undo()

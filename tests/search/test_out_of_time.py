@@ -10,8 +10,8 @@ import pytest
 
 from pine_boost import prune_booster, sweep
 from pine_boost.budget import Budget, OutOfTime, StopReason
-from pine_boost.search import larger_regions, leaf_values
-from pine_boost.search.algorithm import Explored, Known, finish, play
+from pine_boost.search import driver, leaf_values, search_state
+from pine_boost.search.algorithm import Known, finish, run
 from pine_boost.search.collapsing import search_collapsed
 from pine_boost.search.leaf_values import search_leaves
 from pine_boost.search.search_result import SearchResult
@@ -21,7 +21,7 @@ from tests.support.forests import XGBOOST
 
 ensemble = pytest.importorskip("sklearn.ensemble")
 
-NOTHING = SearchResult(None, (), 9, 1, 0, 0, StopReason.EFFORT)
+NOTHING = SearchResult(None, (), 9)
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +58,16 @@ def test_leaf_values_for_which_no_time_is_left() -> None:
     small = small_problem(0, XGBOOST, score=None)
     parts = (small.problem, small.fit_states, NOTHING, Budget.of(-1.0), SearchOptions())
     for go_on in (search_leaves, search_collapsed):
-        assert go_on(*parts).timed().stopped is StopReason.TIME
+        assert go_on(*parts).stopped is StopReason.TIME
 
 
 def test_a_strategy_that_ends_by_itself_when_the_time_is_over() -> None:
     small = small_problem(0, XGBOOST, score=None)
     for seconds, stopped in ((-1.0, StopReason.TIME), (600.0, StopReason.EFFORT)):
         budget = Budget.of(seconds)
-        explored = Explored(build_state(small.problem, small.fit_states, budget, SearchOptions()))
-        play(explored, iter(()))
-        assert explored.stopped is StopReason.EFFORT
-        assert finish(explored, Budget.of()).timed().stopped is stopped
+        state = build_state(small.problem, small.fit_states, budget, SearchOptions())
+        run(state, iter(()))
+        assert finish(state, Budget.of()).stopped is stopped
 
 
 def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monkeypatch: Any) -> None:
@@ -84,26 +83,45 @@ def test_a_larger_region_that_the_clock_ended_leaves_no_hope_but_no_answer(monke
     def search(problem: Any, states: Any, budget: Any, options: Any, known: Known, *_: Any) -> Any:
         hopeless.append(known.is_hopeless)
         is_stage = problem is None
-        return replace(NOTHING, out_of_time=is_stage, gave_up=is_stage)
+        return NOTHING.with_ends(StopReason.TIME, StopReason.EFFORT) if is_stage else NOTHING
 
-    monkeypatch.setattr(larger_regions, "search", search)
-    monkeypatch.setattr(larger_regions, "enclosures", lambda _: [Stage(), Stage()])
+    monkeypatch.setattr(driver, "search", search)
+    monkeypatch.setattr(driver, "enclosures", lambda _: [Stage(), Stage()])
     small = small_problem(0, XGBOOST, score=None)
-    found = larger_regions.search_inwards(small.problem, small.fit_states, Budget.of(), SearchOptions(), Known())
+    found = driver.search_regions(small.problem, small.fit_states, Budget.of(), SearchOptions(), Known())
     assert hopeless == [False, False, True]
-    assert found.timed().stopped is StopReason.TIME
+    assert found.stopped is StopReason.TIME
 
 
 @pytest.mark.parametrize("stopped", list(StopReason))
 def test_the_clock_takes_nothing_back_that_was_proved(stopped: StopReason) -> None:
     pruned: Any = object()
-    assert replace(NOTHING, stopped=stopped).timed().stopped is stopped
-    late = replace(NOTHING, stopped=stopped, out_of_time=True)
+    result = replace(NOTHING, lower_bound=9) if stopped is StopReason.OPTIMAL else NOTHING.with_ends(stopped)
+    assert result.stopped is stopped
+    late = result.with_ends(StopReason.TIME)
     is_open = stopped in (StopReason.EFFORT, StopReason.OPTIMAL)
-    assert late.timed().stopped is (StopReason.TIME if is_open else stopped)
-    smaller = replace(late, pruned=pruned).timed().stopped
+    assert late.stopped is (StopReason.TIME if is_open else stopped)
+    smaller = replace(late, pruned=pruned).stopped
     assert smaller is (StopReason.TIME if stopped is StopReason.EFFORT else stopped)
     # a later search over leaf values that proved its own answer leaves nothing open
-    fewest = replace(NOTHING, stopped=StopReason.OPTIMAL)
-    assert not late.followed_by(fewest).out_of_time
-    assert NOTHING.followed_by(late).out_of_time is (stopped is not StopReason.OPTIMAL)
+    fewest = replace(NOTHING, lower_bound=9)
+    assert StopReason.TIME not in late.followed_by(fewest).ended
+    assert (StopReason.TIME in NOTHING.followed_by(late).ended) is (stopped is not StopReason.OPTIMAL)
+
+
+def test_a_search_over_leaves_that_cannot_be_prepared_in_time_keeps_what_was_found(monkeypatch: Any) -> None:
+    """The rows of X_fit are routed under the clock; when it rang, the certified model was lost."""
+    small = small_problem(1, XGBOOST, n_trees=9, score="chow-liu")
+    found = small.search()
+    assert found.pruned is not None
+    rows = search_state.distinct_fit_rows
+
+    def late(problem: Any, states: Any, n_columns: int = 0, check: Any = None) -> Any:
+        if check is not None:
+            raise OutOfTime
+        return rows(problem, states, n_columns)
+
+    monkeypatch.setattr(search_state, "distinct_fit_rows", late)
+    after = search_leaves(small.problem, small.fit_states, found, Budget.of(), SearchOptions(reweight="leaf"))
+    assert after.pruned is not None
+    assert after.n_kept <= found.n_kept

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pine_boost.budget import Budget
 from pine_boost.model.forest import Decision
 from pine_boost.proof.problem import build_problem
-from pine_boost.search.algorithm import Known, explore, finish
+from pine_boost.search.algorithm import Known, explore, finish, prove_lower_bound
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions
 from tests.support.bruteforce import Small, all_rows, check_result, minimum_columns, small_problem
@@ -169,11 +169,12 @@ def test_a_larger_region_never_needs_fewer_trees(seed: int) -> None:
         assert result.stopped == "optimal"
         # going on from the smaller region gives the same size
         known = Known(start=start)
-        explored = explore(larger, small.fit_states, Budget(), SearchOptions(), known)
-        continued = finish(explored, Budget())
+        state = explore(larger, small.fit_states, Budget(), SearchOptions(), known)
+        prove_lower_bound(state)
+        continued = finish(state, Budget())
         check_result(current, continued)
         assert continued.n_kept == result.n_kept
-        start = explored.start()
+        start = state.warm_start()
         sizes.append(result.n_kept)
     assert sizes == sorted(sizes)
 
