@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 
 from pine_boost import kernels
-from pine_boost.budget import Step
+from pine_boost.budget import Budget, Step
 from pine_boost.certificate.certificate import library_versions
-from pine_boost.certificate.claims import scorer_claim
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
+from pine_boost.compress import compress_booster
+from pine_boost.compression.cost import TREES
+from pine_boost.compression.fixed_sequence import require_rows
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import set_up
+from pine_boost.compression.reading import read_tables
+from pine_boost.compression.record import rows_digest
+from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, PineBoostError
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Model
@@ -21,17 +31,22 @@ from pine_boost.native.predict import load_native, predict_classes, predict_marg
 from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.progress import shown
 from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import native_sum, probability_rule
 from pine_boost.scoring.proved_exits import build_exits
 from pine_boost.scoring.synthetic_rows import synthetic_rows
+from pine_boost.scoring.validated_exits import build_stages, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
+from pine_boost.tables.overlap import hashes_of
+from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.schema import schema_of
 
 _SAMPLE_ROWS = 2000
+_STAGES_SHARE = 0.8  # of a limited time, for the stages; the test gets the rest
 
 
 def accelerate_booster(
@@ -127,33 +142,32 @@ def accelerate_booster(
     >>> bool((result.scorer.predict(X) == gb.predict(X)).all())
     True
     """
-    given(AccelerateOptions, locals())
+    options = given(AccelerateOptions, locals())
     started = time.perf_counter()
     outer = unwrap(open_pickle(model, trust_pickle), threshold)
-    if fidelity < 1:
-        raise InvalidInputError(
-            f"fidelity must be 1 (the proved scorer) in this version, got {fidelity!r}.", option="fidelity"
-        )
-    if X_val is not None:
-        raise InvalidInputError(
-            "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option="X_val"
-        )
-    if tolerance is not None:
-        raise InvalidInputError(
-            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out.", option="tolerance"
-        )
+    column = None if X_val is None else outer.raw_column(segments, X_val)
+    options = replace(options, threshold=outer.threshold, segments=column)
+    _require_rows(fidelity, tolerance, X_fit, X_val)
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     forest = parsed.forest
+    if fidelity < 1 and (tolerance is not None or not forest.decides):
+        return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)
+    flat, native = flatten(forest), native_sum(parsed)
+    claim = scorer_claim(forest, is_unordered=_is_unordered(parsed))
+    status, statement, plan = "CERTIFIED", {}, None
+    if fidelity < 1:
+        status, statement, plan = _validate(parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent)
+        claim = statement_claim(status, statement, forest.decision.thresholds, claim)
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * _SAMPLE_ROWS), schema_of(forest))
     sample = synthetic_rows(forest, _SAMPLE_ROWS, random_state) if rows is None else rows
-    flat = flatten(forest)
-    plan = build_exits(forest, flat, None if rows is None else rows[:_SAMPLE_ROWS])
-    faults = faults_of(forest, plan)
-    if faults:  # the builder is not believed
-        raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
+    if plan is None:
+        plan = build_exits(forest, flat, None if rows is None else rows[:_SAMPLE_ROWS])
+        faults = faults_of(forest, plan)
+        if faults:  # the builder is not believed
+            raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
     parts = ScorerParts(
         flat=flat,
-        native=native_sum(parsed),
+        native=native,
         plan=plan,
         schema=schema_of(forest),
         classes=forest.classes,
@@ -161,13 +175,11 @@ def accelerate_booster(
         prepare=outer.prepare,
         finish=outer.finish,
     )
-    scorer = FastScorer(parts)
-    claim = scorer_claim(forest, is_unordered=_is_unordered(parsed))
     met = np.zeros(len(sample), dtype=np.int32)
-    kernels.bind(parts.flat, parts.native, plan).classes(sample, met=met)
+    kernels.bind(flat, native, plan).classes(sample, met=met)
     facts = {
         "model_digest": forest_digest(forest),
-        "status": "CERTIFIED",
+        "status": status,
         "claim": claim,
         "thresholds": forest.decision.thresholds,
         "work": float(met.mean()) / forest.n_trees,
@@ -175,10 +187,11 @@ def accelerate_booster(
         "kernel": kernels.name(),
         "versions": library_versions(forest.library),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **({"validation": statement} if statement else {}),
     }
     return AccelerateResult(
-        scorer=scorer,
-        status="CERTIFIED",
+        scorer=FastScorer(parts),
+        status=status,
         claim=claim,
         work=float(facts["work"]),
         work_rows=str(facts["work_rows"]),
@@ -187,6 +200,121 @@ def accelerate_booster(
         original=parsed,
         native=_native_predict(parsed, outer.outer),
         sample=_as_given(sample, parsed, X_fit),
+    )
+
+
+def _require_rows(fidelity: float, tolerance: float | None, X_fit: Any, X_val: Any) -> None:
+    """A statistic needs rows, a proof needs none."""
+    if fidelity == 1 and X_val is not None:
+        raise InvalidInputError(
+            "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option="X_val"
+        )
+    if fidelity == 1 and tolerance is not None:
+        raise InvalidInputError(
+            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out.", option="tolerance"
+        )
+    missing = [name for name, table in (("X_fit", X_fit), ("X_val", X_val)) if table is None]
+    if fidelity < 1 and missing:
+        raise InvalidInputError(
+            f"fidelity={fidelity!r} is a statistic that needs rows, but {' and '.join(missing)} was not given. Pass "
+            "X_fit (the training rows will do) and X_val (rows that nothing has seen), or fidelity=1 for a proof.",
+            option=tuple(missing),
+        )
+
+
+def _validate(
+    parsed: Model, flat: FlatForest, native: NativeSum, X_fit: Any, X_val: Any, options: AccelerateOptions, spent: Any
+) -> tuple[str, dict[str, Any], ExitPlan | None]:
+    """Status, what was tested, and the exits; None where no exits passed."""
+    budget = Budget.of(options.time_limit)
+    tables = read_tables(parsed, X_fit, X_val, options)
+    refuse_spent(spent, hashes_of(tables.val), "X_val")
+    require_rows(tables.val.n_rows, options.fidelity, options.confidence)
+    task = set_up(Goal(parsed.forest, True, None), TREES, tables.fit, options.random_state, budget)
+    # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
+    with shown(options.verbose, options.time_limit, options.callback) as report_progress:
+        stages = build_stages(task, replace(budget.until(_STAGES_SHARE), callback=report_progress))
+    found = validate_exits(parsed, task, stages, flat, native, tables, options, budget)
+    status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
+    segments = find_segments(
+        options.segments, tables.X_val, schema_of(parsed.forest), found.changed, options.confidence
+    )
+    statement = {
+        "fidelity": float(options.fidelity),
+        "confidence": float(options.confidence),
+        "tolerance": None,
+        "n_fit": tables.fit.n_rows,
+        "n_val": tables.val.n_rows,
+        "n_changed": int(found.changed.sum()),
+        "bound": found.bound,
+        "overlap": tables.overlap,
+        "validation_digest": rows_digest(tables.val, parsed.forest.n_features),
+        "segments": [asdict(segment) for segment in segments],
+        "path": [asdict(level) for level in found.tested],
+    }
+    return status, statement, found.plan
+
+
+def _accelerate_compressed(
+    model: Any,
+    X_fit: Any,
+    X_val: Any,
+    options: AccelerateOptions,
+    threshold: Any,
+    segments: Any,
+    spent: Any,
+    trust_pickle: bool,
+    parsed: Model,
+) -> AccelerateResult:
+    """Values within a tolerance: the scorer of a smaller model, all of whose trees are evaluated."""
+    smaller = compress_booster(
+        model,
+        X_fit,
+        X_val,
+        fidelity=options.fidelity,
+        confidence=options.confidence,
+        tolerance=options.tolerance,
+        threshold=threshold,
+        time_limit=options.time_limit,
+        random_state=options.random_state,
+        callback=options.callback,
+        verbose=options.verbose,
+        allow_overlap=options.allow_overlap,
+        segments=segments,
+        spent=spent,
+        trust_pickle=trust_pickle,
+        unit="tree",
+    )
+    record = smaller.record
+    result = accelerate_booster(
+        smaller.model, X_fit, threshold=threshold, random_state=options.random_state, trust_pickle=trust_pickle
+    )
+    statement = {
+        "fidelity": record.fidelity,
+        "confidence": record.confidence,
+        "tolerance": record.tolerance,
+        "n_fit": record.n_fit,
+        "n_val": record.n_val,
+        "n_changed": record.n_changed,
+        "bound": record.bound,
+        "overlap": record.overlap,
+        "validation_digest": record.validation_digest,
+        "compressed_digest": record.compressed_digest,
+        "segments": [asdict(segment) for segment in record.segments],
+        "path": [asdict(size) for size in record.path],
+    }
+    claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
+    facts = {**result.facts, "model_digest": record.original_digest, "status": record.status, "claim": claim}
+    work = result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees
+    return replace(
+        result,
+        status=record.status,
+        claim=claim,
+        work=work,
+        seconds=record.seconds + result.seconds,
+        facts={**facts, "work": work, "validation": statement},
+        original=parsed,
+        native=_native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
     )
 
 
@@ -199,7 +327,6 @@ def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:
     """The native ``predict`` of what was given: the object's own, or that of the loaded file."""
     if hasattr(outer, "predict") and not type(outer).__module__.startswith("xgboost.core"):
         return outer.predict  # type: ignore[no-any-return]
-    from dataclasses import replace
 
     def predict(X: Any) -> Any:
         loaded = replace(parsed, native=load_native(parsed))

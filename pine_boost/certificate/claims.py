@@ -6,8 +6,8 @@ Whoever prints a promise takes its words from here. Nothing is proved or measure
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pine_boost.budget import StopReason
 from pine_boost.model.digits import decimals_down, exactly, percent_down, percent_up, rest_of, rounded_down, rounded_up
@@ -588,4 +588,24 @@ def statistic_offer(fidelity: float, confidence: float, kept: str) -> str:
     return (
         f"a statistic: {percent_down(fidelity, 1)} of future inputs keep their {kept} "
         f"(confidence {percent_down(confidence, 0)})"
+    )
+
+
+def statement_claim(
+    status: str, statement: Mapping[str, Any], thresholds: Sequence[float], proved: str, *, keeps_class: bool = True
+) -> str:
+    """What is claimed of a scorer whose exits were tested on validation rows.
+
+    ``statement`` holds the numbers of the test, ``proved`` is the sentence of the proved scorer.
+    """
+    if status == NOT_VALIDATED and "compressed_digest" not in statement:
+        return (
+            f"No earlier exits reached {rounded_down(statement['fidelity'])} at confidence "
+            f"{rounded_down(statement['confidence'])} on the {statement['n_val']} validation rows: this is the proved "
+            f"scorer. {proved}"
+        )
+    kept = kept_answer(keeps_class, statement["tolerance"], thresholds)
+    counts = (statement["n_val"], statement["n_changed"])
+    return compression_claim(
+        status, kept, *counts, statement["fidelity"], statement["confidence"], statement["overlap"]
     )

@@ -38,7 +38,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="Rows of the calibration; with --fit, the region and tau are computed again and need no trust.",
     )
-    parser.add_argument("--val", metavar="FILE", help="Validation rows of a compression, which are counted again.")
+    parser.add_argument(
+        "--val", metavar="FILE", help="Validation rows of a compression or a scorer, which are counted again."
+    )
     parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="Seconds after which to stop and list what is open."
     )
@@ -80,12 +82,21 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _verify_scorer(arguments: argparse.Namespace) -> int:
-    """Prove the exits of a scorer again."""
+    """Prove the exits of a scorer again, or count its validation rows again."""
     from dataclasses import asdict
 
+    from pine_boost.pipelines.given import read_named_model
+    from pine_boost.scoring.scorer_folder import read_manifest
     from pine_boost.scoring.scorer_verification import verify_scorer
 
-    verdict = verify_scorer(arguments.original, arguments.pruned, trust_pickle=arguments.trust_pickle)
+    X_val = None
+    if arguments.val is not None:
+        thresholds = read_manifest(arguments.pruned)["thresholds"]
+        original = read_named_model(
+            arguments.original, thresholds, trust_pickle=arguments.trust_pickle, decision="value"
+        )
+        X_val = flags.read_rows(arguments.val, original)
+    verdict = verify_scorer(arguments.original, arguments.pruned, X_val, trust_pickle=arguments.trust_pickle)
     if arguments.json:
         flags.print_json(asdict(verdict))
     else:

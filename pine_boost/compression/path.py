@@ -7,7 +7,7 @@ the original are candidates too. All of it happens before X_val is seen.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -137,12 +137,22 @@ class Pace:
         return int(max(1, min(np.ceil(n_left / possible), n_left // 2)))
 
 
-def walk(goal: Goal, cost: Cost, start: Shape, equations: Equations, pace: Pace | None = None) -> Iterator[Shape]:
-    """Yield smaller and smaller shapes, each collapsed from the last and refitted."""
+def walk(
+    goal: Goal,
+    cost: Cost,
+    start: Shape,
+    equations: Equations,
+    pace: Pace | None = None,
+    sizes: Sequence[int] | None = None,
+) -> Iterator[Shape]:
+    """Yield smaller and smaller shapes, each collapsed from the last and refitted.
+
+    ``sizes`` are the costs to stop at, by default those of `step_sizes`.
+    """
     shape, sums = start, equations.distance
     near = _nearness(equations)
     signs = equations.intercept_signs(len(start.owner), len(start.intercept))
-    sizes, position = step_sizes(cost.of(start)), 0
+    sizes, position = step_sizes(cost.of(start)) if sizes is None else sizes, 0
     while position < len(sizes):
         size = sizes[position]
         position += 1 if pace is None else pace.sizes_on(len(sizes) - position)

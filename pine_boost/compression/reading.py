@@ -15,7 +15,7 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.model.forest import Model
 from pine_boost.model.margin_probabilities import VOTES
 from pine_boost.native.child_process import try_in_child
-from pine_boost.options import CompressOptions
+from pine_boost.options import AccelerateOptions, CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.tables.overlap import count_overlap, hashes_of
 from pine_boost.tables.rows import AnyRows, MemoryRows, open_rows
@@ -68,7 +68,7 @@ def require_tolerance(parsed: Model, tolerance: float | None) -> None:
         )
 
 
-def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions) -> Tables:
+def read_tables(parsed: Model, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> Tables:
     """The rows of both tables; refuses validation rows that were evidently seen before."""
     schema = schema_of(parsed.forest)
     fit, val = open_rows(X_fit, schema, "X_fit"), open_rows(X_val, schema, "X_val")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -76,7 +76,22 @@ def choose_chains(found: Sequence[Candidate], allowed_share: float) -> Chains:
     return Chains(choose(found, allowed_share), choose(slices, allowed_share))
 
 
-def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
+class Estimated(Protocol):
+    """Something to be tested: what it costs, and the share of rows on which it is expected to differ."""
+
+    @property
+    def cost(self) -> float:
+        """What is to be made small."""
+
+    @property
+    def estimate(self) -> float:
+        """Share of rows."""
+
+
+AnyEstimated = TypeVar("AnyEstimated", bound=Estimated)
+
+
+def choose(found: Sequence[AnyEstimated], allowed_share: float) -> list[AnyEstimated]:
     """For every level of the estimate the smallest shape below it, largest shapes first.
 
     Spacing by the estimate and not by size skips stretches where a smaller shape is as good: every further candidate is
@@ -95,13 +110,13 @@ def choose(found: Sequence[Candidate], allowed_share: float) -> list[Candidate]:
     return [safest, *chosen]
 
 
-def undominated(found: Sequence[Candidate]) -> list[Candidate]:
+def undominated(found: Sequence[AnyEstimated]) -> list[AnyEstimated]:
     """Shapes with a lower estimate than every smaller one, largest first.
 
     Along the path estimates rise and fall again: a group of equal rows close to the decision may change its class in
     one shape and keep it in the next.
     """
-    best: list[Candidate] = []
+    best: list[AnyEstimated] = []
     for candidate in sorted(found, key=lambda candidate: (candidate.cost, candidate.estimate)):
         if not best or candidate.estimate < best[-1].estimate:
             best.append(candidate)

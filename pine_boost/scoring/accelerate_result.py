@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from pine_boost import kernels
+from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words
+from pine_boost.compression.record import Segment
+from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import save_scorer
@@ -26,7 +29,9 @@ class AccelerateResult:
     ----------
     scorer : FastScorer
     status : str
-        ``"CERTIFIED"``: proved for every input. ``"VALIDATED"``: a statistic about future inputs.
+        ``"CERTIFIED"``: proved for every input. ``"VALIDATED"``: a statistic about future inputs, and ``"MEASURED"``
+        only about the rows at hand, as X_val overlaps X_fit. ``"NOT_VALIDATED"``: no earlier exits passed the test, so
+        the scorer is the proved one.
     claim : str
         The one sentence that may be said of the scorer.
     work : float
@@ -83,8 +88,8 @@ class AccelerateResult:
 
     def headline(self) -> str:
         """One line: the status and what an input costs."""
-        flat = self.scorer.parts.flat
-        return f"{self.status}: {flat.n_trees} trees, {self.work:.0%} of them met by an input ({self.work_rows})"
+        n_trees = self.original.forest.n_trees
+        return f"{self.status}: {n_trees} trees, {self.work:.0%} of them met by an input ({self.work_rows})"
 
     def summary(self) -> str:
         """What is claimed, what it costs, what runs."""
@@ -93,10 +98,23 @@ class AccelerateResult:
             [
                 self.headline(),
                 self.claim,
+                *self._tested(),
                 f"{flat.n_trees} trees, {flat.n_leaves} leaves; kernel: {kernels.name()}; "
                 f"built and checked in {self.seconds:.2f} s.",
             ]
         )
+
+    def _tested(self) -> list[str]:
+        """What the validation rows showed; nothing for a proved scorer."""
+        tested = self.facts.get("validation")
+        if tested is None or self.status == NOT_VALIDATED:
+            return []
+        counts = (tested["bound"], tested["n_changed"], tested["n_val"], tested["confidence"])
+        segments = [Segment(**segment) for segment in tested["segments"]]
+        return [
+            bound_in_words(self.status, *counts) + ".",
+            *segments_in_words(segments, tested["confidence"] if self.status == VALIDATED else None),
+        ]
 
     def __str__(self) -> str:
         return self.summary()

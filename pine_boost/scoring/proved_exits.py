@@ -21,17 +21,20 @@ _RIVALS = 3  # classes behind the leader that the order is chosen for
 _LARGEST_TABLE = 2_000_000  # entries of the table of gaps
 
 
-def build_exits(forest: Forest, flat: FlatForest, sample: FloatArray | None = None) -> ExitPlan:
+def build_exits(
+    forest: Forest, flat: FlatForest, sample: FloatArray | None = None, order: IntArray | None = None
+) -> ExitPlan:
     """Exits with the original's leaf values that no completion by the remaining trees contradicts.
 
     ``sample`` are rows (see `tables.to_matrix`) that should exit early; without, trees are visited
-    by the width of what they can add.
+    by the width of what they can add. ``order`` fixes the order of the trees.
     """
     nodes = leaf_nodes(forest)
     lowest, highest = rises(forest)
-    order = widest_first(lowest, highest)
-    if sample is not None and forest.decides:
+    if order is None and sample is not None and forest.decides:
         order = earliest_exits(forest, leaves(flat, sample), nodes, lowest, highest)
+    elif order is None:
+        order = widest_first(lowest, highest)
     stage = choose_stages(forest)
     value = forest.value[nodes].astype(np.float64)
     n_cuts = len(forest.decision.cuts)

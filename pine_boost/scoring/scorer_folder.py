@@ -28,7 +28,7 @@ from pine_boost.tables.schema import InputSchema
 
 FORMAT = "pine_boost scorer"
 MANIFEST, ARRAYS, LAYERS = "scorer.json", "scorer.npz", "layers.pkl"
-_REMEDY = "Save the scorer again with AccelerateResult.save"
+REMEDY = "Save the scorer again with AccelerateResult.save"
 _FORMS = ("pair", "columns", "softmax", "votes", "none")
 _COUNT = f.integer(0, 2**31 - 1)
 _FIELDS: dict[str, f.Reader] = {
@@ -170,7 +170,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise InvalidInputError(
             f"{folder} is not a scorer folder: it has no {MANIFEST}. Save one with `pine-boost accelerate`."
         )
-    with f.reading("scorer manifest", _REMEDY, CertificateMismatch):
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
         return f.read_sealed(read_limited(path, CERTIFICATE_LIMIT, "manifest"), FORMAT, _FIELDS)
 
 
@@ -189,12 +189,12 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
         prepare, finish = pickle.loads(_read_file(place, LAYERS, manifest))
     arrays = _load_arrays(contents, place / ARRAYS)
     try:
-        with f.reading("scorer", _REMEDY):
+        with f.reading("scorer", REMEDY):
             parts = _build(manifest, arrays, prepare, finish)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, PineBoostError):
             raise
-        raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {_REMEDY}.") from error
+        raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
     require_wellformed(parts.flat, parts.native, parts.plan)
     return parts, manifest
 
@@ -261,17 +261,17 @@ def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
                 _require(prefix in found, f"an unknown array {name[:60]!r}")
                 found[prefix][field] = archive[name]
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise MalformedModelError(f"{path} cannot be read as arrays: {error}. {_REMEDY}.") from error
+        raise MalformedModelError(f"{path} cannot be read as arrays: {error}. {REMEDY}.") from error
     return found
 
 
 def _read_file(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     path = folder / name
     if name not in manifest["files"] or not path.is_file():
-        raise CertificateMismatch(f"{folder} lacks {name}. {_REMEDY}.")
+        raise CertificateMismatch(f"{folder} lacks {name}. {REMEDY}.")
     contents = read_limited(path, MODEL_LIMIT, "scorer")
     if _sha256(contents) != manifest["files"][name]:
-        raise CertificateMismatch(f"{path} is not the file that {MANIFEST} names: their digests differ. {_REMEDY}.")
+        raise CertificateMismatch(f"{path} is not the file that {MANIFEST} names: their digests differ. {REMEDY}.")
     return contents
 
 
@@ -288,7 +288,7 @@ def own_files(folder: str | os.PathLike[str]) -> list[str]:
 
 def _require(condition: bool, what: str) -> None:
     if not condition:
-        raise MalformedModelError(f"Invalid scorer: {what}. {_REMEDY}.")
+        raise MalformedModelError(f"Invalid scorer: {what}. {REMEDY}.")
 
 
 def _number_or_none(value: float) -> float | None:

@@ -1,26 +1,46 @@
-"""Proves a saved scorer again from the model and the folder alone."""
+"""Proves a saved scorer again from the model and the folder alone, or counts its validation rows again."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import InvalidInputError
+from pine_boost import json_fields as f
+from pine_boost import kernels
+from pine_boost.certificate.claims import MEASURED, VALIDATED, statement_claim
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.goal import Answers, Goal
+from pine_boost.compression.record import rows_digest
+from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.proof.exits import faults_of
-from pine_boost.scoring.fast_scorer import ScorerParts
+from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.scorer_folder import read_parts
+from pine_boost.scoring.scorer_folder import REMEDY, read_parts
+from pine_boost.tables.native import as_table
+from pine_boost.tables.rows import Rows, open_rows
 from pine_boost.tables.schema import schema_of
+
+_VALIDATION: dict[str, f.Reader] = {
+    **dict.fromkeys(("fidelity", "confidence", "bound", "overlap"), f.number(0.0, 1.0)),
+    "tolerance": f.optional(f.number()),
+    **dict.fromkeys(("n_val", "n_changed"), f.integer(0, 2**62)),
+    "validation_digest": f.digest,
+}
+_TRUSTED = (
+    "Taken on trust: that X_val had not been seen before, that the levels and their order were fixed before it was, "
+    "and that future inputs come from the same source."
+)
 
 
 @dataclass(frozen=True)
@@ -30,13 +50,16 @@ class ScorerVerification:
     Attributes
     ----------
     agrees : bool
-        Trees, values, decision and exits were derived from the model again, and the exits proved.
+        Trees, values and decision were derived from the model again, and the exits proved or the validation rows
+        counted again.
     faults : tuple of str
         What is wrong, in the order in which it was found.
     claim : str
         What the manifest claims.
     n_stages : int
-        Stages whose exits were proved.
+        Stages whose exits were checked.
+    n_rows : int
+        Validation rows that were counted again; 0 for a proved scorer.
     seconds : float
     """
 
@@ -44,17 +67,27 @@ class ScorerVerification:
     faults: tuple[str, ...]
     claim: str
     n_stages: int
+    n_rows: int
     seconds: float
 
     def summary(self) -> str:
         """The verdict in a few lines."""
-        if self.agrees:
-            return f"Proved again: the exits of {self.n_stages} stages.\n{self.claim}\n{self.seconds:.2f} s."
-        return "NOT proved: " + "; ".join(self.faults[:5]) + ("; ..." if len(self.faults) > 5 else "") + "."
+        if not self.agrees:
+            verdict = "The record is wrong: " if self.n_rows else "NOT proved: "
+            return verdict + "; ".join(self.faults[:5]) + ("; ..." if len(self.faults) > 5 else "") + "."
+        if self.n_rows:
+            head = f"Counted again: {self.n_rows} validation rows, every number of the record was found. " + _TRUSTED
+        else:
+            head = f"Proved again: the exits of {self.n_stages} stages."
+        return f"{head}\n{self.claim}\n{self.seconds:.2f} s."
 
 
-def verify_scorer(model: Any, folder: str | os.PathLike[str], *, trust_pickle: bool = False) -> ScorerVerification:
-    """Prove the exits of a saved scorer again from the model, without the code that built them.
+def verify_scorer(
+    model: Any, folder: str | os.PathLike[str], X_val: Any = None, *, trust_pickle: bool = False
+) -> ScorerVerification:
+    """Prove the exits of a saved scorer again, or count its validation rows again.
+
+    Neither uses the code that built the exits.
 
     Parameters
     ----------
@@ -62,6 +95,8 @@ def verify_scorer(model: Any, folder: str | os.PathLike[str], *, trust_pickle: b
         The model that was accelerated.
     folder : path
         What `AccelerateResult.save` wrote.
+    X_val : table, optional
+        The validation rows in the same order; required for a scorer whose promise is a statistic.
     trust_pickle : bool
         As for `prune_booster`.
 
@@ -72,13 +107,14 @@ def verify_scorer(model: Any, folder: str | os.PathLike[str], *, trust_pickle: b
     Raises
     ------
     CertificateMismatch
-        The files of the folder do not belong together.
+        The files of the folder do not belong together, or X_val is another table.
     MalformedModelError
         The arrays do not form trees with exits.
     """
     started = time.perf_counter()
     parts, manifest = read_parts(folder, trust_pickle=trust_pickle)
-    if manifest["status"] != "CERTIFIED":
+    is_statistic = manifest["status"] in (VALIDATED, MEASURED)
+    if is_statistic and X_val is None:
         raise InvalidInputError(
             f"The scorer in {folder} is {manifest['status']}: its promise is a statistic about its validation rows; "
             "name them with X_val (--val).",
@@ -87,20 +123,72 @@ def verify_scorer(model: Any, folder: str | os.PathLike[str], *, trust_pickle: b
     outer = unwrap(open_pickle(model, trust_pickle))
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold
     parsed = read_model(outer.inner, threshold=thresholds, decision="value")
-    faults = tuple(_differences(parsed, parts, manifest))
-    if not faults:
+    validation = manifest["facts"].get("validation")
+    is_smaller = isinstance(validation, dict) and "compressed_digest" in validation  # the scorer of a smaller model
+    faults = tuple(_differences(parsed, parts, manifest, is_smaller))
+    n_rows = 0
+    if not faults and is_statistic:
+        with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+            stated = validation if isinstance(validation, dict) else {}
+            tested = f.record(_VALIDATION)({name: stated.get(name) for name in _VALIDATION}, "validation")
+        rows = open_rows(outer.rows(X_val), schema_of(parsed.forest), "X_val")
+        if rows_digest(rows, parsed.forest.n_features) != tested["validation_digest"]:
+            raise CertificateMismatch(
+                f"X_val ({rows.n_rows} rows) is not the table of the record ({tested['n_val']} rows), or its rows are "
+                "in another order. Pass the rows that accelerate_booster was given."
+            )
+        n_rows = rows.n_rows
+        faults = tuple(_miscounts(parsed, parts, manifest, tested, rows, outer.rows(X_val)))
+    elif not faults and not is_smaller:
         faults = tuple(faults_of(parsed.forest, parts.plan))
     seconds = time.perf_counter() - started
-    return ScorerVerification(not faults, faults, manifest["claim"], parts.plan.n_stages, seconds)
+    return ScorerVerification(not faults, faults, manifest["claim"], parts.plan.n_stages, n_rows, seconds)
 
 
-def _differences(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Iterator[str]:
+def _miscounts(
+    parsed: Model, parts: ScorerParts, manifest: dict[str, Any], tested: dict[str, Any], rows: Rows, X_val: Any
+) -> Iterator[str]:
+    """Numbers of the record that are not found again."""
+    goal = Goal(parsed.forest, parsed.forest.decides, tested["tolerance"])
+    before = goal.native_answers(parsed, X_val)
+    trees, scorer = kernels.bind(parts.flat, parts.native, parts.plan), FastScorer(replace(parts, prepare=None))
+    classes, numbers = [], []
+    for matrix in rows.chunks():
+        if goal.keeps_class:
+            classes.append(trees.classes(matrix))
+        if goal.tolerance is not None and goal.keeps_class:
+            numbers.append(scorer.predict_proba(as_table(matrix, parts.schema)))
+        elif goal.tolerance is not None:
+            numbers.append(trees.margins(matrix)[0] / parts.native.divisor)
+    after = Answers(np.concatenate(classes) if classes else None, np.concatenate(numbers) if numbers else None)
+    n_changed = int(goal.differ(before, after).sum())
+    bound = lower_bound(n_changed, rows.n_rows, tested["confidence"])
+    if n_changed != tested["n_changed"]:
+        yield f"it states {tested['n_changed']} changed rows, {n_changed} were found"
+    if abs(bound - tested["bound"]) > SAME_BOUND:
+        yield f"it states the bound {tested['bound']:.6f}, which is {bound:.6f}"
+    if bound < tested["fidelity"]:
+        yield "it claims what the bound does not reach"
+    expected = statement_claim(
+        manifest["status"],
+        manifest["facts"]["validation"],
+        parsed.forest.decision.thresholds,
+        "",
+        keeps_class=goal.keeps_class,
+    )
+    if manifest["claim"] != expected:
+        yield "its claim is not the sentence of its numbers"
+
+
+def _differences(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], is_smaller: bool) -> Iterator[str]:
     """Where the scorer is not that of the model."""
     forest = parsed.forest
     if forest_digest(forest) != manifest["model_digest"]:
         yield "the model is another one than the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
+    if is_smaller:
+        return
     for found, expected in ((parts.flat, flatten(forest)), (parts.native, native_sum(parsed))):
         for field in fields(expected):
             if not _is_same(getattr(found, field.name), getattr(expected, field.name)):

@@ -1,0 +1,207 @@
+"""accelerate_booster with fidelity below 1: the promise on fresh rows, every kind, the test's own rules, verify."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost import CertificateMismatch, InvalidInputError
+from pine_boost.budget import Budget
+from pine_boost.compression.fixed_sequence import allowed
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import set_up
+from pine_boost.compression.shape import GONE, margins
+from pine_boost.parsers import read_model
+from pine_boost.proof.exits import faults_of
+from pine_boost.scoring.scorer_verification import verify_scorer
+from pine_boost.scoring.validated_exits import build_stages, estimate_levels
+from pine_boost.tables.rows import MemoryRows
+
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
+
+def _table(n_classes: int = 2) -> tuple[Any, Any]:
+    from sklearn.datasets import make_classification
+
+    X, y = make_classification(7000, 8, n_informative=5, n_classes=n_classes, flip_y=0.05, random_state=0)
+    return X, y
+
+
+def _models() -> dict[str, tuple[Any, int]]:
+    return {
+        "xgboost": (xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1), 2),
+        "xgboost classes": (xgboost.XGBClassifier(n_estimators=15, max_depth=4, n_jobs=1), 3),
+        "lightgbm": (lightgbm.LGBMClassifier(n_estimators=40, num_leaves=15, n_jobs=1, verbose=-1), 2),
+        "histogram classes": (ensemble.HistGradientBoostingClassifier(max_iter=15), 3),
+        "forest": (ensemble.RandomForestClassifier(30, max_depth=6, random_state=0), 2),
+        "forest classes": (ensemble.RandomForestClassifier(20, max_depth=6, random_state=0), 3),
+        "votes": (ensemble.AdaBoostClassifier(n_estimators=30, random_state=0), 2),
+    }
+
+
+@pytest.mark.parametrize("name", list(_models()))
+def test_the_promise_holds_on_fresh_rows_with_less_work_than_the_proof(name: str) -> None:
+    model, n_classes = _models()[name]
+    X, y = _table(n_classes)
+    X_fit, X_val, fresh = X[:2000], X[2000:4500], X[4500:]
+    model.fit(X_fit, y[:2000])
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
+    tested = result.facts["validation"]
+    assert result.status == "VALIDATED"
+    assert "probability at least 0.98. This is a statistic, not a proof." in result.claim
+    assert "2500 validation rows changed" in result.summary()
+    # the numbers of the record are those of the scorer and the native model
+    changed = result.scorer.predict(X_val) != model.predict(X_val)
+    assert tested["n_changed"] == changed.sum() <= allowed(2500, 0.98, 0.95)
+    assert result.work < pine_boost.accelerate_booster(model, X_fit).work
+    # binomial error: four standard deviations above the share that is allowed
+    wrong = np.mean(result.scorer.predict(fresh) != model.predict(fresh))
+    assert wrong < 0.02 + 4 * np.sqrt(0.02 * 0.98 / len(fresh))
+    # rows that see all trees have the original's own class
+    late = result.scorer.trees_met(fresh) == result.original.forest.n_trees
+    assert np.array_equal(result.scorer.predict(fresh)[late], model.predict(fresh)[late])
+    if name != "votes":
+        np.testing.assert_allclose(result.scorer.predict_proba(fresh), model.predict_proba(fresh), rtol=1e-5, atol=1e-7)
+
+
+@pytest.fixture(scope="module")
+def boosted() -> tuple[Any, Any, Any, Any]:
+    X, y = _table()
+    model = xgboost.XGBClassifier(n_estimators=40, max_depth=4, n_jobs=1).fit(X[:2000], y[:2000])
+    return model, X[:2000], X[2000:4500], X[4500:]
+
+
+def test_levels_stop_at_the_first_that_fails(boosted: Any) -> None:
+    model, X_fit, X_val, _ = boosted
+    path = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98).facts["validation"]["path"]
+    assert [level["level"] for level in path] == sorted((level["level"] for level in path), reverse=True)
+    assert all(level["accepted"] for level in path[:-1])
+    most = allowed(len(X_val), 0.98, 0.95)
+    assert [level["n_changed"] <= most for level in path] == [level["accepted"] for level in path]
+    assert [level["work"] for level in path] == sorted((level["work"] for level in path), reverse=True)
+
+
+def test_stages_are_nested_prefixes_of_the_order(boosted: Any) -> None:
+    model, X_fit, X_val, _ = boosted
+    parsed = read_model(model)
+    task = set_up(Goal(parsed.forest, True, None), "trees", MemoryRows(X_fit), 0, Budget.of())
+    stages = build_stages(task, Budget.of())
+    assert sorted(stages.order) == list(range(40))
+    for count, shape in zip(stages.counts, stages.shapes, strict=True):
+        kept = np.unique(task.subtrees.leaf_tree[shape.owner != GONE])
+        assert sorted(stages.order[:count]) == kept.tolist()
+    # stricter levels ask for larger distances, change fewer classes and cost more
+    distances = np.array([stages.distances(level) for level in (4.0, 2.0, 0.0)])
+    assert np.all(np.diff(distances, axis=0) <= 0)
+    levels = estimate_levels(task, stages)
+    assert all(a.cost >= b.cost for a, b in itertools.pairwise(levels))
+    assert levels[0].estimate <= levels[-1].estimate
+    # refitted stages are closer to the original than its first trees are
+    leaves = task.trees.leaves(task.space.states(X_val))
+    original = margins(task.original, parsed.forest, leaves)[:, 0]
+    middle = len(stages.counts) // 2
+    refitted = margins(stages.shapes[middle], parsed.forest, leaves)[:, 0]
+    first = model.predict(X_val, output_margin=True, iteration_range=(0, int(stages.counts[middle])))
+    assert np.mean((refitted > 0) != (original > 0)) < np.mean((first > 0) != (original > 0))
+
+
+def test_segments_overlap_and_bands(boosted: Any) -> None:
+    model, X_fit, X_val, _ = boosted
+    labels = np.where(X_val[:, 0] > 0, "high", "low")
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.97, segments=labels)
+    segments = result.facts["validation"]["segments"]
+    assert sorted(segment["name"] for segment in segments) == ["high", "low"]
+    assert sum(segment["n_changed"] for segment in segments) == result.facts["validation"]["n_changed"]
+    assert "Segment " in result.summary()
+    with pytest.raises(InvalidInputError, match="also occur in X_fit"):
+        pine_boost.accelerate_booster(model, X_fit, X_fit, fidelity=0.97)
+    measured = pine_boost.accelerate_booster(model, X_fit, X_fit, fidelity=0.97, allow_overlap=True)
+    assert measured.status == "MEASURED"
+    assert "promises nothing about future inputs" in measured.claim
+    bands = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.95, threshold=(0.3, 0.7))
+    assert bands.status == "VALIDATED"
+    expected = np.searchsorted([0.3, 0.7], model.predict_proba(X_val)[:, 1])
+    assert np.mean(bands.scorer.predict(X_val) != expected) == bands.facts["validation"]["n_changed"] / len(X_val)
+
+
+def test_values_within_a_tolerance_come_from_a_smaller_model(tmp_path: Any) -> None:
+    X, _ = _table()
+    target = X[:, 0] ** 2 + X[:, 1] * X[:, 2]
+    model = xgboost.XGBRegressor(n_estimators=40, max_depth=4, n_jobs=1).fit(X[:2000], target[:2000])
+    result = pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.95, tolerance=0.6)
+    assert result.status == "VALIDATED"
+    assert "a raw value within 0.6 of the original's" in result.claim
+    assert result.work < 1
+    moved = np.abs(result.scorer.predict(X[2000:4500]) - model.predict(X[2000:4500])) > 0.6
+    assert moved.sum() == result.facts["validation"]["n_changed"]
+    result.save(tmp_path / "scorer")
+    assert verify_scorer(model, tmp_path / "scorer", X[2000:4500]).agrees
+    with pytest.raises(InvalidInputError, match="tolerance"):
+        pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.95)
+
+
+def test_without_exits_that_pass_the_scorer_is_the_proved_one(boosted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, X_fit, X_val, fresh = boosted
+    monkeypatch.setattr("pine_boost.scoring.validated_exits._LEVELS", np.array([-30.0]))
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
+    assert result.status == "NOT_VALIDATED"
+    assert "this is the proved scorer" in result.claim
+    assert faults_of(result.original.forest, result.scorer.parts.plan) == []
+    assert np.array_equal(result.scorer.predict(fresh), model.predict(fresh))
+
+
+def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
+    model, X_fit, X_val, fresh = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
+    result.save(tmp_path / "scorer")
+    loaded = pine_boost.load_scorer(tmp_path / "scorer")
+    assert np.array_equal(loaded.predict(fresh), result.scorer.predict(fresh))
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val)
+    assert verdict.agrees
+    assert "2500 validation rows" in verdict.summary()
+    with pytest.raises(InvalidInputError, match="X_val"):
+        verify_scorer(model, tmp_path / "scorer")
+    with pytest.raises(CertificateMismatch, match="another order"):
+        verify_scorer(model, tmp_path / "scorer", X_val[::-1])
+
+
+@pytest.mark.parametrize("changed", ["threshold", "value", "order", "n_changed", "fidelity"])
+def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) -> None:
+    """Also by somebody who computes all digests again: the rows are counted, and the claim follows from the counts."""
+    from dataclasses import replace
+
+    model, X_fit, X_val, _ = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
+    plan, facts = result.scorer.parts.plan, json.loads(json.dumps(dict(result.facts)))
+    if changed == "threshold":
+        plan = replace(plan, low=plan.low + 3.0, high=plan.high - 3.0)
+    elif changed == "value":
+        plan = replace(plan, value=-plan.value)
+    elif changed == "order":
+        plan = replace(plan, order=plan.order[::-1].copy())
+    elif changed == "n_changed":
+        facts["validation"]["n_changed"] = 0
+    else:
+        facts["validation"]["fidelity"] = 0.999
+    forged = replace(result, scorer=type(result.scorer)(replace(result.scorer.parts, plan=plan)), facts=facts)
+    forged.save(tmp_path / "scorer")
+    verdict = verify_scorer(model, tmp_path / "scorer", X_val)
+    assert not verdict.agrees
+    assert verdict.summary().startswith("The record is wrong: ")
+
+
+def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
+    model, X_fit, X_val, _ = boosted
+    with pytest.raises(InvalidInputError, match="X_fit and X_val was not given"):
+        pine_boost.accelerate_booster(model, fidelity=0.99)
+    with pytest.raises(InvalidInputError, match="needs at least 2995"):
+        pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.999)
