@@ -18,6 +18,7 @@ class StopReason(str, Enum):
     MEMORY = "memory"
     INTERRUPTED = "interrupted"  # Ctrl-C
     REFUSED = "refused"  # the library cannot hold what was found
+    NOT_WORTH_IT = "not worth it"  # what was found gives up undecided inputs and saves next to nothing
     UNSOLVED = "unsolved"  # no solver found weights for a first model
 
     def __str__(self) -> str:

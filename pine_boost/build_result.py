@@ -272,12 +272,14 @@ def made_with(model: Any, options: Options, choice: Choice | None = None) -> dic
     return {
         "model_name": Path(model).name if isinstance(model, (str, os.PathLike)) else "",
         "fitted_with": {"n_bins": int(options.n_bins), "random_state": int(options.random_state)},
-        "choice": "" if choice is None else choice_of(choice.share, choice.kept, choice.interrupted),
+        "choice": ""
+        if choice is None
+        else choice_of(choice.share, choice.kept, choice.interrupted, choice.is_worth_it),
     }
 
 
 def _is_proved(found: SearchResult) -> bool:
-    return found.pruned is not None or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT)
+    return found.pruned is not None or found.stopped in (StopReason.OPTIMAL, StopReason.EFFORT, StopReason.NOT_WORTH_IT)
 
 
 def native_rows(parsed: Model, fitted: FittedRegion, X_fit: Any) -> NativeRows:

@@ -160,7 +160,7 @@ def prune_booster(
             budget = replace(chosen.search_budget(budget), callback=report_progress)
             part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
             found = search_booster(chosen.problem, fitted.fit_states, part, how, chosen.points)
-            found = chosen.note_interruption(found)
+            chosen, found = chosen.weigh(chosen.note_interruption(found), fitted.region, unit)
     except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
         original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
         return cast(PruneResult, outer.rewrap(original, X_fit))

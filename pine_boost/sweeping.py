@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ from pine_boost.region.domain import Domain
 from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.region.region import Region
 from pine_boost.result import PruneResult
-from pine_boost.search.choose_indifference import choose_indifference
+from pine_boost.search.choose_indifference import Chosen, choose_indifference
 from pine_boost.search.search_result import SearchResult
 from pine_boost.sweep_order import Answered, SweepPlan, search_alphas
 from pine_boost.tables.splitting import split_tables
@@ -275,10 +275,18 @@ def sweep(
     made = build_result.made_with(outer.inner, options, chosen.choice)
     with shown(options.verbose, time_limit, callback) as report_progress:
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
-        answers = ((r, p, chosen.note_interruption(found)) for r, p, found in search_alphas(plan))
+        answers = (_weigh(chosen, fitted.region, answer, unit) for answer in search_alphas(plan))
         results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))
     whole = tuple(outer.rewrap(result, X_fit) for result in results)
     return SweepResult(whole, budget.elapsed)
+
+
+def _weigh(chosen: Chosen, plain: Region, answer: Answered, unit: str) -> Answered:
+    """An answer of the sweep, or the original on the region of its alpha where that is the better choice."""
+    region, problem, found = answer
+    own = replace(chosen, region=region, problem=problem)
+    own, found = own.weigh(own.note_interruption(found), plain.with_alpha(region.alpha), unit)
+    return own.region, own.problem, found
 
 
 def _build_results(

@@ -232,13 +232,19 @@ def proof_of(certificate: Certificate) -> str:
     )
 
 
-def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool) -> str:
+def choice_of(share: float, kept: Sequence[tuple[float, int]], interrupted: bool, is_worth_it: bool = True) -> str:
     """How the share of alpha for inputs near the decision boundary was chosen; promises nothing."""
     if interrupted:
         return "Choosing a share of alpha for inputs near the decision boundary was interrupted: they get none."
     if len(kept) < 2:
         return "There was no time to choose a share of alpha for inputs near the decision boundary: they get none."
     tried = ", ".join(f"{units} at {tried:g}" for tried, units in kept)
+    if not is_worth_it:
+        return (
+            f"With {share:g} of alpha for inputs near the decision boundary the smallest proved model saved less than "
+            "2%, which is not worth leaving them out: the original is the better choice and is returned, and its "
+            "region leaves out none of them."
+        )
     return (
         f"Inputs near the decision boundary get {share:g} of alpha, chosen from X_fit alone by short searches; units "
         f"kept at each share: {tried}."

@@ -12,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from pine_boost.budget import SECONDS, Budget, Effort, StopReason
-from pine_boost.model.forest import Forest
+from pine_boost.model.forest import Forest, count_units
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.fitting import FittedRegion
@@ -25,6 +25,7 @@ from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, SearchState, build_state
 
 SHARES = (0.9, 0.75, 0.5, 0.25, 0.0)  # the search without indifference comes last: it can be slow
+WORTH = 0.02  # of the units: undecided inputs are given up only for a saving of at least this
 _EFFORT = Effort(
     n_walks=100,
     n_eliminations=1,
@@ -41,13 +42,15 @@ _EFFORT = Effort(
 class Choice:
     """The share of alpha for undecided inputs, and the units that a short search kept with each share.
 
-    ``points`` are the rows of the best short search, from which the whole search starts.
+    ``points`` are the rows of the best short search, from which the whole search starts. ``is_worth_it`` is False where
+    the model that was proved with this share saves too little: then the original is returned.
     """
 
     share: float
     kept: tuple[tuple[float, int], ...]
     interrupted: bool = False
     points: States | None = field(default=None, compare=False, repr=False)
+    is_worth_it: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +77,29 @@ class Chosen:
         if self.choice is None or not self.choice.interrupted:
             return found
         return found.with_ends(StopReason.INTERRUPTED)
+
+    def weigh(self, found: SearchResult, plain: Region, unit: str) -> tuple[Chosen, SearchResult]:
+        """What the search found, or the original where undecided inputs were given up for a saving below `WORTH`.
+
+        Only a share that was chosen here is weighed, not one that a user asked for. ``plain`` is the region without it:
+        the original needs no inputs left out.
+        """
+        n_units = count_units(self.problem.forest, unit)
+        is_worth_it = n_units - found.n_kept >= WORTH * n_units
+        if self.choice is None or self.region.delta is None or found.pruned is None or is_worth_it:
+            return self, found
+        problem = restated(self.problem, plain.tables, plain.delta or 0.0)
+        found = replace(
+            found,
+            pruned=None,
+            proofs=(),
+            n_kept=n_units,
+            lower_bound=1,
+            bound=None,
+            ended=found.ended | {StopReason.NOT_WORTH_IT},
+            reweight="tree",
+        )
+        return Chosen(plain, problem, replace(self.choice, is_worth_it=False)), found
 
 
 def choose_indifference(
@@ -129,6 +155,9 @@ def choose_share(
         if kept[-1][1] <= best[0]:
             best = kept[-1][1], share, state.constraints.states
     kept.reverse()
+    n_units = count_units(problem.forest, unit)
+    if best[1] > 0 and dict(kept).get(0.0, n_units) - best[0] < WORTH * n_units:
+        best = (n_units, 0.0, best[2])  # a region that leaves out nothing near the boundary does as well
     return Choice(best[1], tuple(kept), points=best[2])
 
 

@@ -122,7 +122,7 @@ class SearchResult:
         A model that is proved to be the smallest of its form is OPTIMAL even if the clock ended the
         search for models of another form; the original is not.
         """
-        for reason in (StopReason.REFUSED, StopReason.INTERRUPTED):
+        for reason in (StopReason.REFUSED, StopReason.INTERRUPTED, StopReason.NOT_WORTH_IT):
             if reason in self.ended:
                 return reason
         if self.is_fewest and (self.pruned is not None or StopReason.TIME not in self.ended):
