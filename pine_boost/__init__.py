@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pine_boost.compression.result import CompressResult
     from pine_boost.compression.verification import CompressionVerification, verify_compression
     from pine_boost.evaluation import Evaluation
-    from pine_boost.monitoring.monitor import RegionMonitor
     from pine_boost.monitoring.recalibration import recalibrate
+    from pine_boost.monitoring.region_monitor import RegionMonitor
     from pine_boost.prune import prune_booster
     from pine_boost.result import PruneResult
     from pine_boost.scoring.accelerate_result import AccelerateResult
@@ -105,7 +105,7 @@ _MODULE_OF = {
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
     "PruneResult": "result",
-    "RegionMonitor": "monitoring.monitor",
+    "RegionMonitor": "monitoring.region_monitor",
     "SimplifyResult": "simplification",
     "Status": "certificate.certificate",
     "Survey": "survey_result",

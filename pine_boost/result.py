@@ -145,7 +145,7 @@ class PruneResult:
 
         Returns the matplotlib Axes; needs ``pine-boost[plot]``.
         """
-        from pine_boost.history_plot import plot_history
+        from pine_boost.plots import plot_history
 
         c, search = self.certificate, self.search
         return plot_history(search.history, c.units_before, c.unit, search.seconds, ax)
@@ -279,7 +279,7 @@ class PruneResult:
         names = [*files, *([saved.REPORT] if report else [])]
         require_free(folder, names, owned=owned, overwrite=overwrite)
         if report:
-            from pine_boost.report.report import render_report
+            from pine_boost.report.prune_report import render_report
 
             try:
                 files = {saved.REPORT: render_report(self, X, curve).encode(), **files}

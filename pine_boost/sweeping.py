@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 
 from pine_boost import build_result
-from pine_boost.axes import given_or_new
 from pine_boost.budget import Budget, OutOfTime, Step
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
 from pine_boost.options import Options, given, plural, require_level
+from pine_boost.plots import given_or_new
 from pine_boost.progress import shown
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.prune import open_model, search_options

@@ -173,7 +173,7 @@ def test_a_saved_result_is_loaded_again(result: Any, table: Any, boosting: Any, 
     assert full.evaluate(X[450:]) == result.evaluate(X[450:])
     assert full.save(tmp_path / "again", report=False).is_dir()
     assert bare.save(tmp_path / "bare").is_dir()
-    assert "original is not at hand" in (tmp_path / "bare" / "report.html").read_text()
+    assert "original is not available" in (tmp_path / "bare" / "report.html").read_text()
     other = GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, X[:, 0] > 14)
     with pytest.raises(CertificateMismatch, match="The original model given is not"):
         PruneResult.load(folder, other, trust_pickle=True)

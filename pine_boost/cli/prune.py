@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Prune, save and print the summary."""
     from pine_boost.certificate.saved import CERTIFICATE, REPORT
     from pine_boost.prune import prune_booster
-    from pine_boost.report.report import render_report
+    from pine_boost.report.prune_report import render_report
 
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments)

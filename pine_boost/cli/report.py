@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.certificate.saved import SWEEP_JSON, read_saved, read_table
-    from pine_boost.report.report import render_folder_report
+    from pine_boost.report.prune_report import render_folder_report
 
     saved = read_saved(folder)
     given, X = _original(arguments, saved.certificate.thresholds, saved.region.schema)
@@ -64,7 +64,7 @@ def _compression(arguments: argparse.Namespace, folder: Path) -> str:
     from pine_boost.compression.result import CompressResult
     from pine_boost.errors import CertificateMismatch
     from pine_boost.model.digest import forest_digest
-    from pine_boost.report.compression import render_compression
+    from pine_boost.report.compression_report import render_compression
     from pine_boost.tables.schema import schema_of
 
     result = CompressResult.load(folder, trust_pickle=arguments.trust_pickle)

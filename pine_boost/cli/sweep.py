@@ -30,7 +30,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Sweep, save and print the table."""
     from pine_boost.certificate.saved import REPORT, SWEEP_CSV, SWEEP_JSON
-    from pine_boost.report.report import render_report
+    from pine_boost.report.prune_report import render_report
     from pine_boost.sweeping import ALPHAS, sweep
 
     arguments.alphas = alphas = _read_grid(arguments.alphas)

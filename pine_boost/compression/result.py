@@ -29,7 +29,7 @@ from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
 from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import RECORD, CompressionRecord, TestedSize, read_record, rows_digest
+from pine_boost.compression.record import FIRST_CHAIN, RECORD, CompressionRecord, TestedSize, read_record, rows_digest
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
@@ -147,9 +147,9 @@ class CompressResult:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the tested sizes, their bounds and the target; needs matplotlib."""
-        from pine_boost.compression.plot import plot_path
+        from pine_boost.plots import plot_path
 
-        return plot_path(self.record, ax)
+        return plot_path(self.record, FIRST_CHAIN, ax)
 
     def files(self, X_val: Any = None) -> dict[str, bytes]:
         """The files of the result by name: native model, compression.json.
@@ -159,7 +159,7 @@ class CompressResult:
         name, contents = model_file(self.model, self.compressed.forest.library)
         files = {name: contents}
         if X_val is not None:
-            from pine_boost.report.compression import render_compression
+            from pine_boost.report.compression_report import render_compression
 
             files[REPORT] = render_compression(self, X_val).encode()
         record = replace(self.record, files=digests(files))

@@ -379,7 +379,7 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
         return result, dict(result.files(tables[1]))
     files = dict(result.files())
     if policy.reports and policy.method == "prune":
-        from pine_boost.report.report import render_report
+        from pine_boost.report.prune_report import render_report
 
         files["report.html"] = render_report(getattr(result, "inner", result)).encode()
     return result, files

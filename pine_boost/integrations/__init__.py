@@ -1,1 +1,1 @@
-"""Tools that teams keep their models in."""
+"""Integrations with model registries."""

@@ -1,8 +1,4 @@
-"""MLflow: a result as a run, with the native flavour and its proof beside it.
-
-In comes a result; out go a logged model of the library's own flavour, certificate, region and
-report as artifacts, and the numbers as metrics. Refuses what has no flavour.
-"""
+"""MLflow: log a result as a run, with the model in its native flavour and the proof beside it."""
 
 from __future__ import annotations
 
@@ -24,8 +20,8 @@ def log_result(
     """Log a result to the active MLflow run, or to a new one.
 
     The model is logged with the flavour of its library (``mlflow.xgboost``, ``mlflow.lightgbm``,
-    ``mlflow.sklearn``), so that whoever loads it needs no pine_boost. Certificate, region and
-    report are artifacts in ``pine_boost/``; status and claim are tags; sizes are metrics.
+    ``mlflow.sklearn``), so loading it does not need pine_boost. Certificate, region and report are
+    artifacts in ``pine_boost/``; status and claim are tags; sizes are metrics.
 
     Parameters
     ----------
@@ -33,13 +29,13 @@ def log_result(
     name : str
         Of the model within the run.
     report : bool
-        Whether to make and log report.html (some seconds; of pruned models only).
+        Whether to log report.html too (takes some seconds; pruned models only).
     X : table, optional
         Rows on which the report measures coverage and speed.
     **log_model_options
-        Handed to ``log_model`` of the flavour, for example ``registered_model_name`` or
-        ``signature``. MLflow 3 writes scikit-learn models with skops and asks which types whoever
-        loads them may trust: say ``skops_trusted_types=[...]``, it is not decided here.
+        Passed to ``log_model`` of the flavour, for example ``registered_model_name`` or
+        ``signature``. MLflow 3 writes scikit-learn models with skops and needs the types to trust
+        on loading: pass ``skops_trusted_types=[...]``.
 
     Returns
     -------
@@ -54,7 +50,7 @@ def log_result(
     """
     if not hasattr(result, "files") or not hasattr(result, "status"):
         raise InvalidInputError(
-            f"log_result takes what prune_booster or compress_booster returned, not a {type(result).__name__}."
+            f"log_result needs a result of prune_booster or compress_booster, got a {type(result).__name__}."
         )
     try:
         import mlflow
@@ -83,9 +79,9 @@ def log_result(
 
 
 def _flavoured(mlflow: Any, result: Any) -> tuple[Any, Any]:
-    """The flavour and the live model; what came as a file is loaded."""
+    """The flavour and the live model; a file is loaded."""
     library = result.original.forest.library
-    if hasattr(result, "wrapper"):  # a Pipeline is scikit-learn's, whatever is inside
+    if hasattr(result, "wrapper"):  # a Pipeline belongs to scikit-learn, whatever is inside
         library = "sklearn"
     model = result.model
     if isinstance(model, (bytes, bytearray)):
@@ -94,11 +90,11 @@ def _flavoured(mlflow: Any, result: Any) -> tuple[Any, Any]:
 
 
 def _artifacts(result: Any, report: bool, X: Any) -> dict[str, bytes]:
-    """Every file of the result but the model itself, which the flavour writes."""
+    """Every file of the result except the model, which the flavour writes."""
     found = {n: contents for n, contents in result.files().items() if not n.startswith("model.")}
     plain = getattr(result, "inner", result)
     if report and hasattr(plain, "certificate"):
-        from pine_boost.report.report import render_report
+        from pine_boost.report.prune_report import render_report
 
         rows = result.wrapper.rows(X) if hasattr(result, "wrapper") else X
         found["report.html"] = render_report(plain, rows, ()).encode()

@@ -1,7 +1,6 @@
 """Which features and pairs of features drifted: the parts of the score that cost more than fitted.
 
-In come states of live inputs; out go sums per part, and parts ranked by their excess in nats per
-input. For scores over trees, which have no parts, single changes of inputs outside are asked.
+Scores over trees have no parts; there, single changes of inputs outside the region are explained.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from pine_boost.region.explanation import explain_row
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
 
-_EXPLAINED_ROWS = 100  # of a batch, where every reason costs a walk through the trees
-SEPARATOR = "\u241f"  # between the names of a pair; no feature is called so
+_EXPLAINED_ROWS = 100  # per batch, as every reason needs a pass through the trees
+SEPARATOR = "\u241f"  # between the names of a pair; no feature has this name
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Drift:
 
 
 def measure(region: Region, states: States, outside: States) -> tuple[int, dict[str, float]]:
-    """How many inputs were measured, and the cost of every part over them, summed."""
+    """The number of inputs measured, and the summed cost of every part."""
     score = region.score_tables
     if score is None:
         return 0, {}
@@ -58,7 +57,7 @@ def measure(region: Region, states: States, outside: States) -> tuple[int, dict[
 
 
 def ranked(region: Region, n_measured: float, sums: Mapping[str, float], most: int = 8) -> list[Drift]:
-    """The parts that cost more than expected, the largest excess first."""
+    """The parts that cost more than expected, largest excess first."""
     score = region.score_tables
     if score is None or n_measured == 0:
         return []
@@ -82,10 +81,10 @@ def _costs(region: Region, score: ScoreTables, states: States) -> dict[str, floa
 
 
 def _expected(region: Region, score: ScoreTables) -> dict[str, float]:
-    """Mean costs under the distribution that the tables themselves describe.
+    """Mean costs under the distribution that the tables describe.
 
-    The Chow-Liu tree is a distribution: root first, every child given its parent. For tables that
-    are no such tree (a user's own) nothing is expected, and all of the cost is excess.
+    The Chow-Liu tree is a distribution: root first, every child given its parent. For other tables
+    (a user's own score) nothing is expected, and the whole cost is excess.
     """
     name, scale = region.schema.name_of, score.scale
     marginal: dict[int, FloatArray] = {}
@@ -104,7 +103,7 @@ def _expected(region: Region, score: ScoreTables) -> dict[str, float]:
         key = SEPARATOR.join((name(pair.second), name(pair.first)))
         expected[key] = float((joint * pair.cost).sum()) / scale
     for j in children:
-        expected[name(j)] = 0.0  # its own table only prices values that X_fit never missed
+        expected[name(j)] = 0.0  # its own table only covers values that were never missing in X_fit
     return expected
 
 

@@ -1,7 +1,7 @@
 """Evidence that live inputs leave a region more often than they should: an e-process.
 
-In come counts of inputs outside, batch by batch; out goes a number that exceeds ``1 / level`` with
-probability ``level`` at most, whenever and however often one looks, as long as nothing drifts.
+Without drift the evidence ever exceeds ``1 / level`` with probability ``level`` at most, however
+often one looks.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import numpy.typing as npt
 from pine_boost.model.forest import FloatArray
 from pine_boost.region.conformal import coverage_floor
 
-# Of the level, this part is spent on not knowing the coverage of the region at hand exactly.
+# The part of the level that covers the uncertainty about the coverage of this region.
 CALIBRATION_PART = 0.2
 
 
 def most_outside(n_cal: int, alpha: float, level: float) -> float:
-    """The share of inputs outside that nothing but chance in the calibration rows explains.
+    """The share of inputs outside that chance in the calibration rows can explain.
 
-    ``alpha`` is the mean over all calibrations; one region may leave out more. With probability
-    ``1 - CALIBRATION_PART * level`` it leaves out at most this.
+    ``alpha`` is the mean over all calibrations; a single region may leave out more. With
+    probability ``1 - CALIBRATION_PART * level`` it leaves out at most this share.
     """
     return 1.0 - coverage_floor(n_cal, alpha, 1 - CALIBRATION_PART * level)
 
 
 def threshold_of(level: float) -> float:
-    """Evidence from which on the alarm is raised: all error together is at most ``level``."""
+    """The evidence at which the alarm is raised; the total error is at most ``level``."""
     return 1.0 / ((1 - CALIBRATION_PART) * level)
 
 
@@ -56,9 +56,9 @@ def drift_evidence(n_rows: Sequence[int], n_outside: Sequence[int], limit: float
     """Evidence over batches, for a drift that may begin with any of them.
 
     ``sum over j of E_j / ((j + 1)(j + 2))``, E_j from batch j on and 1 before: the weights add up
-    to 1, so that this is a supermartingale too, and a drift after a long quiet time is seen
-    nearly as soon as one at the beginning. ``first`` is the number of batches that are no longer
-    kept: leaving out terms only lowers the evidence.
+    to 1, so this is a supermartingale too, and a drift after a long quiet time is noticed nearly
+    as soon as one at the beginning. ``first`` is the number of batches that are no longer kept;
+    leaving out their terms only lowers the evidence.
     """
     rows_left, outside_left = (
         np.cumsum(np.asarray(counts, dtype=np.int64)[::-1])[::-1] for counts in (n_rows, n_outside)
@@ -66,5 +66,5 @@ def drift_evidence(n_rows: Sequence[int], n_outside: Sequence[int], limit: float
     start = first + np.arange(len(rows_left))
     # capped, so that the number can be written as JSON
     evidence = np.exp(np.minimum(log_evidence(rows_left, outside_left, limit), 600.0))
-    # batches that are still to come have evidence 1 each: the rest of the weights
+    # future batches have evidence 1 each: the rest of the weights
     return float((evidence / ((start + 1.0) * (start + 2.0))).sum() + 1.0 / (first + len(start) + 1))

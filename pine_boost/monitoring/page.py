@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from pine_boost.model.digits import percent_down, percent_up, rest_of
-from pine_boost.monitoring.monitor import RegionMonitor
+from pine_boost.monitoring.region_monitor import RegionMonitor
 from pine_boost.report.charts import Frame
 from pine_boost.report.pages import beginning_of, render
 

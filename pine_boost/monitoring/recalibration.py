@@ -1,7 +1,6 @@
 """Recalibration: tau from fresh inputs, and what the certificate still covers.
 
-In come a region and unseen rows of today; out goes a Recalibrated that says how far the old proof
-carries. Nothing is proved here: beyond the certified tau it says what to run again.
+Nothing is proved here; beyond the certified tau the text says what to run again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 
 from pine_boost.certificate.claims import beyond_claim, covered_claim
 from pine_boost.errors import InvalidInputError
-from pine_boost.monitoring.monitor import require_region
+from pine_boost.monitoring.region_monitor import require_region
 from pine_boost.options import require_level
 from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.conformal import calibrate
@@ -23,17 +22,17 @@ from pine_boost.tables.matrix import to_matrix
 
 @dataclass(frozen=True, eq=False)
 class Recalibrated:
-    """A region calibrated anew.
+    """A recalibrated region.
 
     Attributes
     ----------
     region : Region
-        Never beyond the certified tau, so that the certificate's proof covers it; its ``alpha``
-        is what the fresh rows support.
+        Never beyond the certified tau, so that the proof of the certificate covers it; its
+        ``alpha`` is what the fresh rows support.
     tau_needed : int or None
-        The tau that the asked alpha needs on the fresh rows; None is infinity.
+        The tau that the requested alpha needs on the fresh rows; None is infinity.
     is_covered : bool
-        Whether the certificate still covers the asked alpha.
+        Whether the certificate still covers the requested alpha.
     alpha : float
         Of ``region``: a new input lies in it with probability at least ``1 - alpha``.
     text : str
@@ -53,14 +52,14 @@ class Recalibrated:
 def recalibrate(
     region: Region, X_new: Any, *, alpha: float | None = None, model: Any = None, margins: Any = None
 ) -> Recalibrated:
-    """Compute tau anew on fresh inputs and say what the certificate still covers.
+    """Compute tau on fresh inputs and state what the certificate still covers.
 
     Parameters
     ----------
     region : Region
-        The one that a certificate names.
+        The region that a certificate names.
     X_new : table
-        Unseen rows like the inputs of today; nothing may have been chosen by looking at them.
+        Unseen rows like today's inputs; nothing may have been chosen by looking at them.
     alpha : float, optional
         The region's own by default.
     model, margins
@@ -73,17 +72,16 @@ def recalibrate(
     Raises
     ------
     InvalidInputError
-        This is no region or one without a score, alpha is no level, or X_new has fewer than two
-        rows.
+        The region has no score, alpha is not in [0, 1), or X_new has fewer than two rows.
     RegionError
-        Undecided or impossible rows alone take more than alpha of X_new.
+        Undecided or impossible rows alone are more than a share alpha of X_new.
     """
     require_region(region, "recalibrate")
     if isinstance(region, PreparedRegion):
         found = recalibrate(region.region, region.rows(X_new), alpha=alpha, model=model, margins=margins)
         return replace(found, region=replace(region, region=found.region))
     if region.score_tables is None or region.tau is None:
-        raise InvalidInputError("This region covers every input; there is no tau to compute anew.")
+        raise InvalidInputError("This region covers every input; it has no tau to recalibrate.")
     if alpha is not None:
         require_level(alpha, "alpha")
     alpha = region.alpha if alpha is None else float(alpha)
@@ -95,7 +93,7 @@ def recalibrate(
     can_be_inside = largest.contains(X_new, model=model, margins=margins)
     scores = np.sort(region.score_tables.score(states[can_be_inside]))
     needed = calibrate(scores, alpha, n_outside=len(matrix) - len(scores))
-    # delta stays what it is, so no ladder takes part in what is calibrated here
+    # delta is kept, so no ladder is calibrated here
     fresh = replace(region, calibration=scores, n_cal=len(matrix), overlap=None, nesting=None)
     if needed is not None and needed <= region.tau:
         fresh = replace(fresh, alpha=alpha, tables=replace(region.tables, tau=needed))

@@ -1,7 +1,6 @@
-"""The state of a monitor: one small JSON file that restarts and several writers do not harm.
+"""The state of a monitor: one small JSON file, safe against restarts and several writers.
 
-In come a region, a path and tables; out goes the status after each. The file is read, changed and
-replaced in one step under a lock. Refuses a state of another region.
+The file is read, changed and replaced under a lock. A state of another region is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pine_boost import json_fields as f
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import REGION_LIMIT, clear_errors, read_limited, write_file
 from pine_boost.json_fields import canonical, require
-from pine_boost.monitoring.monitor import Batch, MonitorStatus, RegionMonitor
+from pine_boost.monitoring.region_monitor import Batch, MonitorStatus, RegionMonitor
 from pine_boost.region.region import Region
 
 FORMAT = "pine_boost monitor"
@@ -40,12 +39,12 @@ def to_json(monitor: RegionMonitor) -> dict[str, Any]:
 
 
 def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
-    """A monitor from what `to_json` gave."""
+    """A monitor from the output of `to_json`."""
     with f.reading("monitor state", "Begin a new one"):
         data = f.read(f.open_document(document, FORMAT), _FIELDS)
         if data.pop("region") != region.fingerprint():
             raise InvalidInputError(
-                "This monitor state belongs to another region; use another state file, or the region it was begun with."
+                "This monitor state belongs to another region; use another state file, or its own region."
             )
         monitor = RegionMonitor(region, data.pop("level"))
         for name, value in data.items():
@@ -99,15 +98,15 @@ def watch(
     digest: str = "",
     level: float = 0.05,
 ) -> MonitorStatus:
-    """Count one batch in the state file at a path, which is begun if it is not there.
+    """Count one batch in the state file at a path, which is made if it does not exist.
 
-    Reading, counting and replacing the file happen under a lock, so that several processes may
-    count into one file; a crash in the middle leaves the state as it was before. A batch whose
-    digest was counted before is not counted again. ``level`` is that of a new state.
+    Reading, counting and replacing the file happen under a lock, so several processes may count
+    into one file; a crash leaves the state as it was before. A batch whose digest was counted
+    before is not counted again. ``level`` is used for a new state.
     """
     path = Path(state)
     if path.exists():
-        load_state(path, region)  # what is no state of this region is not even locked
+        load_state(path, region)  # a file that is not a state of this region is not even locked
     with _locked(path):
         monitor = load_state(path, region) if path.exists() else RegionMonitor(region, level)
         if not monitor.has_counted(digest):
@@ -124,9 +123,9 @@ def load_state(path: Path, region: Region) -> RegionMonitor:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Alone with a path; the lock is a file beside it, because the state itself is replaced."""
+    """Hold the lock of a path: a file beside it, because the state itself is replaced."""
     lock = path.with_name(path.name + ".lock")
-    with clear_errors(lock):  # not around what is done under the lock: its errors are its own
+    with clear_errors(lock):  # only around the lock, not around the work under it
         file = lock.open("a")
         if os.name == "nt":
             import msvcrt

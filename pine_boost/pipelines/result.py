@@ -142,7 +142,7 @@ class WrappedResult:
         files = self.files(None if is_proof or not report else X)
         last, owned = self._last(), self._owned(folder)
         if report and is_proof:
-            from pine_boost.report.report import render_report
+            from pine_boost.report.prune_report import render_report
 
             page = render_report(self.inner, self.wrapper.rows(X), curve)
             files = {"report.html": page.encode(), **files}

@@ -1,8 +1,6 @@
-"""What the report shows, gathered: sizes, speed, coverage, margins, inputs outside the region.
+"""Gather what the report shows: sizes, speed, coverage, margins, inputs outside the region.
 
-In come a certificate, its region and both models, and perhaps rows; out goes one frozen Facts.
-Measures what it can with what is installed, in the time there is, and writes down what it could
-not and why. Never changes a model.
+What cannot be measured, for lack of time or of a library, is noted with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _MOST_MARGINS = 2000
 
 @dataclass(frozen=True)
 class Margins:
-    """Signed distances from the decision before and after, and whether a row is in the region."""
+    """Signed distances from the decision boundary before and after, and whether a row is in the region."""
 
     before: FloatArray
     after: FloatArray
@@ -54,19 +52,19 @@ class Facts:
     sizes : tuple of Size
     speeds : tuple of Speed
     speed_note : str
-        Why speed was not measured; empty where it was.
+        Why speed was not measured; empty if it was.
     coverage : Coverage or None
     fidelity : float or None
         Share of the same rows that keep their class.
     outside : tuple of OutsideInput or None
-        None: not looked for, for the reason in ``outside_note``.
+        None if they were not searched for; ``outside_note`` states why.
     margins : Margins or None
     scores : float64
         Calibration scores in ``score_unit``, as ``tau``.
     tau : float or None
     score_unit : str
     history, once : sequence of (seconds, units)
-        When which size was certified, and when it was proved for the first time.
+        When a size was certified, and when it was first proved.
     curve : sequence of mapping
         The table of a sweep, empty without one.
     spent : mapping
@@ -94,7 +92,7 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """What a report is about; ``original`` is None where only a folder is at hand."""
+    """What a report is about; ``original`` is None if only a folder is available."""
 
     certificate: Certificate
     region: Region
@@ -106,12 +104,12 @@ class Subject:
 
 
 def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget: Budget) -> Facts:
-    """Measure what can be measured in the time there is."""
+    """Measure what can be measured in the available time."""
     known = _known(subject, curve)
     original, region = subject.original, subject.region
     if original is None:
-        why = "Not measured: the original is not at hand."
-        return replace(known, speed_note=why, outside_note="Not looked for: the original is not at hand.")
+        why = "Not measured: the original is not available."
+        return replace(known, speed_note=why, outside_note="Not searched for: the original is not available.")
     given = X is not None and len(region.states(X)) > 0
     matrix = to_matrix(X, region.schema) if given else region.space.representative(subject.states)
     matrix = matrix[np.isfinite(np.nan_to_num(matrix, nan=0.0)).all(axis=1)]
@@ -127,9 +125,9 @@ def gather(subject: Subject, X: Any, curve: Sequence[Mapping[str, Any]], budget:
     try:
         with one_thread():
             facts = _native(replace(subject, original=original), X if given else None, matrix, facts, budget, part)
-    except ImportError:  # reading and proving need no native library, predicting does
+    except ImportError:  # only predicting needs the native library
         why = f"{original.forest.library} is not installed."
-        facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not looked for: {why}")
+        facts = replace(facts, speed_note=f"Not measured: {why}", outside_note=f"Not searched for: {why}")
     return replace(facts, spent=spent)
 
 
@@ -144,7 +142,7 @@ def _known(subject: Subject, curve: Sequence[Mapping[str, Any]]) -> Facts:
             Size("Trees", c.trees_before, c.trees_after, False),
             Size("Leaves", c.leaves_before, c.leaves_after, False),
         ),
-        # steps of a ladder are no scores: there is no curve of them to draw tau into
+        # the steps of a ladder are not scores, so there is no histogram to mark tau in
         scores=region.calibration / scale if region.nesting is None else np.zeros(0),
         tau=None if region.tau is None else region.tau / scale,
         score_unit=score_unit(region),
@@ -161,7 +159,7 @@ def score_unit(region: Region) -> str:
 
 @contextmanager
 def _part(budget: Budget, trees: int, spent: dict[str, float], name: str) -> Iterator[None]:
-    """Tell of a part of the work and write down what it took."""
+    """Report a part of the work and record its seconds."""
     budget.report_progress(Step(len(spent) + 1, f"report: {name}", trees, 0, budget.clock))
     started = time.monotonic()
     try:
@@ -178,10 +176,10 @@ def _native(
     budget: Budget,
     part: Callable[[str], AbstractContextManager[None]],
 ) -> Facts:
-    """Everything that asks the native libraries."""
+    """Everything that needs the native libraries."""
     original, region = subject.original, subject.region
     assert original is not None
-    # loaded once: a file would be loaded anew for every question
+    # loaded once, instead of for every prediction
     before, after = (replace(model, native=load_native(model)) for model in (original, subject.pruned))
     if X is not None:
         with part("fidelity"):
@@ -193,7 +191,7 @@ def _native(
     if len(matrix) == 0:
         facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
     elif budget.is_over:
-        facts = replace(facts, speed_note="Not measured: the time for the report was spent.")
+        facts = replace(facts, speed_note="Not measured: the time for the report was over.")
     else:
         with part("speed"):
             speeds = measure_speeds(before, after, matrix, budget.share(SHARES["report speeds"]))
@@ -201,7 +199,7 @@ def _native(
     if is_original:
         return facts
     if budget.is_over:
-        return replace(facts, outside_note="Not looked for: the time for the report was spent.")
+        return replace(facts, outside_note="Not searched for: the time for the report was over.")
     with part("inputs outside the region"):
         rows = matrix if X is not None else None
         states = subject.states if len(subject.states) else region.space.states(matrix)
@@ -210,7 +208,7 @@ def _native(
 
 
 def _margins(subject: Subject, original: Model, matrix: FloatArray) -> Margins | None:
-    """Signed distances of rows from the decision, by the leaves of both models."""
+    """Signed distances of rows from the decision boundary in both models."""
     if len(matrix) == 0 or subject.certificate.grid < 0:
         return None
     keep = np.linspace(0, len(matrix) - 1, min(len(matrix), _MOST_MARGINS)).astype(int)
@@ -236,7 +234,7 @@ def _float_margins(forest: Forest, matrix: FloatArray) -> FloatArray:
 
 
 def _lead(margins: FloatArray, best: npt.NDArray[np.int64]) -> FloatArray:
-    """How far a class is ahead of its best rival, below 0 where it is behind."""
+    """How far a class is ahead of its best rival; negative if it is behind."""
     rows = np.arange(len(margins))
     own = margins[rows, best]
     rivals = margins.copy()

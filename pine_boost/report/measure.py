@@ -1,7 +1,6 @@
-"""Measurements of the report: sizes and batch throughput, before and after.
+"""Measure sizes and speed of two models before and after; neither is modified.
 
-In come the two parsed models and rows; out go plain numbers. The models given are never modified;
-what is not installed is not measured, and the report says so.
+Speed is batch throughput on one thread, in rows per second.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Speed:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast the pruned model is."""
+        """How many times as fast the smaller model is."""
         return self.after / self.before
 
 
@@ -66,25 +65,25 @@ def measure_sizes(original: Model, pruned: Model) -> tuple[Size, ...]:
 
 
 def _n_real_trees(forest: Forest) -> int:
-    """Trees that split; what an exporter adds to fill a round or hold a constant is one leaf."""
+    """Trees that split; an exporter adds single leaves to fill a round or hold a constant."""
     return int(np.count_nonzero(np.diff(forest.tree_offset) > 1)) or forest.n_trees
 
 
 def file_contents(model: Model) -> bytes:
-    """The native file of a model, whatever it came as."""
+    """The native file of a model, also of a live object."""
     native = original_bytes(model) if model.native is None else model.native
     return model_file(native, model.forest.library)[1]
 
 
 def table_bytes(forest: Forest) -> int:
-    """Bytes of the arrays that hold the trees here; other engines pack them differently."""
+    """Bytes of our arrays of the trees; other engines pack them differently."""
     arrays = (getattr(forest, entry.name) for entry in fields(forest))
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep OpenMP to one thread: it is what is measured, and pools of a busy machine cost time."""
+    """Limit OpenMP to one thread, which is what is measured."""
     if find_spec("threadpoolctl") is None:
         yield
         return
@@ -97,9 +96,9 @@ def one_thread() -> Iterator[None]:
 def measure_speeds(
     original: Model, pruned: Model, matrix: FloatArray, budget: Budget | None = None
 ) -> tuple[Speed, ...]:
-    """Native and, if installed, Treelite throughput on these rows, repeated to a batch.
+    """Native and, if installed, Treelite throughput on these rows, repeated to fill a batch.
 
-    Once the time of ``budget`` is over nothing more is repeated or begun.
+    Nothing more is repeated or begun when the time of ``budget`` is over.
     """
     budget = budget or Budget()
     if len(matrix) == 0 or find_spec(original.forest.library) is None:
@@ -118,7 +117,7 @@ def measure_speeds(
 
 
 def _rates(runs: list[Callable[[], Any]], n_rows: int, budget: Budget) -> list[float]:
-    """Rows per second of each run; in turns, so that a busy machine hits all of them."""
+    """Rows per second of each run; they take turns, so that a busy machine slows all of them."""
     seconds = [float("inf")] * len(runs)
     for repeat in range(REPEATS):
         if repeat and budget.is_over:

@@ -1,7 +1,6 @@
-"""The closest inputs outside the region on which the two models differ, in the user's words.
+"""Find the most plausible inputs outside the region on which the two models differ.
 
-In come both models, the region and states to start from; out go a few inputs whose native classes
-differ, the most plausible first. A search by chance: finding none proves nothing.
+This is a random search: finding none proves nothing.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class OutsideInput:
     before, after : str
         The two native classes (or score bands).
     score, tau : int or None
-        How implausible it is, and how implausible the region goes.
+        Its score, and the score at which the region ends.
     scale : int
-        Units of score and tau in one of what the reasons add.
+        Integer units of score and tau per unit of the reasons.
     reasons : tuple of str
-        What makes it implausible, most surprising first.
+        What makes it implausible, largest contribution first.
     values : tuple of (str, str)
         Feature names and values.
     """
@@ -67,10 +66,10 @@ def find_outside(
     seed: int = 0,
     budget: Budget | None = None,
 ) -> tuple[OutsideInput, ...]:
-    """Look for inputs outside the region on which the native classes differ, nearest first.
+    """Find inputs outside the region on which the native classes differ, most plausible first.
 
-    Values are taken from the rows of ``matrix`` where one of them has the state in question. Once
-    the time of ``budget`` is over what was found is not improved any more.
+    Values are taken from rows of ``matrix`` that have the state in question, if there are any. The
+    search stops improving what it found when the time of ``budget`` is over.
     """
     budget = budget or Budget()
     if len(states) == 0 or (region.tau is None and region.delta is None):
@@ -107,11 +106,11 @@ class _Look:
         return as_table(self.matrix(states), self.region.schema)
 
     def differing(self, states: States) -> States:
-        """Those outside the region with two different native classes."""
+        """The states outside the region for which the native classes differ."""
         if len(states) == 0:
             return states
         states = np.unique(states, axis=0)
-        # what infinity alone reaches cannot be given to every native predict
+        # not every native predict accepts infinity
         finite = np.isfinite(np.nan_to_num(self.matrix(states), nan=0.0))
         states = states[finite.all(axis=1)]
         if len(states) == 0:
@@ -129,10 +128,10 @@ class _Look:
         return states[order[:limit]]
 
     def describe(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
-        """The nearest that differ in what makes them implausible, at most half of them toss-ups."""
+        """The most plausible with different reasons; at most half of them near the decision boundary."""
         plausible = self.region.tables.contains(states)
-        toss_ups = self.distinct(self.nearest(states[plausible], _DESCRIBED), (limit + 1) // 2)
-        return toss_ups + self.distinct(self.nearest(states[~plausible], _DESCRIBED), limit - len(toss_ups))
+        undecided = self.distinct(self.nearest(states[plausible], _DESCRIBED), (limit + 1) // 2)
+        return undecided + self.distinct(self.nearest(states[~plausible], _DESCRIBED), limit - len(undecided))
 
     def distinct(self, states: States, limit: int) -> tuple[OutsideInput, ...]:
         chosen: list[OutsideInput] = []
@@ -154,7 +153,7 @@ class _Look:
         table, schema = self.table(state), self.region.schema
         explained = self.region.explain(table, model=self.original.forest)
         values = raw_values(self.matrix(state), schema)[0]
-        # where the score alone would let it in, only the decision keeps it out
+        # if the score alone would include it, only its distance from the decision boundary excludes it
         reasons = explained.reasons[:3]
         score, tau = explained.score, explained.tau
         if tau is None or (score is not None and score <= tau):
@@ -173,7 +172,7 @@ class _Look:
 
 
 def _typical_values(region: Region, matrix: FloatArray | None) -> tuple[FloatArray, ...]:
-    """A value for every state of every feature: the middle one of the rows, else the plainest."""
+    """A value for every state of every feature: the median of the rows, else a representative."""
     space = region.space
     width = int(space.n_states.max())
     grid = np.minimum(np.arange(width)[:, None], space.n_states[None] - 1).astype(np.int32)
@@ -189,7 +188,7 @@ def _typical_values(region: Region, matrix: FloatArray | None) -> tuple[FloatArr
 
 
 def _unusual(reason: Reason, values: npt.NDArray[Any], schema: InputSchema) -> str:
-    """What is odd about the input, with its own values."""
+    """A reason with the values of the input."""
     if not reason.features or np.isinf(reason.excess):
         return reason.text
     position = {schema.name_of(feature): feature for feature in range(schema.n_features)}
@@ -230,7 +229,7 @@ def _mutate(region: Region, starts: States, random: np.random.Generator) -> Stat
 
 
 def _one_change(region: Region, states: States, random: np.random.Generator) -> States:
-    """All copies with one feature changed, a random part of them if there are too many."""
+    """All copies with one feature changed, or a random part of them if there are too many."""
     changed = [states]
     for feature, choices in enumerate(_choices(region)):
         copies = np.repeat(states, len(choices), axis=0)

@@ -402,13 +402,13 @@ QUESTIONS: list[Row] = [
         "a path recalibrated",
         lambda w: pb.recalibrate("region.json", w.X),
         _INPUT,
-        "recalibrate takes a region, found a str; pass result.region",
+        "recalibrate needs a region, got a str; pass result.region",
     ),
     (
         "a path monitored",
         lambda w: pb.RegionMonitor("region.json"),
         _INPUT,
-        "RegionMonitor takes a region, found a str; pass result.region, or Region.load",
+        "RegionMonitor needs a region, got a str; pass result.region, or Region.load",
     ),
     (
         "probabilities of gaps",

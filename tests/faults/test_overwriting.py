@@ -203,7 +203,7 @@ def test_a_search_is_not_lost_to_a_report_that_cannot_be_made(results, tmp_path,
     def refuse(*_, **__):
         raise InvalidInputError("no report today")
 
-    monkeypatch.setattr("pine_boost.report.report.render_report", refuse)
+    monkeypatch.setattr("pine_boost.report.prune_report.render_report", refuse)
     with pytest.raises(OutputError, match=r"no report today.*certificate are in"):
         results[0].save(tmp_path / "out")
     assert read_saved(tmp_path / "out").certificate == results[0].certificate
@@ -229,7 +229,7 @@ def test_who_interrupts_the_report_is_told_that_the_result_is_there(place, capsy
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pine_boost.report.report.render_report", interrupted)
+    monkeypatch.setattr("pine_boost.report.prune_report.render_report", interrupted)
     arguments = [
         "prune",
         str(place / "model.json"),

@@ -102,7 +102,7 @@ def test_what_mlflow_refuses_ends_as_a_failed_run():
 
 
 def test_something_else_is_refused_before_a_run_begins():
-    with pytest.raises(InvalidInputError, match="not a dict"):
+    with pytest.raises(InvalidInputError, match="got a dict"):
         log_result(json.loads("{}"))
     assert mlflow.active_run() is None
     assert len(mlflow.search_runs(output_format="list")) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from pine_boost.cli import main
 from pine_boost.errors import InvalidInputError, MalformedModelError
-from pine_boost.monitoring import RegionMonitor, monitor, recalibrate, watch
+from pine_boost.monitoring import RegionMonitor, recalibrate, region_monitor, watch
 from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.region import Region, fit_region
@@ -141,7 +141,7 @@ def test_two_writers_lose_no_batch(region: Region, tmp_path: Path) -> None:
 
 
 def test_old_batches_are_forgotten_one_by_one(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "MOST_BATCHES", 5)
+    monkeypatch.setattr(region_monitor, "MOST_BATCHES", 5)
     watcher = RegionMonitor(region)
     for seed in range(9):
         watcher.update(_rows(seed, 30))

@@ -10,7 +10,7 @@ from markupsafe import escape
 
 import pine_boost
 from pine_boost.compression.result import CompressResult
-from pine_boost.report.compression import render_compression
+from pine_boost.report.compression_report import render_compression
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")

@@ -15,7 +15,7 @@ from pine_boost.budget import Budget
 from pine_boost.report.charts import draw_calibration, draw_history, draw_margins, round_ticks
 from pine_boost.report.facts import Subject, gather
 from pine_boost.report.pages import style
-from pine_boost.report.report import render_page, render_report
+from pine_boost.report.prune_report import render_page, render_report
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -130,8 +130,8 @@ def test_a_report_ends_in_time_and_says_what_it_left_out(result: tuple[PruneResu
     budget = Budget.of(1e-9, callback=lambda step: told.append(step.phase))
     time.sleep(0.001)
     page = render_report(*result, (), budget)
-    assert "Not measured: the time for the report was spent." in page
-    assert "Not looked for: the time for the report was spent." in page
+    assert "Not measured: the time for the report was over." in page
+    assert "Not searched for: the time for the report was over." in page
     assert told == ["report: sizes, coverage and margins", "report: fidelity"]
     measured = "seconds of this report: "
     assert re.findall(measured + "([a-z, ]+)", page) == ["sizes, coverage and margins", "fidelity"]
@@ -162,7 +162,7 @@ def test_without_an_original_only_what_the_folder_knows_is_shown(result: tuple[P
     facts = gather(replace(_subject(pruned), original=None), X, (), Budget())
     page = render_page(facts)
     assert page.count("<svg") == 1
-    assert "Not measured: the original is not at hand." in page
+    assert "Not measured: the original is not available." in page
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (0, 1e-6), (5, 5)])

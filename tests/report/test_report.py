@@ -16,7 +16,7 @@ from pine_boost.native.predict import predict_classes
 from pine_boost.report.charts import draw_tradeoff
 from pine_boost.report.measure import file_contents, measure_sizes, measure_speeds
 from pine_boost.report.outside import find_outside
-from pine_boost.report.report import render_folder_report, render_report
+from pine_boost.report.prune_report import render_folder_report, render_report
 
 datasets = pytest.importorskip("sklearn.datasets")
 ensemble = pytest.importorskip("sklearn.ensemble")
@@ -174,7 +174,7 @@ def test_a_saved_folder_gives_the_report_again(parts: Any, swept: Any, tmp_path:
     folder = result.save(tmp_path / "out")
     bare = render_folder_report(folder)
     assert headline_of(result.certificate) in bare
-    assert "the original is not at hand" in bare
+    assert "the original is not available" in bare
     full = render_folder_report(folder, model, X_test)
     assert "Rows per second" in full
     other = xgboost.XGBClassifier(n_estimators=3, max_depth=1, nthread=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pine_boost.history_plot import plot_history
+from pine_boost.plots import plot_history
 from pine_boost.search.search_result import Moment
 
 

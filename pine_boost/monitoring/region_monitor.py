@@ -1,8 +1,4 @@
-"""A monitor of live inputs: how many lie in the region, since when fewer than promised, and why.
-
-In come batches of inputs without labels; out goes a MonitorStatus after each. Refuses a region
-that covers every input, and tables that do not fit the model.
-"""
+"""A monitor of live inputs: how many lie in the region, an alarm if too few do, and what drifted."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 
-KEPT_SHARE = 0.7  # of the costs before a batch: half of what ``drifted`` sees is two batches old
-MOST_BATCHES = 5000  # that are kept one by one; older ones stay in the sums
+KEPT_SHARE = 0.7  # of the earlier costs per batch: half of what ``drifted`` shows is two batches old
+MOST_BATCHES = 5000  # kept one by one; older ones stay in the sums
 
 
 @dataclass(frozen=True)
@@ -36,9 +32,9 @@ class Batch:
     date : str
         When it was counted (UTC).
     name : str
-        What the caller calls it, for example a file.
+        The caller's name for it, for example a file.
     digest : str
-        Of the file, so that it is not counted twice; empty for tables.
+        Digest of the file, so that it is not counted twice; empty for tables.
     evidence : float
         After this batch.
     """
@@ -53,23 +49,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class MonitorStatus:
-    """What is known after a batch.
+    """The status after a batch.
 
     Attributes
     ----------
     coverage : Coverage
-        Of all batches together, with the exact interval at 95 % for a look at a fixed time.
+        Of all batches together, with the exact 95 % interval for one look at a fixed time.
     last : Coverage
         Of the last batch.
     alpha : float
         Share that may lie outside.
     evidence : float
-        Against "no drift", now.
+        Evidence of drift now.
     largest_evidence : float
-        Ever; the alarm is raised at ``threshold`` and stays.
+        The largest so far; the alarm is raised at ``threshold`` and stays.
     threshold : float
     drifted : tuple of Drift
-        Features and pairs that cost more than fitted in the last few batches, most first.
+        Features and pairs that cost more than fitted in the last few batches, largest first.
     """
 
     coverage: Coverage
@@ -82,7 +78,7 @@ class MonitorStatus:
 
     @property
     def alarm(self) -> bool:
-        """Whether the inputs leave the region more often than promised, beyond chance."""
+        """Whether the inputs leave the region more often than chance explains."""
         return self.largest_evidence >= self.threshold
 
     def __str__(self) -> str:
@@ -103,26 +99,25 @@ class MonitorStatus:
 
 
 def require_region(region: Any, what: str) -> None:
-    """Refuse what is no region, such as the path of one."""
+    """Raise unless the argument is a region; a path is a common mistake."""
     if not isinstance(region, (Region, PreparedRegion)):
         raise InvalidInputError(
-            f"{what} takes a region, found a {type(region).__name__}; pass result.region, or "
-            "Region.load(path) of a saved one."
+            f"{what} needs a region, got a {type(region).__name__}; pass result.region, or Region.load(path)."
         )
 
 
 class RegionMonitor:
-    """Counts live inputs inside a region and raises an alarm when too many lie outside.
+    """Counts live inputs inside a region and raises an alarm if too many lie outside.
 
     If live inputs are independent draws like the calibration rows, the probability that the alarm
-    is *ever* raised is at most ``level``, however often one looks. What it tests is coverage: a
-    drift that keeps inputs inside the region changes nothing about the promise and is not seen.
+    is *ever* raised is at most ``level``, however often one looks. The monitor tests coverage: a
+    drift that keeps inputs inside the region does not affect the promise and is not noticed.
 
     Parameters
     ----------
     region : Region
     level : float
-        Probability of a false alarm, over the whole life of the monitor.
+        Probability of a false alarm over the whole life of the monitor.
 
     Examples
     --------
@@ -148,13 +143,12 @@ class RegionMonitor:
         require_region(region, "RegionMonitor")
         if region.n_cal == 0 and region.alpha > 0:
             raise InvalidInputError(
-                "This region was never calibrated (the search that wrote it was stopped before): "
-                "there is no promise to monitor. Run it again with more time."
+                "This region was never calibrated, because its search stopped before, so there is no promise to "
+                "monitor. Run the search again with more time."
             )
         if region.tau is None or region.n_cal == 0:
             raise InvalidInputError(
-                "This region covers every input (alpha=0, or too few calibration rows): no input "
-                "can leave it, so there is nothing to monitor."
+                "This region covers every input (alpha=0, or too few calibration rows), so there is nothing to monitor."
             )
         self.region = region
         self.level = float(level)
@@ -168,32 +162,32 @@ class RegionMonitor:
 
     @property
     def limit(self) -> float:
-        """The share outside that chance in the calibration rows explains."""
+        """The share outside that chance in the calibration rows can explain."""
         return most_outside(self.region.n_cal, self.region.alpha, self.level)
 
     def update(
         self, X: Any, *, model: Any = None, margins: Any = None, name: str = "", digest: str = ""
     ) -> MonitorStatus:
-        """Count one batch and say what is known now.
+        """Count one batch and return the status.
 
         Parameters
         ----------
         X : table
-            As `Region.contains` takes it; at least one row.
+            As for `Region.contains`; at least one row.
         model, margins
             As in `Region.contains`, for a region with indifference.
         name : str
             What to call the batch.
         digest : str
-            Of the file it came from; a batch with a known digest is counted twice only by
-            `RegionMonitor`, never by `watch`.
+            Digest of the file it came from. `watch` skips a batch with a known digest; this method
+            counts it again.
         """
-        states = self.region.states(X)  # of rows as a Pipeline takes them, where there is one
+        states = self.region.states(X)  # of raw rows if the region belongs to a Pipeline
         if len(states) == 0:
             raise InvalidInputError("X has no rows; a batch needs at least one.")
         inside = self.region.contains(X, model=model, margins=margins)
         n_measured, costs = measure(self.region, states, states[~inside])
-        # of late: a drift must not drown in all the quiet batches before it
+        # recent costs weigh more, so that quiet batches do not hide a drift
         self.n_measured = KEPT_SHARE * self.n_measured + n_measured
         self.costs = {key: KEPT_SHARE * self.costs.get(key, 0.0) + costs.get(key, 0.0) for key in {*self.costs, *costs}}
         n_inside = int(np.count_nonzero(inside))
@@ -210,9 +204,9 @@ class RegionMonitor:
         return self.status()
 
     def status(self) -> MonitorStatus:
-        """What is known now; needs at least one batch."""
+        """The status now; needs at least one batch."""
         if not self.batches:
-            raise InvalidInputError("The monitor has seen no batch yet; call update first.")
+            raise InvalidInputError("The monitor has not counted a batch yet; call update first.")
         last = self.batches[-1]
         return MonitorStatus(
             coverage=Coverage.of(self.n_rows, self.n_inside),
@@ -236,7 +230,7 @@ class RegionMonitor:
 
     @classmethod
     def from_json(cls, document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
-        """Read what `to_json` gave, for the same region."""
+        """Read the output of `to_json` for the same region."""
         from pine_boost.monitoring.state import from_json
 
         return from_json(document, region)
