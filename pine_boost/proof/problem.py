@@ -52,23 +52,20 @@ class Band:
         inside = (Fraction(delta) - summation) * unit - rounding - 1
         return cls(unit, native * unit, rounding, inside, is_exact, delta > 0)
 
-    def least(self, decision: Decision, question: Question, undecided: float) -> int:
+    def least(self, decision: Decision, question: Question) -> int:
         """The smallest integer side from which the original's class is certain."""
         cut = question.cut_side(decision) * self.unit
         if self.is_exact and not self.has_delta:
             # decided iff cut < side, or cut <= side for the side that wins ties
             return math.ceil(cut) if question.wins_tie(decision) else math.floor(cut) + 1
-        needed = self.native + self.rounding
-        wider = Fraction(undecided) * self.unit - self.rounding
-        return math.floor(cut + max(needed, self.inside, wider)) + 1
+        return math.floor(cut + max(self.native + self.rounding, self.inside)) + 1
 
-    def parts(self, undecided: float) -> tuple[float, float]:
+    def parts(self) -> tuple[float, float]:
         """The parts of the undecided band due to the library's rounding and to the scaling, as margins."""
         if self.is_exact or self.inside >= self.native + self.rounding:
             return 0.0, 0.0
         native = math.nextafter(float(self.native / self.unit), math.inf)
-        solver = float((2 * self.rounding + 1) / self.unit) if self.rounding else 0.0
-        return native, max(solver, undecided - native)
+        return native, float((2 * self.rounding + 1) / self.unit) if self.rounding else 0.0
 
 
 _AT_ONCE = 10**6  # leaves whose values are held at once
@@ -259,19 +256,16 @@ def build_problem(forest: Forest, space: StateSpace, region: RegionTables, *, de
         original_int=exact.to_units(value, scale),
         intercept_int=exact.to_units(forest.intercept, scale),
         scale=scale,
-        **_stated(forest, region, delta, 0.0),
+        **_stated(forest, region, delta),
     )
 
 
-def restated(problem: Problem, region: RegionTables, delta: float, undecided: float = 0.0) -> Problem:
-    """The problem of the same model and states in another region.
-
-    ``undecided`` excludes a wider band than needed: that of a certificate of an earlier version.
-    """
-    return replace(problem, **_stated(problem.forest, region, delta, undecided))
+def restated(problem: Problem, region: RegionTables, delta: float) -> Problem:
+    """The problem of the same model and states in another region."""
+    return replace(problem, **_stated(problem.forest, region, delta))
 
 
-def _stated(forest: Forest, region: RegionTables, delta: float, undecided: float) -> dict[str, Any]:
+def _stated(forest: Forest, region: RegionTables, delta: float) -> dict[str, Any]:
     """The fields of a Problem that depend on the region."""
     scale, is_whole = exact.original_scale(forest)
     guard = forest.decision.guard
@@ -279,9 +273,9 @@ def _stated(forest: Forest, region: RegionTables, delta: float, undecided: float
     is_exact = is_whole and unguarded and exact.is_exact(forest)
     questions = questions_of(forest)
     band = Band.of(forest, scale, is_whole, is_exact, delta)
-    least = [band.least(forest.decision, question, undecided) for question in questions]
+    least = [band.least(forest.decision, question) for question in questions]
     strict = [not is_exact or not q.wins_tie(forest.decision) for q in questions]
-    native, solver = band.parts(undecided)
+    native, solver = band.parts()
     return {
         "region": region,
         "questions": questions,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.files import path_of
+from pine_boost.json_fields import canonical
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
 from pine_boost.model.routing import route
@@ -220,7 +221,7 @@ class Region:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the region to a JSON file; an existing file is replaced only when complete."""
-        storage.write_text(path_of(path, "file"), storage.canonical(self.to_json()))
+        storage.write_text(path_of(path, "file"), canonical(self.to_json()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Region:

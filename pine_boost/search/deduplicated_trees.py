@@ -105,8 +105,8 @@ def deduplicate_trees(problem: Problem) -> DeduplicatedTrees | None:
 
     Also None if the region's score is a function of the model's own leaves.
     """
-    forest, score = problem.forest, problem.region.score
-    if score is not None and score.trees is not None and score.trees.of_model:
+    forest = problem.forest
+    if problem.region.leaf_cost is not None:
         return None
     alive = find_live(forest)
     if alive.all() and not _has_twins(forest):

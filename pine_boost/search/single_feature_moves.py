@@ -149,10 +149,8 @@ class SingleFeatureMoves:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.model_trees = mask_trees(problem.trees, problem.space, problem.masks)
-        score = problem.region.score
-        self.score_trees: MaskedTrees | None = None
-        if score is not None and score.trees is not None and not score.trees.of_model:
-            self.score_trees = mask_trees(score.trees.trees, problem.space)
+        extra = problem.region.extra_trees
+        self.extra_trees = None if extra is None else mask_trees(extra.trees, problem.space)
         self.varying = [j for j in range(problem.space.n_features) if problem.region.allowed[j].sum() > 1]
         self.batch = max(1, _CELLS // max(1, int(problem.space.n_states.max()) * problem.trees.n_trees))
 
@@ -160,12 +158,11 @@ class SingleFeatureMoves:
         """What is summed over leaves: margins of the original and of a pruned model, costs of leaves."""
         problem = self.problem
         parts = [problem.original_int] if pruned_int is None else [problem.original_int, pruned_int]
-        tree_cost = problem.region.score.trees if problem.region.score is not None else None
-        has_cost = tree_cost is not None and tree_cost.of_model
-        if tree_cost is not None and has_cost:
-            parts.append(tree_cost.cost[:, None])
+        cost = problem.region.leaf_cost
+        if cost is not None:
+            parts.append(cost[:, None])
         stacked = np.concatenate(parts, axis=1)
-        return LeafValues(stacked, self.model_trees.tables(stacked), pruned_int is not None, has_cost)
+        return LeafValues(stacked, self.model_trees.tables(stacked), pruned_int is not None, cost is not None)
 
     def of(
         self, states: npt.NDArray[Any], budget: Budget, values: LeafValues, leaves: npt.NDArray[np.int32] | None = None
@@ -179,7 +176,7 @@ class SingleFeatureMoves:
         others = trees.without(states)
         current = values.stacked.take(leaves, axis=0)  # (n_rows, n_trees, n_columns)
         total = current.sum(axis=1)
-        score_parts = _ScoreParts(problem.region, self.score_trees, states)
+        score_parts = _ScoreParts(problem.region, self.extra_trees, states)
         n_outputs = problem.forest.n_outputs
         for feature in self.varying:
             budget.check()
@@ -207,18 +204,16 @@ def _sum_leaves(values: IntArray, leaves: npt.NDArray[np.int32]) -> IntArray:
 class _ScoreParts:
     """Region membership of one-feature changes, from the score's terms of each feature."""
 
-    def __init__(self, region: RegionTables, score_trees: MaskedTrees | None, states: npt.NDArray[Any]) -> None:
+    def __init__(self, region: RegionTables, extra_trees: MaskedTrees | None, states: npt.NDArray[Any]) -> None:
         self.region = region
         self.states = states
-        self.score_trees = score_trees
-        self.others = score_trees.without(states) if score_trees is not None else None
         self.score = region.score if region.tau is not None else None
+        self.extra: _ExtraCosts | None = None
         if self.score is not None:
             self.binned = [bins.take(states[:, j]) for j, bins in enumerate(self.score.bins)]
             self.fixed = self._total()
-            if score_trees is not None and self.score.trees is not None:
-                leaves = score_trees.trees.leaves(states)
-                self.tree_cost = self.score.trees.cost[leaves]
+        if extra_trees is not None and region.extra_trees is not None:
+            self.extra = _ExtraCosts(extra_trees, region.extra_trees.cost, states)
 
     def _total(self) -> IntArray:
         assert self.score is not None
@@ -267,10 +262,21 @@ class _ScoreParts:
         scores: IntArray = term + fixed[:, None]
         if model_cost is not None:
             scores = scores + model_cost
-        elif self.score_trees is not None and self.score.trees is not None:
-            assert self.others is not None
-            users = self.score_trees.users[feature]
-            kept = self.tree_cost.sum(axis=1) - self.tree_cost[:, users].sum(axis=1)
-            changed = self.score_trees.changed_leaves(self.others, feature)
-            scores = scores + self.score.trees.cost[changed].sum(axis=2) + kept[:, None]
+        elif self.extra is not None:
+            scores = scores + self.extra.changed(feature)
         return scores
+
+
+class _ExtraCosts:
+    """Leaf costs of the score's extra trees after a change of one feature."""
+
+    def __init__(self, trees: MaskedTrees, cost: IntArray, states: npt.NDArray[Any]) -> None:
+        self.trees, self.cost = trees, cost
+        self.others = trees.without(states)
+        self.current = cost[trees.trees.leaves(states)]
+
+    def changed(self, feature: int) -> IntArray:
+        """The summed costs with every state of ``feature``, (n_rows, n_states)."""
+        kept = self.current.sum(axis=1) - self.current[:, self.trees.users[feature]].sum(axis=1)
+        changed = self.trees.changed_leaves(self.others, feature)
+        return np.asarray(self.cost[changed].sum(axis=2) + kept[:, None])
