@@ -1,8 +1,4 @@
-"""How a pruned model behaves on rows that it was not proved on.
-
-In come both models, the region and a user's rows; out go shares, measured natively. Refuses labels
-of another kind than the model's, and labels where the model decides between score bands.
-"""
+"""How a pruned model behaves on rows that it was not proved on, measured natively."""
 
 from __future__ import annotations
 
@@ -42,6 +38,30 @@ class Evaluation:
     coverage: Coverage
     accuracy_before: float | None
     accuracy_after: float | None
+
+    def _figures(self) -> list[tuple[str, str]]:
+        c = self.coverage
+        covered = f"{c.share:.2%} ({c.confidence:.0%} interval: {c.low:.2%} to {c.high:.2%})"
+        figures = [
+            ("rows", str(self.n_rows)),
+            ("same class", f"{self.fidelity:.2%}"),
+            ("same class in the region", f"{self.fidelity_in_region:.2%}"),
+            ("rows in the region", covered),
+        ]
+        if self.accuracy_before is not None and self.accuracy_after is not None:
+            figures.append(("accuracy of the original", f"{self.accuracy_before:.2%}"))
+            figures.append(("accuracy of the pruned model", f"{self.accuracy_after:.2%}"))
+        return figures
+
+    def __str__(self) -> str:
+        figures = self._figures()
+        width = max(len(name) for name, _ in figures)
+        return "\n".join(f"{name:<{width}}  {figure}" for name, figure in figures)
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        rows = "".join(f"<tr><th>{name}</th><td>{figure}</td></tr>" for name, figure in self._figures())
+        return f"<table>{rows}</table>"
 
 
 def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = None) -> Evaluation:

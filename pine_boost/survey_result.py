@@ -1,11 +1,8 @@
-"""What a survey found: offers, and the rows that it looked at.
-
-In come the offers of `survey`; out go a table, a file, and a check that refuses the rows that were
-looked at as calibration or validation rows of a promise.
-"""
+"""What a survey found: a table of offers, and a check that refuses the rows it looked at for a later promise."""
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from dataclasses import asdict, dataclass, field
@@ -92,15 +89,30 @@ class Survey:
             )
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")
-        worth = (
+        return "\n".join([*lines, self._worth()])
+
+    def _worth(self) -> str:
+        return (
             f"These are estimates, because the table was made by looking at {self.n_look} rows. A promise needs other "
             f"rows; spent=survey (on the command line --spent with the saved survey) refuses these. "
             f"({self.seconds:.0f} s)"
         )
-        return "\n".join([*lines, worth])
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        rows = []
+        for offer in self.offers:
+            promise = html.escape(offer.promise) + (f" ({html.escape(offer.note)})" if offer.note else "")
+            call = f"<br><code>{html.escape(offer.call)}</code>" if offer.call else ""
+            speed = "" if offer.speed is None else f"{offer.speed:.1f}x"
+            figures = (str(offer.trees), str(offer.leaves), f"{offer.bytes / 1000:.0f}", speed)
+            cells = "".join(f'<td style="text-align:right">{figure}</td>' for figure in figures)
+            rows.append(f'<tr>{cells}<td style="text-align:left">{promise}{call}</td></tr>')
+        head = "".join(f"<th>{title}</th>" for title in ("trees", "leaves", "kB", "speed", "promise"))
+        return f"<table><tr>{head}</tr>{''.join(rows)}</table><p>{html.escape(self._worth())}</p>"
 
     def check(self, X: Any) -> None:
         """Refuse rows for a promise if this survey has looked at them.

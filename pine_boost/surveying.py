@@ -1,13 +1,13 @@
-"""A survey: what can be had for a model, with which kind of promise, by which call.
+"""A survey: how small a model can become, with which kind of promise, and by which call.
 
-In come a model, X_fit and rows to look at; out goes a table. All figures are estimates, as the rows
-were looked at to choose: `Survey.check` refuses them as calibration or validation rows later.
+All figures are estimates, because the rows were looked at to choose: `Survey.check` refuses them as calibration or
+validation rows later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,9 @@ from pine_boost.tables.overlap import hashes_of
 ALPHAS = (0.0, 0.05, 0.1, 0.2)
 FIDELITIES = (0.999, 0.995, 0.99, 0.98)
 _CONFIDENCE = 0.95
+_ALPHA_OF_AUTO = 0.1
 _NOTHING = "nothing smaller was found"
+_NO_TIME = "not proved in this time"
 
 
 class Asked(NamedTuple):
@@ -43,6 +45,35 @@ class Asked(NamedTuple):
     function: str
     tables: tuple[str, ...] = ()
     options: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One line of the table before it is measured: a promise, the call that gives it, and the model that was found.
+
+    ``holds_everywhere`` says that the model keeps the class of every input, without any exception; ``source`` is the
+    stricter promise that the model comes from, if any.
+    """
+
+    promise: str
+    call: Asked | None
+    found: Model
+    note: str = ""
+    holds_everywhere: bool = False
+    source: str = ""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Leaves, then trees."""
+        return self.found.forest.n_leaves, self.found.forest.n_trees
+
+    def inherit(self, stricter: Line) -> Line:
+        """The smaller of the two models: what holds for the stricter promise holds for this one."""
+        if stricter.size >= self.size:
+            return self
+        source = stricter.source or stricter.promise
+        note = "; ".join(filter(None, (self.note, f"the model of a stricter promise, {source}")))
+        return replace(self, call=stricter.call, found=stricter.found, note=note, source=source)
 
 
 def survey(
@@ -118,66 +149,103 @@ def survey(
     source = open_pickle(model, trust_pickle)
     outer = unwrap(source, threshold)  # figures are those of the ensemble inside
     outer.require_own_probabilities(tolerance)
-    model, threshold = outer.inner, outer.threshold
+    inner = outer.inner
     X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
-    parsed = read_model(model, threshold=threshold, decision="value")
+    parsed = read_model(inner, threshold=outer.threshold, decision="value")
     require_tolerance(parsed, tolerance)
-    has_classes = parsed.forest.decides
-    options = CompressOptions(tolerance=tolerance, threshold=threshold, random_state=random_state)
+    options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
     tables = read_tables(parsed, X_fit, X_look, options)
-    offers = [_offer(parsed, parsed, tables, "the original", None, budget)]
-    offers.append(_lossless(model, parsed, tables, budget))
+    given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
+    lossless = _lossless(parsed)
+    proved: list[Line] = []
     with shown(verbose, time_limit, callback) as report_progress:
         budget = replace(budget, callback=report_progress)
-        if has_classes:
+        if parsed.forest.decides:
             proofs = budget.share(SHARES["survey proofs"])
-            offers += _proved(model, parsed, X_fit, X_look, tables, options, proofs)
-        offers += _compressed(model, parsed, tables, options, budget)
-    return Survey(tuple(offers), tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
+            proved = list(_proved(inner, parsed, X_fit, X_look, options, given, proofs))
+        compressed = list(_compressed(inner, parsed, tables, options, given, budget))
+    lines = [Line("the original", None, parsed), *_monotone(lossless, proved, compressed, tolerance)]
+    offers = _measured(parsed, lines, tables, budget)
+    return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 
 
-def _offer(
-    parsed: Model, found: Model, tables: Tables, promise: str, call: Asked | None, budget: Budget, note: str = ""
-) -> Offer:
-    speed = None
-    if found is not parsed and not budget.is_over:
-        some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
-        speeds = measure_speeds(parsed, found, some, budget.share(SHARES["survey speeds"]))
-        speed = speeds[0].ratio if speeds else None
-    elif found is parsed and not note and call:
-        note = _NOTHING
-    forest = found.forest
-    size = len(file_contents(found))
-    texts = ("", "") if call is None else (as_call(*call), as_command(*call))
-    return Offer(promise, forest.n_trees, forest.n_leaves, size, speed, note, *texts)
+def _monotone(lossless: Line, proved: list[Line], compressed: list[Line], tolerance: float | None) -> list[Line]:
+    """All lines from the strictest to the loosest promise, none with a larger model than a stricter one.
+
+    ``proved`` are those for all alphas, ascending, and last the one that leaves inputs near the boundary out.
+    """
+    lines, above = [lossless], lossless
+    for line in proved[:-1]:
+        above = line.inherit(above)
+        lines.append(above)
+    if proved:
+        middle = lines[1 + ALPHAS.index(_ALPHA_OF_AUTO)]
+        lines.append(proved[-1].inherit(middle))
+    above = lossless
+    if proved and lines[1].holds_everywhere and tolerance is None:
+        above = lines[1]
+    for line in compressed:
+        above = line.inherit(above)
+        lines.append(above)
+    return lines
 
 
-def _lossless(model: Any, parsed: Model, tables: Tables, budget: Budget) -> Offer:
+def _measured(parsed: Model, lines: Sequence[Line], tables: Tables, budget: Budget) -> tuple[Offer, ...]:
+    """The offers, with the file size and the speed of every model, each measured once."""
+    sizes: dict[int, int] = {}
+    speeds: dict[int, float | None] = {id(parsed): None}
+    offers = []
+    for line in lines:
+        found, key = line.found, id(line.found)
+        sizes.setdefault(key, len(file_contents(found)) if key not in sizes else 0)
+        if key not in speeds and not budget.is_over:
+            some = tables.val.take(np.arange(min(tables.val.n_rows, 1000)))
+            timed = measure_speeds(parsed, found, some, budget.share(SHARES["survey speeds"]))
+            speeds[key] = timed[0].ratio if timed else None
+        note = line.note or (_NOTHING if found is parsed and line.call else "")
+        texts = ("", "") if line.call is None else (as_call(*line.call), as_command(*line.call))
+        forest = found.forest
+        offers.append(Offer(line.promise, forest.n_trees, forest.n_leaves, sizes[key], speeds.get(key), note, *texts))
+    return tuple(offers)
+
+
+def _lossless(parsed: Model) -> Line:
     from pine_boost.simplification import simplify
 
     promise, call = lossless_offer(), Asked("simplify")
     try:
-        result = simplify(model)
+        result = simplify(parsed)
     except PineBoostError as error:
-        return _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
-    found = result.simplified if result.leaves_after < result.leaves_before else parsed
-    return _offer(parsed, found, tables, promise, call, budget)
+        return Line(promise, call, parsed, f"refused: {error}"[:200])
+    return Line(promise, call, result.simplified if result.leaves_after < result.leaves_before else parsed)
 
 
 def _proved(
-    model: Any, parsed: Model, X_fit: Any, X_look: Any, tables: Tables, options: CompressOptions, budget: Budget
-) -> Iterator[Offer]:
-    """Proved at a few alphas, and once with the toss-ups given up; each gets its share of time."""
+    model: Any,
+    parsed: Model,
+    X_fit: Any,
+    X_look: Any,
+    options: CompressOptions,
+    given: Mapping[str, Any],
+    budget: Budget,
+) -> list[Line]:
+    """Proved at a few alphas, and once with inputs near the decision boundary left out; each gets its share of time.
+
+    The loosest promise is tried first: it is proved soonest.
+    """
     from pine_boost.prune import prune_booster
 
     asked: list[tuple[float, float | str]] = [(a, 0.0) for a in sorted(ALPHAS, reverse=True)]
-    asked.append((0.1, AUTO))
-    given = {} if options.threshold is None else {"threshold": options.threshold}
+    asked.append((_ALPHA_OF_AUTO, AUTO))
+    lines: dict[tuple[float, float | str], Line] = {}
     for position, (alpha, indifference) in enumerate(asked):
         extra = {"indifference": indifference} if indifference else {}
         call = Asked("prune_booster", ("X_fit", "X_cal"), {"alpha": alpha, **extra, **given, "spent": "survey"})
-        promise = proved_offer(alpha, indifference)
+        line = Line(proved_offer(alpha, indifference), call, parsed, _NO_TIME)
+        lines[alpha, indifference] = line
         part = budget.share(1 / (len(asked) - position))
+        if budget.is_over:
+            continue
         try:
             result = prune_booster(
                 model,
@@ -192,30 +260,39 @@ def _proved(
                 verbose=False,
             )
         except PineBoostError as error:
-            yield _offer(parsed, parsed, tables, promise, call, budget, f"refused: {error}"[:200])
+            lines[alpha, indifference] = replace(line, note=f"refused: {error}"[:200])
             continue
-        smaller = result.certificate.trees_after < result.certificate.trees_before
-        note = "" if result.status == "CERTIFIED" else "not proved in this time"
-        found = result.pruned if smaller else parsed
-        yield _offer(parsed, found, tables, promise, call, budget, note)
+        certificate = result.certificate
+        lines[alpha, indifference] = replace(
+            line,
+            found=result.pruned if certificate.leaves_after < certificate.leaves_before else parsed,
+            note="" if result.status == "CERTIFIED" else _NO_TIME,
+            holds_everywhere=alpha == 0 and certificate.undecided_exists is False and not certificate.narrowed,
+        )
+    return [*(lines[alpha, 0.0] for alpha in sorted(ALPHAS)), lines[_ALPHA_OF_AUTO, AUTO]]
 
 
-def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOptions, budget: Budget) -> Iterator[Offer]:
+def _compressed(
+    model: Any, parsed: Model, tables: Tables, options: CompressOptions, given: Mapping[str, Any], budget: Budget
+) -> Iterator[Line]:
     """One path, tested on the rows that are looked at for each target."""
-    extra = {name: getattr(options, name) for name in ("tolerance", "threshold")}
-    extra = {name: value for name, value in extra.items() if value is not None}
-    kept = "value" if parsed.forest.n_outputs == 1 and not parsed.forest.decision.cuts else "class"
-    calls = {
-        fidelity: Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra, "spent": "survey"})
+    extra = {**({} if options.tolerance is None else {"tolerance": options.tolerance}), **given, "spent": "survey"}
+    kept = "class" if parsed.forest.decides else "value"
+    lines = {
+        fidelity: Line(
+            statistic_offer(fidelity, _CONFIDENCE, kept),
+            Asked("compress_booster", ("X_fit", "X_val"), {"fidelity": fidelity, **extra}),
+            parsed,
+        )
         for fidelity in FIDELITIES
     }
-    promises = {fidelity: statistic_offer(fidelity, _CONFIDENCE, kept) for fidelity in FIDELITIES}
+    if budget.is_over:
+        yield from (replace(line, note="not tested in this time") for line in lines.values())
+        return
     try:
         parsed = read_for_compression(model, options)
     except PineBoostError as error:
-        for fidelity in FIDELITIES:
-            note = f"refused: {error}"[:200]
-            yield _offer(parsed, parsed, tables, promises[fidelity], calls[fidelity], budget, note)
+        yield from (replace(line, note=f"refused: {error}"[:200]) for line in lines.values())
         return
     goal = Goal(parsed.forest, parsed.forest.decides, options.tolerance)
     task = set_up(goal, LEAVES, tables.fit, options.random_state, budget)
@@ -223,17 +300,13 @@ def _compressed(model: Any, parsed: Model, tables: Tables, options: CompressOpti
     n_look = tables.val.n_rows
     part = budget.until(SHARES["compression path"])
     path, _ = find_path(task, 1 - min(FIDELITIES), part, parsed.forest)
-    for n_before, fidelity in enumerate(FIDELITIES):
-        promise, call = promises[fidelity], calls[fidelity]
-        n_allowed = allowed(n_look, fidelity, _CONFIDENCE)
-        if n_allowed < 0:
-            note = f"needs {fewest_rows(fidelity, _CONFIDENCE)} rows, X_look has {n_look}"
-            yield _offer(parsed, parsed, tables, promise, call, budget, note)
+    for n_before, (fidelity, line) in enumerate(lines.items()):
+        if allowed(n_look, fidelity, _CONFIDENCE) < 0:
+            needed = fewest_rows(fidelity, _CONFIDENCE)
+            yield replace(line, note=f"needs {needed} rows, X_look has {n_look}")
             continue
         share = expected_share(n_look, fidelity, _CONFIDENCE)
         target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
-        chains = choose_chains(path, share)
         own = budget.until(1 / (len(FIDELITIES) - n_before))
-        found = validate(parsed, whole, task, chains, tables, target, own, own).written
-        best = parsed if found is None else found.model
-        yield _offer(parsed, best, tables, promise, call, budget)
+        found = validate(parsed, whole, task, choose_chains(path, share), tables, target, own, own).written
+        yield line if found is None else replace(line, found=found.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import pine_boost
 from pine_boost import InvalidInputError
 from pine_boost.cli import main
+from pine_boost.surveying import Asked, Line, _monotone
 from tests.support.native_models import make_table
 
 xgboost = pytest.importorskip("xgboost")
@@ -35,7 +37,7 @@ def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     assert original.trees == 10
     assert all(offer.leaves <= original.leaves for offer in survey.offers)
     needs = next(offer for offer in survey.offers if "99.9%" in offer.promise)
-    assert needs.note == "needs 2995 rows, X_look has 500"
+    assert needs.note.startswith("needs 2995 rows, X_look has 500")
     last = survey.offers[-1]
     assert last.leaves < original.leaves
     assert last.speed is not None
@@ -119,3 +121,60 @@ def test_command_line(tmp_path: Any, capsys: Any) -> None:
         again = [command[0], f"{tmp_path}/model.json", *tables, "-o", f"{tmp_path}/{command[0]}"]
         assert main([*again, *command[1:], f"{tmp_path}/look.npy"]) == 1
         assert "looked at by a survey" in capsys.readouterr().err
+
+
+def _line(promise: str, n_leaves: int, *, everywhere: bool = False) -> Line:
+    forest = SimpleNamespace(n_leaves=n_leaves, n_trees=1)
+    return Line(promise, Asked(promise), SimpleNamespace(forest=forest), holds_everywhere=everywhere)  # type: ignore[arg-type]
+
+
+def _sizes(lines: list[Line]) -> list[int]:
+    return [line.found.forest.n_leaves for line in lines]
+
+
+def test_a_looser_promise_has_no_larger_model_and_names_where_it_comes_from() -> None:
+    proved = [_line("p0", 40, everywhere=True), _line("p1", 50), _line("p2", 30), _line("p3", 60), _line("auto", 45)]
+    compressed = [_line("c1", 70), _line("c2", 35), _line("c3", 38), _line("c4", 20)]
+    lines = _monotone(_line("lossless", 90), proved, compressed, None)
+    assert _sizes(lines) == [90, 40, 40, 30, 30, 30, 40, 35, 35, 20]
+    assert [line.call.function for line in lines if line.call is not None] == [
+        *("lossless", "p0", "p0", "p2", "p2", "p2"),
+        *("p0", "c2", "c2", "c4"),
+    ]
+    assert lines[4].note == "the model of a stricter promise, p2"
+    # a tolerance on probabilities, or an input that rounding leaves undecided, is more than a proof of classes says
+    for everywhere, tolerance in ((True, 0.1), (False, None)):
+        first = _line("p0", 40, everywhere=everywhere)
+        again = _monotone(_line("lossless", 90), [first, *proved[1:]], compressed, tolerance)
+        assert _sizes(again)[6:] == [70, 35, 35, 20]
+    assert _sizes(_monotone(_line("lossless", 90), [], compressed, 0.1)) == [90, 70, 35, 35, 20]
+
+
+def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(found: Any) -> None:
+    offers = found[2].offers
+    leaves = [offer.leaves for offer in offers]
+    assert leaves[0] >= leaves[1] >= leaves[2] >= leaves[3] >= leaves[4] >= leaves[5]
+    assert leaves[4] >= leaves[6]
+    assert leaves[1] >= leaves[7] >= leaves[8] >= leaves[9] >= leaves[10]
+    assert all(f"{share}% of future" in offer.promise for share, offer in zip((95, 90, 80), offers[3:6], strict=True))
+
+
+def test_calls_for_a_calibrated_model_run_as_printed() -> None:
+    calibration = pytest.importorskip("sklearn.calibration")
+    X, y = make_table(2, n_rows=1600)
+    inner = xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1)
+    model = calibration.CalibratedClassifierCV(inner, ensemble=False).fit(X[:500], y[:500])
+    survey = pine_boost.survey(model, X[:500], X[500:1000], time_limit=10)
+    names = {"pine_boost": pine_boost, "model": model, "X_fit": X[:500], "survey": survey}
+    called = {offer.call for offer in survey.offers[1:]}
+    assert not any("threshold" in call for call in called)
+    for call in called:
+        if not any(f"fidelity={fidelity}" in call for fidelity in (0.999, 0.995)):  # these need more rows
+            eval(call, {**names, "X_cal": X[1000:], "X_val": X[1000:]})
+
+
+def test_the_table_is_html_in_a_notebook(found: Any) -> None:
+    page = found[2]._repr_html_()
+    assert page.count("<tr>") == 1 + len(found[2].offers)
+    assert "pine_boost.prune_booster(model, X_fit, X_cal, alpha=0" in page
+    assert "These are estimates" in page
