@@ -25,8 +25,10 @@ from benchmarks.paper import listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 LIMITS = ("5", "10", "30", "40")
-CALLS = ("prune", "verify", "interrupt")
+CALLS = ("prune", "compress", "survey", "verify", "interrupt")
 N_ROWS, N_FEATURES = 10_000, 20
+MANY_ROWS = 150_000  # of each table of the largest model
+LARGEST = "LightGBM 1000 x 255 leaves"
 INTERRUPT_AFTER = 4.0
 VERIFY_INDIFFERENCE = 0.01  # more leaves too many unseen rows undecided: no region
 VERIFY_AFTER = 30.0  # seconds for the model that is verified
@@ -52,6 +54,13 @@ def _lightgbm() -> Any:
     return model.fit(*generate(2))
 
 
+def _largest() -> Any:
+    from lightgbm import LGBMClassifier
+
+    model = LGBMClassifier(n_estimators=1000, num_leaves=255, n_jobs=1, verbose=-1, random_state=0)
+    return model.fit(*generate(2, n_rows=MANY_ROWS))
+
+
 def _deep() -> Any:
     from xgboost import XGBClassifier
 
@@ -69,6 +78,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "60 classes x 10": _classes(60),
     "100 classes x 10": _classes(100),
     "LightGBM 500": _lightgbm,
+    LARGEST: _largest,
     "XGBoost 500 x depth 10": _deep,
     "RandomForest 300": _forest,
 }
@@ -89,13 +99,14 @@ class Question:
         return (self.model, self.call, self.limit)
 
 
-def generate(n_classes: int, seed: int = 0) -> tuple[Any, Any]:
+def generate(n_classes: int, seed: int = 0, n_rows: int | None = None) -> tuple[Any, Any]:
     """Rows around one centre per class, a fifth with another label, so that trees stay large."""
+    n_rows = n_rows or N_ROWS
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(1).normal(size=(n_classes, N_FEATURES))
-    y = np.resize(np.arange(n_classes), N_ROWS)
-    X = centres[y] + 1.5 * random.normal(size=(N_ROWS, N_FEATURES))
-    return X.astype(np.float32), np.where(random.random(N_ROWS) < 0.2, random.permutation(y), y)
+    y = np.resize(np.arange(n_classes), n_rows)
+    X = centres[y] + 1.5 * random.normal(size=(n_rows, N_FEATURES))
+    return X.astype(np.float32), np.where(random.random(n_rows) < 0.2, random.permutation(y), y)
 
 
 def trained(question: Question) -> Any:
@@ -126,8 +137,8 @@ def answer_of(question: Question) -> dict[str, Any]:
     import pine_boost
 
     model = trained(question)
-    n_classes = len(model.classes_)
-    (X_fit, _), (X_cal, _) = generate(n_classes), generate(n_classes, seed=2)
+    n_classes, n_rows = len(model.classes_), MANY_ROWS if question.model == LARGEST else N_ROWS
+    (X_fit, _), (X_cal, _) = (generate(n_classes, seed, n_rows) for seed in (0, 2))
     limit = float(question.limit) if question.limit else None
     with tempfile.TemporaryDirectory() as folder:
         source = model_file(model, folder)
@@ -142,12 +153,22 @@ def answer_of(question: Question) -> dict[str, Any]:
             verdict = pine_boost.verify(source, result.model, result.region, result.certificate, time_limit=limit)
             return f"agrees: {verdict.agrees}"
 
+        def compress() -> str:
+            result = pine_boost.compress_booster(source, X_fit, X_cal, time_limit=limit)
+            result.save(Path(folder) / "result")
+            return f"{result.status}, {result.leaves_before} to {result.leaves_after} leaves"
+
+        def survey() -> str:
+            offers = pine_boost.survey(source, X_fit, X_cal, time_limit=limit or 60.0).offers
+            return f"{offers[0].leaves} to {min(offer.leaves for offer in offers)} leaves"
+
+        calls = {"verify": verify, "compress": compress, "survey": survey}
         if question.call == "verify":  # light trees go, so that there is something to prove
             result = pine_boost.prune_booster(
                 source, X_fit, X_cal, alpha=0.1, indifference=VERIFY_INDIFFERENCE, time_limit=VERIFY_AFTER
             )
         say_started()
-        run = measured(lambda: _told(verify if question.call == "verify" else prune))
+        run = measured(lambda: _told(calls.get(question.call, prune)))
     return {**_size_of(model), **asdict(run)}
 
 
@@ -198,10 +219,10 @@ def ask(question: Question) -> list[dict[str, Any]]:
 
 
 def questions_of(options: argparse.Namespace, folder: str) -> list[Question]:
-    """Every limit for pruning, one for verifying, none for Ctrl-C."""
+    """Every limit for pruning, one for verifying, compressing and surveying, none for Ctrl-C."""
     questions = []
     for model, call in product(options.models, options.calls):
-        limits = {"prune": options.limits, "verify": options.limits[:1], "interrupt": [""]}[call]
+        limits = {"prune": options.limits, "interrupt": [""]}.get(call, options.limits[:1])
         questions += [Question(model, call, limit, folder) for limit in limits]
     return questions
 

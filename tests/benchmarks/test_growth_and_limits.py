@@ -105,7 +105,7 @@ def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     assert row["is_kept"] == "no"
 
 
-@pytest.mark.parametrize("call", ["prune", "verify"])
+@pytest.mark.parametrize("call", ["prune", "verify", "compress", "survey"])
 def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_path, monkeypatch):
     def small():
         from xgboost import XGBClassifier
@@ -118,5 +118,11 @@ def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_pa
     monkeypatch.setattr(limits, "VERIFY_AFTER", 600.0)
     answer = limits.answer_of(limits.Question("small", call, "600", str(tmp_path)))
     assert answer["trees"] == 5
-    assert answer["answer"].startswith("CERTIFIED, 5 to " if call == "prune" else "agrees: True")
+    expected = {
+        "prune": "CERTIFIED, 5 to ",
+        "verify": "agrees: True",
+        "compress": "NOT_VALIDATED, 20 ",
+        "survey": "20 to ",
+    }
+    assert answer["answer"].startswith(expected[call])
     assert (tmp_path / "small.pickle").exists()
