@@ -108,7 +108,12 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
             )
         seen[job.name.lower()] = job.name
     # a worker may have been started in another folder
-    return tuple(replace(job, **{what: os.path.abspath(path) for what, path in job.inputs.items()}) for job in jobs)
+    return tuple(_absolute(job) for job in jobs)
+
+
+def _absolute(job: Job) -> Job:
+    paths: dict[str, Any] = {what: os.path.abspath(path) for what, path in job.inputs.items()}
+    return replace(job, **paths)
 
 
 def _from_csv(path: Path) -> list[Job]:
@@ -157,7 +162,7 @@ def _from_folder(path: Path) -> list[Job]:
     jobs = []
     for folder in sorted(entry for entry in path.resolve().iterdir() if entry.is_dir()):
         files = [entry for entry in sorted(folder.iterdir()) if not entry.name.startswith(".")]
-        found = {what: _one(files, what, folder) for what in _PATHS}
+        found: dict[str, Any] = {what: _one(files, what, folder) for what in _PATHS}
         if found["model"] or found["fit"]:  # else a folder of something else
             jobs.append(Job(folder.name, **found))
     return jobs
