@@ -218,7 +218,7 @@ def _require_rows(fidelity: float, tolerance: float | None, X_fit: Any, X_val: A
         raise InvalidInputError(
             f"fidelity={fidelity!r} is a statistic that needs rows, but {' and '.join(missing)} was not given. Pass "
             "X_fit (the training rows will do) and X_val (rows that nothing has seen), or fidelity=1 for a proof.",
-            option=tuple(missing),
+            option=("X_fit", "X_val", "fidelity"),
         )
 
 

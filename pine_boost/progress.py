@@ -105,11 +105,11 @@ class Progress:
             now = time.monotonic()
             state = (self._label, step.units, step.proved_once, step.lower_bound, step.tried)
             if self.is_terminal:
-                self._draw(step.seconds)
+                self._draw()
             elif step.tried and any(self._last[-1:]) and now - self._written < _CANDIDATES:
                 return
             elif state != self._last or now - self._written > _SILENCE:
-                print(f"{self._clock(step.seconds)}{self._text}", file=self.stream, flush=True)
+                print(f"{self._clock()}{self._text}", file=self.stream, flush=True)
                 self._written = now
             self._last = state
 
@@ -150,14 +150,14 @@ class Progress:
             with self._lock:
                 self._draw()
 
-    def _clock(self, seconds: float | None = None) -> str:
-        elapsed = time.monotonic() - self._started if seconds is None else seconds
+    def _clock(self) -> str:
+        elapsed = time.monotonic() - self._started
         return f"{elapsed:.0f} s: " if self._limit is None else f"{elapsed:.0f} of {self._limit:g} s: "
 
-    def _draw(self, seconds: float | None = None) -> None:
+    def _draw(self) -> None:
         if not self.is_terminal or not self._text:
             return
-        text = f"{self._clock(seconds)}{self._text}"[: shutil.get_terminal_size().columns - 1]
+        text = f"{self._clock()}{self._text}"[: shutil.get_terminal_size().columns - 1]
         print(f"\r{text:<{self._width}}", end="", file=self.stream, flush=True)
         self._width = len(text)
 

@@ -35,6 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     from pine_boost.certificate.saved import CERTIFICATE, REGION, REPORT
     from pine_boost.cli.prune import describe, evaluated, exit_code, summary
+    from pine_boost.progress import Progress
     from pine_boost.prune import prune_booster
     from pine_boost.report.prune_report import render_report
     from pine_boost.result import model_file
@@ -50,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
     original = f"original{Path(name).suffix}"
     output.require_place(arguments, [name, original, REGION, CERTIFICATE, REPORT])
     options = {name: getattr(arguments, name) for name in ("alpha", "indifference", "time_limit")}
-    with flags.progress_of(arguments) as progress:
+    with Progress(time_limit=arguments.time_limit, option="--time-limit") as progress:
         result = prune_booster(model, X_fit, X_cal, callback=progress, **options)
     files = result.files({original: contents})
     folder = output.write_results(arguments, files, [CERTIFICATE])

@@ -128,7 +128,8 @@ def verify_compression(
     if record.n_val != rows.n_rows or record.keeps_class != before.forest.decides:
         raise CertificateMismatch(
             f"The record speaks of {record.n_val} rows (keeps_class: {record.keeps_class}), X_val has {rows.n_rows} "
-            f"(keeps_class: {before.forest.decides})."
+            f"(keeps_class: {before.forest.decides}).",
+            option="X_val",
         )
     goal = Goal(before.forest, record.keeps_class, record.tolerance)
     n_changed = int(goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val)).sum())

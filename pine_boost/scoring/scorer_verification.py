@@ -135,7 +135,8 @@ def verify_scorer(
         if rows_digest(rows, parsed.forest.n_features) != tested["validation_digest"]:
             raise CertificateMismatch(
                 f"X_val ({rows.n_rows} rows) is not the table of the record ({tested['n_val']} rows), or its rows are "
-                "in another order. Pass the rows that accelerate_booster was given."
+                "in another order. Pass the rows that accelerate_booster was given.",
+                option="X_val",
             )
         n_rows = rows.n_rows
         faults = tuple(_miscounts(parsed, parts, manifest, tested, rows, outer.rows(X_val)))

@@ -75,7 +75,7 @@ def test_the_domain_reaches_the_region(files: Path, tmp_path: Path, capsys: Any)
         tmp_path / "out",
     )
     assert code == 0
-    assert "impossible" in err
+    assert "The domain excludes" in err
     X = datasets.load_breast_cancer(as_frame=True).data.iloc[:1, :6]
     X.loc[X.index[0], name] = float(splits[name]) * 1.001
     assert not Region.load(tmp_path / "out/region.json").contains(X)[0]
