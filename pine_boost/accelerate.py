@@ -15,12 +15,11 @@ from pine_boost.budget import Budget, Step
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
 from pine_boost.compress import compress_booster
-from pine_boost.compression.cost import TREES
 from pine_boost.compression.fixed_sequence import require_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import set_up
 from pine_boost.compression.reading import read_tables
-from pine_boost.compression.record import rows_digest
+from pine_boost.compression.record import TREES, rows_digest
 from pine_boost.compression.segments import find_segments
 from pine_boost.errors import InvalidInputError, PineBoostError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
@@ -283,7 +282,7 @@ def _accelerate_compressed(
         segments=segments,
         spent=spent,
         trust_pickle=trust_pickle,
-        unit="tree",
+        minimize="trees",
     )
     record = smaller.record
     result = accelerate_booster(

@@ -8,7 +8,6 @@ from typing import Any
 
 from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.compression.attack import attack
-from pine_boost.compression.cost import LEAVES, TREES
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import find_path, set_up
@@ -34,7 +33,7 @@ def compress_booster(
     fidelity: float = 0.99,
     confidence: float = 0.95,
     tolerance: float | None = None,
-    unit: str = "leaf",
+    minimize: str = "leaves",
     threshold: float | Sequence[float] | None = None,
     time_limit: float | None = None,
     random_state: int = 0,
@@ -71,8 +70,10 @@ def compress_booster(
         How far a value may move: for classifiers no probability, for regressors and rankers (where
         it is required) no raw value moves by more. It is refused with a calibrator around the
         ensemble.
-    unit : {"leaf", "tree"}
-        Collapse subtrees (leaf), or drop whole trees only (tree).
+    minimize : {"leaves", "work", "trees"}
+        What is made small. Leaves: files, microcontrollers, SQL. Work, the trees and splits that a
+        typical input meets: scoring time. Trees: whole trees are dropped, the others keep all their
+        splits.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1 (for regressors and rankers, on
         the raw margin before any link function); several ascending values define score bands.
@@ -137,7 +138,7 @@ def compress_booster(
     require_rows(tables.val.n_rows, fidelity, confidence)
     lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
     goal = Goal(lossless.forest, parsed.forest.decides, tolerance)
-    task = set_up(goal, TREES if unit == "tree" else LEAVES, tables.fit, random_state, budget)
+    task = set_up(goal, minimize, tables.fit, random_state, budget)
     # path; it and the choice from it are fixed before a row of X_val is predicted
     share = expected_share(tables.val.n_rows, fidelity, confidence)
     with shown(verbose, time_limit, callback) as report_progress:

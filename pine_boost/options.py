@@ -342,8 +342,9 @@ compress_booster.X_fit : table
     Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very many rows a seeded
     sample of up to 240 000 is used. Both tables may be larger than memory: Parquet files or folders, pyarrow
     Datasets, Dask DataFrames.
-compress_booster.unit : {"leaf", "tree"}
-    Collapse subtrees (leaf), or drop whole trees only (tree).
+minimize : {"leaves", "work", "trees"}
+    What is made small. Leaves: files, microcontrollers, SQL. Work, the trees and splits that a typical input meets:
+    scoring time. Trees: whole trees are dropped, the others keep all their splits.
 compress_booster.time_limit : float, optional
     Seconds for the whole call, shared by reading, path, test and attack; without a limit the path goes to its end.
     If time is short, fewer synthetic rows are drawn, the path takes larger steps and fewer sizes are tested, at
@@ -431,7 +432,7 @@ TABLE = {
         Option("reports", False, check=_require_bool),
         Option("sweep.X_fit", flag="--fit"),
         Option("compress_booster.X_fit", flag="--fit"),
-        Option("compress_booster.unit", "leaf", choices=("leaf", "tree")),
+        Option("minimize", "leaves", choices=("leaves", "work", "trees")),
         Option("accelerate_booster.X_val", None, flag="--val"),
         Option("accelerate_booster.fidelity", 1.0, float, _require_fidelity, metavar="SHARE"),
         Option("survey.X_fit", flag="--fit"),
@@ -570,7 +571,7 @@ class CompressOptions:
     fidelity: float = _field("fidelity")
     confidence: float = _field("confidence")
     tolerance: float | None = _field("tolerance")
-    unit: str = _field("unit", "compress_booster")
+    minimize: str = _field("minimize")
     threshold: float | Sequence[float] | None = _field("threshold")
     time_limit: float | None = _field("time_limit")
     random_state: int = _field("random_state")

@@ -56,7 +56,7 @@ def plot_path(record: CompressionRecord, chain: str, ax: Any = None) -> Any:
     ax.axhline(record.fidelity, color="grey", linewidth=1, label=f"target {record.fidelity:g}")
     accepted = [size for size in record.path if size.accepted]
     if accepted:
-        chosen = min(accepted, key=lambda size: size.leaves)
+        chosen = min(accepted, key=lambda size: size.cost)
         kept = 1 - chosen.n_changed / record.n_val
         star = {"marker": "*", "markersize": 14, "linestyle": "", "color": "tab:green"}
         ax.plot([chosen.leaves], [kept], label=f"returned: {chosen.leaves} leaves", **star)

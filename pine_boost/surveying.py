@@ -14,11 +14,11 @@ import numpy as np
 
 from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.claims import lossless_offer, proved_offer, statistic_offer
-from pine_boost.compression.cost import LEAVES
 from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
+from pine_boost.compression.record import LEAVES
 from pine_boost.compression.shape import LosslessPart
 from pine_boost.compression.validation import choose_chains, validate
 from pine_boost.errors import PineBoostError

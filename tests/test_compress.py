@@ -63,7 +63,7 @@ def test_words_are_those_of_a_statistic(binary: Any) -> None:
     text = result.summary()
     assert "CERTIFIED" not in text.replace("NOT_CERTIFIED", "CERTIFIED")
     assert "statistic, not a proof" in text
-    assert "farther ones may exist" in text or "is not shown" in text
+    assert "there may be others farther away" in text or "is not shown" in text
     assert len(repr(result)) < 120
     assert str(result).startswith("VALIDATED: 20 -> ")
     assert [row["leaves"] for row in result.path_table()] == [size.leaves for size in result.path]
@@ -174,7 +174,7 @@ def test_too_few_rows_are_named_at_once(binary: Any) -> None:
     [
         {"fidelity": 1.0},
         {"confidence": 0},
-        {"unit": "round"},
+        {"minimize": "rounds"},
         {"tolerance": -1},
         {"tolerance": 1.5},
         {"time_limit": 0},
@@ -256,7 +256,7 @@ def test_probabilities_within_a_tolerance(binary: Any) -> None:
 
 def test_whole_trees_stay_whole(binary: Any) -> None:
     model, X_fit, X_val, *_ = binary
-    result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, unit="tree")
+    result = pine_boost.compress_booster(model, X_fit, X_val, fidelity=0.9, minimize="trees")
     sizes = np.diff(result.original.forest.tree_offset)
     assert set(np.diff(result.compressed.forest.tree_offset)) <= set(sizes)
     assert result.record.trees_after < result.record.trees_before

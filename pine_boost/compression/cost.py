@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pine_boost.compression.record import LEAVES, TREES, WORK
 from pine_boost.compression.shape import GONE, Shape
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
 from pine_boost.model.subtrees import Subtrees
 
-WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
 
 

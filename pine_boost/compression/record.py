@@ -26,6 +26,7 @@ from pine_boost.tables.rows import Rows
 
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
+WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
 FIRST_CHAIN, SLICE_CHAIN = "path", "slices"
 ORIGINS = ("path", "slice")
 UNDIGESTED = ("date", "seconds")
@@ -39,6 +40,8 @@ class TestedSize:
     ----------
     trees, leaves : int
         What is left.
+    cost : float
+        What was to be made small: work, leaves or trees.
     origin : str
         ``"path"``, or ``"slice"`` for the first rounds of the original.
     estimate : float
@@ -55,6 +58,7 @@ class TestedSize:
 
     trees: int
     leaves: int
+    cost: float
     origin: str
     estimate: float
     n_changed: int
@@ -88,7 +92,10 @@ class CompressionRecord:
     tolerance : float or None
     keeps_class : bool
     thresholds : tuple of float
-    unit : str
+    minimize : str
+        ``"work"``, ``"leaves"`` or ``"trees"``.
+    work_before, work_after : float
+        Sum over the trees of 2 plus the mean number of splits that a row of X_fit passes.
     n_fit, n_val, n_changed : int
     bound : float
         Exact lower bound on the share that is kept, at ``confidence``.
@@ -136,7 +143,9 @@ class CompressionRecord:
     tolerance: float | None
     keeps_class: bool
     thresholds: tuple[float, ...]
-    unit: str
+    minimize: str
+    work_before: float
+    work_after: float
     n_fit: int
     n_val: int
     n_changed: int
@@ -174,6 +183,10 @@ class CompressionRecord:
             return ""
         return distance_claim(self.proved_distance, self.proved_largest, self.proved_rows, self.n_val)
 
+    def returned(self) -> TestedSize | None:
+        """The accepted size that costs least; None if none was accepted."""
+        return min((size for size in self.path if size.accepted), key=lambda size: size.cost, default=None)
+
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
         kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
@@ -206,7 +219,9 @@ _COUNT = f.integer(0, 2**53)
 _BOUND = f.number(0, 1)
 _FIELDS: dict[str, f.Reader] = {
     "status": f.text((VALIDATED, MEASURED, NOT_VALIDATED)),
-    **dict.fromkeys(("claim", "unit", "date"), f.text()),
+    **dict.fromkeys(("claim", "date"), f.text()),
+    "minimize": f.text(MINIMIZE),
+    **dict.fromkeys(("work_before", "work_after"), f.number(0)),
     "stopped": f.text([reason.value for reason in StopReason]),
     **dict.fromkeys(("original_digest", "compressed_digest", "validation_digest"), f.digest),
     **dict.fromkeys(("fidelity", "confidence"), f.SHARE),
@@ -223,6 +238,7 @@ _FIELDS: dict[str, f.Reader] = {
             {
                 "trees": _COUNT,
                 "leaves": _COUNT,
+                "cost": f.number(0),
                 "origin": f.text(ORIGINS),
                 "estimate": f.number(),
                 "n_changed": _COUNT,

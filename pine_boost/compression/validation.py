@@ -19,7 +19,7 @@ from pine_boost.compression.fit import rescale
 from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, expected_share, in_order, lower_bound
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, TestedSize
+from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, WORK, TestedSize
 from pine_boost.compression.shape import SLICE, LosslessPart, Shape, margins, to_pruned
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
@@ -186,6 +186,8 @@ class Validated:
     bound : float
     stopped : StopReason
         Why no further size was tested: effort, time, or a size that was refused.
+    work_before, work_after : float
+        Of the original and of the returned model, see `Cost`.
     """
 
     written: Written | None
@@ -193,6 +195,8 @@ class Validated:
     changed: BoolArray
     bound: float
     stopped: StopReason
+    work_before: float
+    work_after: float
 
 
 def validate(
@@ -211,12 +215,15 @@ def validate(
     early, for lack of time or because a candidate is refused, accepts less: what passed before stays valid.
     """
     goal = task.goal
+    by_work = replace(task.cost, minimize=WORK)
+    work = by_work.of(task.original)
     watch = budget.share(1.0)
     n_rows, confidence = tables.val.n_rows, options.confidence
     try:
         before = goal.native_answers(parsed, tables.X_val, deadline.check)
     except OutOfTime:
-        return Validated(None, (), np.zeros(n_rows, dtype=bool), lower_bound(0, n_rows, confidence), StopReason.TIME)
+        nothing = np.zeros(n_rows, dtype=bool)
+        return Validated(None, (), nothing, lower_bound(0, n_rows, confidence), StopReason.TIME, work, work)
     target = (n_rows, options.fidelity, confidence)
     given = chains
     is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
@@ -227,11 +234,12 @@ def validate(
     is_whole = chains.first == given.first
     tested: list[TestedSize] = []
     best: Written | None = None
+    place = -1  # of the best among the tested
     changed = np.zeros(n_rows, dtype=bool)
     is_refused = False
 
     def run(chain: str, candidates: Sequence[Candidate], most: int) -> None:
-        nonlocal best, changed
+        nonlocal best, changed, place
         written: list[tuple[Written, BoolArray]] = []
 
         def counts() -> Iterator[int]:
@@ -259,11 +267,18 @@ def validate(
             (now, rows), name = written[-1], candidate.shape.name
             tested.append(
                 TestedSize(
-                    *now.sizes, name, candidate.estimate, outcome.n_changed, outcome.bound, outcome.accepted, chain
+                    *now.sizes,
+                    now.cost,
+                    name,
+                    candidate.estimate,
+                    outcome.n_changed,
+                    outcome.bound,
+                    outcome.accepted,
+                    chain,
                 )
             )
             if outcome.accepted and (best is None or now.cost < best.cost):
-                best, changed = now, rows
+                best, changed, place = now, rows, len(tested) - 1
 
     run(FIRST_CHAIN, chains.first, allowed(*target))
     most = allowed_by_the_rest(*target)
@@ -275,7 +290,9 @@ def validate(
     stopped = StopReason.REFUSED if is_refused else StopReason.EFFORT
     if not is_whole or budget.is_over:
         stopped = StopReason.TIME
-    return Validated(best, tuple(tested), changed, bound, stopped)
+    return Validated(
+        best, tuple(tested), changed, bound, stopped, work, work if best is None else by_work.of(best.shape)
+    )
 
 
 def _reaches(task: Task, candidates: Sequence[Candidate], tables: Tables, most: int, cost: float) -> bool:

@@ -33,7 +33,17 @@ from pine_boost.tables.schema import schema_of
 
 # fields of a record that nobody could find again from the models and X_val
 ON_TRUST = (
-    *("n_fit", "overlap", "unit", "leaves_lossless", "attack_starts", "seed", "stopped"),
+    *(
+        "n_fit",
+        "overlap",
+        "minimize",
+        "work_before",
+        "work_after",
+        "leaves_lossless",
+        "attack_starts",
+        "seed",
+        "stopped",
+    ),
     *("files", "versions", "date", "seconds"),
 )
 
@@ -211,8 +221,7 @@ def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
             yield "a size was accepted after one that failed"
         if any(size.accepted != (size.n_changed <= largest) for size in own):
             yield "a size was accepted with more changed rows than its chain allows, or refused with fewer"
-    accepted = [size for size in record.path if size.accepted]
-    returned = min(accepted, key=lambda size: size.leaves, default=None)
+    returned = record.returned()
     if (returned is None) != (record.status == NOT_VALIDATED):
         yield "a smaller model was accepted, or returned, without the other"
     elif returned is not None:

@@ -102,8 +102,7 @@ def _draw_path(record: CompressionRecord) -> Markup:
     frame.grid(round_ticks(lowest, 100.0))
     frame.ticks(round_ticks(0.0, most), "{:,.0f}")
     frame.line(0.0, target, most, target, "mark")
-    accepted = [size for size in record.path if size.accepted]
-    chosen = min(accepted, key=lambda size: size.leaves, default=None)
+    chosen = record.returned()
     for size, share in zip(record.path, kept, strict=True):
         title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {decimals_down(size.bound)}"
         frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")

@@ -15,11 +15,11 @@ from scipy.optimize import minimize
 
 from pine_boost import kernels
 from pine_boost.budget import Budget, OutOfTime, Step
-from pine_boost.compression.cost import TREES
 from pine_boost.compression.fit import build_equations
 from pine_boost.compression.fixed_sequence import allowed, expected_share, in_order, lower_bound
 from pine_boost.compression.path import Pace, Task, walk
 from pine_boost.compression.reading import Tables
+from pine_boost.compression.record import TREES
 from pine_boost.compression.shape import GONE, Shape, margins
 from pine_boost.compression.validation import choose
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
