@@ -44,7 +44,7 @@ from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.schema import schema_of
 
-_SAMPLE_ROWS = 2000
+_SAMPLE_ROWS, _SAMPLE_CELLS = 2000, 1_000_000
 _STAGES_SHARE = 0.8  # of a limited time, for the stages; the test gets the rest
 
 
@@ -160,7 +160,8 @@ def accelerate_booster(
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * _SAMPLE_ROWS), schema_of(forest))
     sample = synthetic_rows(forest, _SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
-        plan = build_exits(forest, flat, None if rows is None else rows[:_SAMPLE_ROWS])
+        few = max(100, min(_SAMPLE_ROWS, _SAMPLE_CELLS // (forest.n_trees * forest.n_outputs)))
+        plan = build_exits(forest, flat, sample[:few], is_fitted=rows is not None)
         faults = faults_of(forest, plan)
         if faults:  # the builder is not believed
             raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +15,7 @@ from pine_boost.kernels.library import ScorerStruct, TableStruct
 
 REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
+_BLOCK = 64  # BLOCK of trees.c
 _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
 
 
@@ -114,6 +116,9 @@ class CompiledTrees:
         for name, _ in ScorerStruct._fields_:
             if isinstance(array := getattr(flat, name, None), np.ndarray):
                 self._point(name, array, array.dtype)
+        quick, quick_tree = quick_nodes(flat)
+        self._point("quick", quick, np.uint64)
+        self._point("quick_tree", quick_tree, np.int32)
         struct.divisor = struct.slope = 1.0
 
     def _fill_native(self, native: NativeSum) -> None:
@@ -137,6 +142,20 @@ class CompiledTrees:
         self._point("stage_set", plan.stage_set, np.int32)
         for name in ("value", "intercept", "low", "high", "gap"):
             self._point(name, getattr(plan, name), np.float64)
+
+
+def quick_nodes(flat: FlatForest) -> tuple[npt.NDArray[np.uint64], Int32Array]:
+    """Nodes in the order in which the kernel loads their parts, and the trees that they can hold."""
+    rank = flat.node & np.uint64(0xFFFF)
+    column = flat.node >> np.uint64(16) & np.uint64(0x7FFFFF)
+    step = flat.node >> np.uint64(40)
+    longest = np.maximum.reduceat(step, flat.root)
+    is_quick = (flat.tree_set < 0) & (longest < 2**16)
+    offset = column * np.uint64(2 * _BLOCK)
+    quick = rank | (step & np.uint64(0xFFFF)) << np.uint64(16) | offset << np.uint64(32)
+    if sys.byteorder == "big":
+        quick = offset | (step & np.uint64(0xFFFF)) << np.uint64(32) | rank << np.uint64(48)
+    return quick, is_quick.astype(np.int32)
 
 
 def fresh_sources(flat: FlatForest, order: Int32Array) -> tuple[Int32Array, Int32Array]:

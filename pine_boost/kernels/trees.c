@@ -32,6 +32,12 @@
 enum { EXACT_CODES, TRUNCATED_CODES, KNOWN_CODES };
 enum { IDENTITY, SIGMOID_FLOAT32, SOFTMAX_FLOAT32, EXP_FLOAT32, SIGMOID, SOFTMAX, EXP };
 
+/* A node of a tree without category splits and long distances, in the order of the loads. */
+typedef struct {
+    uint16_t rank, step;
+    uint32_t offset; /* of the column in a block of bins, in bytes */
+} quick_t;
+
 typedef struct {
     int64_t n_features, n_outputs, n_trees, n_sources, n_columns;
     /* how a raw value is read */
@@ -49,6 +55,8 @@ typedef struct {
     const int32_t *set_word;
     const uint64_t *word;
     const int32_t *leaf_of_node, *tree_output;
+    const quick_t *quick; /* the same nodes, for trees of quick_tree */
+    const int32_t *quick_tree;
     /* the library's own sum and decision */
     int64_t sums_float32, native_width, link, n_cuts, wins_ties;
     double divisor, slope;
@@ -108,6 +116,26 @@ static inline int64_t count_up_to(const double *edge, int64_t n, double x)
         n -= half;
     }
     return (first - edge) + (*first <= x);
+}
+
+/* How many of more than FEW_EDGES thresholds each value passes; the rows search in step. */
+static void search_rows(const scorer_t *s, const double *edge, int64_t n, const double *x, int64_t count,
+                        int32_t *passed)
+{
+    memset(passed, 0, (size_t)count * sizeof *passed);
+    while (n > 1) {
+        int32_t half = (int32_t)(n >> 1);
+        const double *last = edge + half - 1;
+        if (s->is_closed)
+            for (int64_t j = 0; j < count; j++) passed[j] += last[passed[j]] <= x[j] ? half : 0;
+        else
+            for (int64_t j = 0; j < count; j++) passed[j] += last[passed[j]] < x[j] ? half : 0;
+        n -= half;
+    }
+    if (s->is_closed)
+        for (int64_t j = 0; j < count; j++) passed[j] += edge[passed[j]] <= x[j];
+    else
+        for (int64_t j = 0; j < count; j++) passed[j] += edge[passed[j]] < x[j];
 }
 
 /* State of a category: x is NaN or a number as the comparison sees it. */
@@ -179,7 +207,14 @@ static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, in
     int32_t passed[BLOCK];
     int64_t feature = s->source_feature[source];
     int64_t begin = s->source_column[source], end = s->source_column[source + 1];
-    for (int64_t j = 0; j < count; j++) x[j] = cell(table, first_row + slots[j], feature);
+    int64_t stride = table->row_stride, begin_place = first_row * stride + feature * table->column_stride;
+    if (table->is_float32) {
+        const float *from = (const float *)table->data + begin_place;
+        for (int64_t j = 0; j < count; j++) x[j] = (double)from[slots[j] * stride];
+    } else {
+        const double *from = (const double *)table->data + begin_place;
+        for (int64_t j = 0; j < count; j++) x[j] = from[slots[j] * stride];
+    }
     if (table->is_raw && s->has_missing_value)
         for (int64_t j = 0; j < count; j++) x[j] = (float)x[j] == (float)s->missing_value ? NAN : x[j];
     if (s->is_float32 && !table->is_float32)
@@ -203,10 +238,8 @@ static void bin_rows(const scorer_t *s, int64_t source, const table_t *table, in
             else
                 for (int64_t j = 0; j < count; j++) passed[j] += limit < x[j];
         }
-    } else if (s->is_closed) {
-        for (int64_t j = 0; j < count; j++) passed[j] = (int32_t)count_up_to(edge, n_edges, x[j]);
     } else {
-        for (int64_t j = 0; j < count; j++) passed[j] = (int32_t)count_below(edge, n_edges, x[j]);
+        search_rows(s, edge, n_edges, x, count, passed);
     }
     for (int64_t j = 0; j < count; j++) is_plain &= x[j] == x[j];
     for (int64_t column = begin; column < end; column++) {
@@ -248,27 +281,28 @@ static inline int32_t walk(const scorer_t *s, int64_t tree, const uint16_t *bins
 static void walk_rows(const scorer_t *s, int64_t tree, const uint16_t *bins, const uint8_t *slots, int64_t count,
                       int32_t *leaves)
 {
-    const uint64_t *root = s->node + s->root[tree];
+    const quick_t *root = s->quick + s->root[tree];
     int64_t j = 0, depth = s->depth[tree];
-    if (s->tree_set[tree] < 0) {
+    if (s->quick_tree[tree]) {
         for (; j + 3 <= count; j += LANES) {
-            const uint64_t *place[LANES];
-            const uint16_t *own[LANES];
+            const quick_t *place[LANES];
+            const char *own[LANES];
             for (int lane = 0; lane < LANES; lane++) {
                 place[lane] = root;
-                own[lane] = bins + slots[j + lane < count ? j + lane : j];
+                own[lane] = (const char *)(bins + slots[j + lane < count ? j + lane : j]);
             }
             for (int64_t level = 0; level < depth; level++) {
-                uint64_t moved = 0;
+                uint32_t moved = 0;
                 for (int lane = 0; lane < LANES; lane++) {
-                    uint64_t node = *place[lane];
-                    moved |= node;
-                    place[lane] += (node >> 40) + (own[lane][COLUMN(node) * BLOCK] > (uint16_t)node);
+                    const quick_t *node = place[lane];
+                    uint32_t step = node->step;
+                    moved |= step;
+                    place[lane] = node + step + (*(const uint16_t *)(own[lane] + node->offset) > node->rank);
                 }
-                if (!(moved >> 40)) break;
+                if (!moved) break;
             }
             for (int lane = 0; lane < LANES && j + lane < count; lane++)
-                leaves[j + lane] = s->leaf_of_node[place[lane] - s->node];
+                leaves[j + lane] = s->leaf_of_node[place[lane] - s->quick];
         }
     }
     for (; j < count; j++) leaves[j] = walk(s, tree, bins + slots[j], BLOCK);
@@ -279,28 +313,30 @@ static void walk_trees(const scorer_t *s, const int32_t *trees, int64_t count, c
 {
     int64_t j = 0;
     for (; j + 2 <= count; j += LANES) {
-        const uint64_t *place[LANES];
-        int has_sets = 0;
+        const quick_t *place[LANES];
+        int is_quick = 1;
         for (int lane = 0; lane < LANES; lane++) {
             int32_t tree = trees[j + lane < count ? j + lane : j];
-            place[lane] = s->node + s->root[tree];
-            has_sets |= s->tree_set[tree] >= 0;
+            place[lane] = s->quick + s->root[tree];
+            is_quick &= s->quick_tree[tree];
         }
-        if (has_sets) {
-            for (int lane = 0; lane < LANES && j + lane < count; lane++) leaves[j + lane] = walk(s, trees[j + lane], bins, 1);
+        if (!is_quick) {
+            for (int lane = 0; lane < LANES && j + lane < count; lane++)
+                leaves[j + lane] = walk(s, trees[j + lane], bins, 1);
             continue;
         }
         for (;;) {
-            uint64_t moved = 0;
+            uint32_t moved = 0;
             for (int lane = 0; lane < LANES; lane++) {
-                uint64_t node = *place[lane];
-                moved |= node;
-                place[lane] += (node >> 40) + (bins[COLUMN(node)] > (uint16_t)node);
+                const quick_t *node = place[lane];
+                uint32_t step = node->step;
+                moved |= step;
+                place[lane] = node + step + (bins[node->offset / (2 * BLOCK)] > node->rank);
             }
-            if (!(moved >> 40)) break;
+            if (!moved) break;
         }
         for (int lane = 0; lane < LANES && j + lane < count; lane++)
-            leaves[j + lane] = s->leaf_of_node[place[lane] - s->node];
+            leaves[j + lane] = s->leaf_of_node[place[lane] - s->quick];
     }
     for (; j < count; j++) leaves[j] = walk(s, trees[j], bins, 1);
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pine_boost.kernels import leaves
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest
 from pine_boost.model.exact import certain_distance
 from pine_boost.model.forest import FloatArray, Forest, IntArray
 from pine_boost.model.reach import find_live
@@ -17,25 +17,37 @@ from pine_boost.scoring.native_sum import leaf_nodes
 
 # Of the sum of all magnitudes: far above the rounding of the sums here, far below what an exit is worth
 _SAFETY = 2.0**-44
+_LOOK = 0.4  # what looking for an exit costs, in trees
 _RIVALS = 3  # classes behind the leader that the order is chosen for
 _LARGEST_TABLE = 2_000_000  # entries of the table of gaps
 
 
 def build_exits(
-    forest: Forest, flat: FlatForest, sample: FloatArray | None = None, order: IntArray | None = None
+    forest: Forest,
+    flat: FlatForest,
+    sample: FloatArray | None = None,
+    order: IntArray | None = None,
+    *,
+    is_fitted: bool = False,
 ) -> ExitPlan:
     """Exits with the original's leaf values that no completion by the remaining trees contradicts.
 
-    ``sample`` are rows (see `tables.to_matrix`) that should exit early; without, trees are visited
-    by the width of what they can add. ``order`` fixes the order of the trees.
+    ``sample`` are rows (see `tables.to_matrix`), synthetic ones or the user's, for which the stages
+    are chosen, and with ``is_fitted`` the order: without, the trees that can add most come first.
+    ``order`` fixes the order of the trees.
     """
     nodes = leaf_nodes(forest)
     lowest, highest = rises(forest)
-    if order is None and sample is not None and forest.decides:
-        order = earliest_exits(forest, leaves(flat, sample), nodes, lowest, highest)
-    elif order is None:
-        order = widest_first(lowest, highest)
-    stage = choose_stages(forest)
+    exited = np.linspace(0, 1, forest.n_trees + 1)
+    by_width = widest_first(lowest, highest)
+    if sample is not None and forest.decides:
+        gains, needs = _gains(forest, forest.value[nodes][leaves(flat, sample)], lowest, highest)
+        if is_fitted and order is None:
+            order = earliest_exits(gains, needs, by_width)
+        order = by_width if order is None else order
+        exited = share_exited(gains, needs, order, len(gains) // len(sample))
+    order = by_width if order is None else order
+    stage = choose_stages(exited, forest.n_outputs) if forest.decides else np.array([forest.n_trees])
     value = forest.value[nodes].astype(np.float64)
     n_cuts = len(forest.decision.cuts)
     low = high = np.zeros((len(stage), 0))
@@ -98,9 +110,7 @@ def widest_first(lowest: FloatArray, highest: FloatArray) -> IntArray:
     return np.argsort(-width, kind="stable")
 
 
-def earliest_exits(
-    forest: Forest, reached: Int32Array, nodes: IntArray, lowest: FloatArray, highest: FloatArray
-) -> IntArray:
+def earliest_exits(gains: FloatArray, needs: FloatArray, by_width: IntArray) -> IntArray:
     """Order of trees that lets sample rows exit early, greedily.
 
     An exit is a sum of gains that must exceed a need: with the leaf v of a row and the least leaf l
@@ -108,10 +118,9 @@ def earliest_exits(
     below; all gains are >= 0 and the need does not depend on the order. Each step takes the tree
     with the largest sum of gains, each capped at and divided by what its row still needs.
     """
-    gains, needs = _gains(forest, forest.value[nodes][reached], lowest, highest)
     wants = gains.sum(axis=1) > needs  # the others never exit
     gains, left = gains[wants].astype(np.float32), needs[wants].astype(np.float32)
-    order, rest = [], np.ones(forest.n_trees, dtype=bool)
+    order, rest = [], np.ones(len(by_width), dtype=bool)
     while rest.any() and len(left):
         trees = np.flatnonzero(rest)
         best = int(trees[np.argmax((1 / left) @ np.minimum(gains[:, trees], left[:, None]))])
@@ -123,7 +132,6 @@ def earliest_exits(
             gains, left = gains[open_], left[open_]
         else:
             left[~open_] = np.inf
-    by_width = widest_first(lowest, highest)
     return np.concatenate([order, by_width[rest[by_width]]]).astype(np.int64)
 
 
@@ -159,13 +167,40 @@ def _gains(
     return np.concatenate(gains), np.concatenate(needs)
 
 
-def choose_stages(forest: Forest) -> IntArray:
-    """After how many trees an input may exit: about every fiftieth of the trees, no table too large."""
-    n = forest.n_trees
-    entries = forest.n_outputs**2 if forest.n_outputs > 1 else 1
-    step = max(1, n // 48, -(-n * entries // _LARGEST_TABLE))
-    stages = np.arange(step, n + step, step)
-    return np.minimum(stages, n)
+def choose_stages(exited: FloatArray, n_outputs: int) -> IntArray:
+    """After how many trees to look for exits: the least expected cost of trees and looks.
+
+    ``exited[k]`` is the share of inputs whose class is certain after k trees. A look costs a part
+    of a tree, for every input that is still there.
+    """
+    n_trees = len(exited) - 1
+    look = _LOOK * (1 if n_outputs == 1 else n_outputs)
+    places = np.arange(n_trees + 1)
+    # cost[k]: the least that an input which has seen k trees and stays is going to cost, times its share
+    cost, following = np.zeros(n_trees + 1), np.zeros(n_trees + 1, dtype=np.int64)
+    for k in range(n_trees - 1, -1, -1):
+        options = (1 - exited[k]) * (places[k + 1 :] - k + look) + cost[k + 1 :]
+        following[k] = k + 1 + int(np.argmin(options))
+        cost[k] = options.min()
+    stages = [int(following[0])]
+    while stages[-1] < n_trees:
+        stages.append(int(following[stages[-1]]))
+    most = max(1, _LARGEST_TABLE // (n_outputs**2 if n_outputs > 1 else 1))
+    return np.array(stages if len(stages) <= most else [*stages[:: -(-len(stages) // most)], n_trees])
+
+
+def share_exited(gains: FloatArray, needs: FloatArray, order: IntArray, n_decisions: int) -> FloatArray:
+    """Share of the sample rows whose class is certain after each number of trees.
+
+    Rows of ``gains`` are repeated for every decision; a row exits at its last one.
+    """
+    n_trees = len(order)
+    sums = np.cumsum(gains[:, order], axis=1)
+    seen = np.sum(sums <= needs[:, None], axis=1) + 1  # trees until the need is exceeded
+    last = np.minimum(seen.reshape(n_decisions, -1).max(axis=0), n_trees)
+    found = np.cumsum(np.bincount(last, minlength=n_trees + 1)) / max(len(last), 1)
+    # other inputs than these rows exit elsewhere
+    return np.asarray(0.8 * found + 0.2 * np.linspace(0, 1, n_trees + 1))
 
 
 def _rest(added: FloatArray, stage: IntArray) -> FloatArray:

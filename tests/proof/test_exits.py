@@ -13,13 +13,14 @@ from pine_boost.model.flatten import flatten
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.proved_exits import build_exits
+from pine_boost.scoring.synthetic_rows import synthetic_rows
 from tests.support.forests import MANNERS, random_forest
 from tests.support.native_models import MODELS, built
 
 
 def plan_of(name):
     forest = read_model(built(name)[0]).forest
-    return forest, build_exits(forest, flatten(forest))
+    return forest, build_exits(forest, flatten(forest), synthetic_rows(forest, 200))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -89,8 +90,8 @@ def test_a_completion_never_changes_the_class_of_an_exit(seed, n_outputs, vector
     )
     flat = flatten(forest)
     X = random_rows(rng, forest, 400)
-    for sample in (None, X):
-        plan = build_exits(forest, flat, sample)
+    for is_fitted in (False, True):
+        plan = build_exits(forest, flat, X[:100], is_fitted=is_fitted)
         assert faults_of(forest, plan) == []
         classes = bind(flat, plain_sum(forest), plan).classes(X)
         assert np.array_equal(classes, forest.decision.classes(native_margins(forest, X).astype(np.float64)))

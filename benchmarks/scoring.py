@@ -1,0 +1,150 @@
+"""Scoring with `accelerate_booster` beside every other engine (python -m benchmarks.scoring).
+
+Microseconds per call for 1, 100 and 100 000 rows, best of calls taken in turns, one thread (and all cores for the
+scorer); the share of the trees that a row meets; what building and checking take. Every class is compared with the
+native ``predict``; a difference ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import pine_boost
+from benchmarks import data
+from benchmarks.machine import record_run
+from benchmarks.paper import add_data_options, check_data, listed
+from benchmarks.runner import RESULTS, show_and_replace
+from benchmarks.throughput import (
+    Predict,
+    compiled_predict,
+    gtil_predict,
+    input_type,
+    native_predict,
+    repeat_rows,
+    rows_per_second,
+)
+
+COLUMNS = ("dataset", "model", "trees", "work", "build_s", "engine", "batch", "us_per_call", "times_as_fast")
+BATCHES = (1, 100, 100_000)
+MODELS = ("xgboost-100x6", "xgboost-500x7", "lightgbm-100x31", "lightgbm-1000x63", "histgb-100", "forest-200")
+FIT_SHARE = 0.64
+
+
+def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
+    """A model of the benchmark, trained in one thread."""
+    if model.startswith("xgboost"):
+        import xgboost
+
+        n_trees, depth = map(int, model.partition("-")[2].split("x"))
+        options = {"learning_rate": 0.1} if n_trees == 100 else {"learning_rate": 0.03}
+        return xgboost.XGBClassifier(n_estimators=n_trees, max_depth=depth, n_jobs=1, **options).fit(X, y)
+    if model.startswith("lightgbm"):
+        import lightgbm
+
+        n_trees, leaves = map(int, model.partition("-")[2].split("x"))
+        rate = 0.1 if n_trees == 100 else 0.02
+        made = lightgbm.LGBMClassifier(
+            n_estimators=n_trees, num_leaves=leaves, learning_rate=rate, n_jobs=1, verbosity=-1
+        )
+        return made.fit(X, y)
+    from sklearn import ensemble
+
+    if model == "histgb-100":
+        return ensemble.HistGradientBoostingClassifier(max_iter=100, early_stopping=False, random_state=0).fit(X, y)
+    return ensemble.RandomForestClassifier(n_estimators=200, n_jobs=1, random_state=0).fit(X, y)
+
+
+def engines(model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool) -> Iterator[tuple[str, Predict]]:
+    """Everything that answers for a model, by name."""
+    yield "scorer", scorer.predict
+    threaded = pine_boost.FastScorer(scorer.parts, n_jobs=-1)
+    yield "scorer, all cores", threaded.predict
+    yield "native predict", model.predict
+    if not type(model).__module__.startswith("sklearn"):
+        yield "native booster", native_predict(model)
+    if hasattr(model, "booster_"):
+        booster = model.booster_
+        yield "pred_early_stop", lambda X: booster.predict(X, num_threads=1, pred_early_stop=True)
+    yield "treelite gtil", gtil_predict(model, input_type(model))
+    yield "onnxruntime", onnx_predict(model)
+    if compiled:
+        yield "tl2cgen", compiled_predict(model, input_type(model), folder)[0]
+
+
+def onnx_predict(model: Any) -> Predict:
+    """Onnxruntime on the exported model, one thread."""
+    import onnxruntime
+
+    from pine_boost.exporters.onnx import to_onnx
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    exported = to_onnx(model)
+    session = onnxruntime.InferenceSession(exported.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    name, label = session.get_inputs()[0].name, [session.get_outputs()[0].name]
+    dtype = np.float32 if "float)" in session.get_inputs()[0].type else np.float64
+    return lambda X: session.run(label, {name: np.asarray(X, dtype=dtype)})
+
+
+def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One line per data set, model, engine and batch."""
+    for dataset in options.datasets:
+        table = data.load(dataset, options.data, "raw")
+        order = np.random.default_rng(options.seed).permutation(len(table.X))
+        fit, rest = np.split(order, [int(FIT_SHARE * len(order))])
+        for name in options.models:
+            model = train(name, table.X[fit], table.y[fit])
+            started = time.perf_counter()
+            result = pine_boost.accelerate_booster(model)
+            build = time.perf_counter() - started
+            rows, scorer = table.X[rest], result.scorer
+            if not np.array_equal(scorer.predict(rows), model.predict(rows)):
+                raise SystemExit(f"{dataset} {name}: the scorer differs from the native predict")
+            n_trees = scorer.parts.flat.n_trees
+            work = float(scorer.trees_met(rows).mean()) / n_trees
+            with tempfile.TemporaryDirectory() as folder:
+                named = dict(engines(model, scorer, Path(folder), options.compiled))
+                for batch in options.batches:
+                    speeds = rows_per_second(list(named.values()), repeat_rows(rows, batch))
+                    times = dict(zip(named, (1e6 * batch / speed for speed in speeds), strict=True))
+                    for engine, microseconds in times.items():
+                        ratio = microseconds / times["scorer"]
+                        cells = (dataset, name, n_trees, work, build, engine, batch, microseconds, ratio)
+                        yield dict(zip(COLUMNS, cells, strict=True))
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """A line to look at."""
+    dataset, name, n_trees, work, build, engine, batch, microseconds, ratio = (row[column] for column in COLUMNS)
+    return (
+        f"{dataset:24} {name:17} {n_trees:5} trees  work {work:.2f}  built {build:5.2f} s  {engine:18} "
+        f"{batch:7} rows {microseconds:12.1f} us  scorer {ratio:8.2f} times as fast"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scoring", description=__doc__)
+    add_data_options(parser, data.DATASETS)
+    parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
+    parser.add_argument("--batches", type=lambda text: [int(word) for word in listed(text)], default=list(BATCHES))
+    parser.add_argument("--compiled", action="store_true", help="tl2cgen too; it compiles for seconds to minutes")
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULTS / "scoring.csv")
+    options = parser.parse_args(arguments)
+    check_data(options, parser)
+    record_run(options.out)
+    show_and_replace(options.out, COLUMNS, run(options), format_row)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
