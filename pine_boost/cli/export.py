@@ -1,4 +1,4 @@
-"""``pine-boost export``: convert a model for another engine: Treelite, C code or ONNX.
+"""``pine-boost export``: convert a model or scorer for another engine: Treelite, C code or ONNX.
 
 An ONNX file is written only if onnxruntime agrees with the native model at every threshold.
 """
@@ -15,7 +15,7 @@ from pine_boost.cli import flags, output
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
   pine-boost export model.txt --to treelite -o model.tl
-  pine-boost export pruned/model.json --to c -o source"""
+  pine-boost export scorer --to c -o scorer.c          (a folder that accelerate wrote, or a model)"""
 CATEGORIES = "categories.json"
 
 
@@ -25,7 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", required=True, choices=("treelite", "c", "onnx"), dest="target", help="Format to write."
     )
-    output.add_target(parser, "PATH", "File to write; for C code a folder.")
+    output.add_target(parser, "PATH", "File to write.")
     parser.add_argument("--data", metavar="FILE", help="Further rows on which onnxruntime must agree.")
     parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
     flags.add_switch(
@@ -39,42 +39,58 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Convert and write."""
-    from pine_boost.files import clear_errors, require_free_file, write_file, write_folder
+    from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import read_model
 
     target = Path(arguments.output)
-    if arguments.target != "c":
-        inputs = [path for path in (arguments.model, arguments.data) if path is not None]
-        for path in (target, *([_beside(target)] if arguments.codes else [])):
-            require_free_file(path, inputs=inputs, overwrite=arguments.force)
-    model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
+    inputs = [path for path in (arguments.model, arguments.data) if path is not None and not Path(path).is_dir()]
+    for path in (target, *([_beside(target)] if arguments.codes else [])):
+        require_free_file(path, inputs=inputs, overwrite=arguments.force)
     if arguments.target == "c":
-        from pine_boost.exporters.c_code import to_c
-
-        files = to_c(model, codes=arguments.codes)
-        if arguments.codes:
-            files[CATEGORIES] = _categories(model.forest)
-        write_folder(target, files, overwrite=arguments.force)
-        written = sum(map(len, files.values()))
+        contents, known = _c_code(arguments)
     else:
-        contents = _contents(arguments, model)
-        with clear_errors(target):
-            write_file(target, contents)
-            if arguments.codes:
-                write_file(_beside(target), _categories(model.forest))
-        written = len(contents)
+        model = read_model(arguments.model, trust_pickle=arguments.trust_pickle, decision="value")
+        contents, known = _contents(arguments, model), model.forest
+    with clear_errors(target):
+        write_file(target, contents)
+        if arguments.codes:
+            write_file(_beside(target), _categories(known))
+    written = len(contents)
     if arguments.json:
         flags.print_json({"output": str(target), "to": arguments.target, "bytes": written})
     else:
         print(f"Written to {target} ({written} bytes)")
         if arguments.codes:
-            where = target / CATEGORIES if arguments.target == "c" else _beside(target)
-            print(f"A code is the position of the value in its list in {where} (NaN for unknown values)")
+            print(f"A code is the position of the value in its list in {_beside(target)} (NaN for unknown values)")
     return 0
 
 
 def _beside(target: Path) -> Path:
     return target.with_name(f"{target.name}.{CATEGORIES}")
+
+
+def _c_code(arguments: argparse.Namespace) -> tuple[bytes, Any]:
+    """The file of a scorer, or of a model that is accelerated for it; and what knows the categories."""
+    from pine_boost.accelerate import accelerate_booster
+    from pine_boost.errors import UnsupportedModelError
+    from pine_boost.exporters.c_code import to_c
+    from pine_boost.scoring.scorer_folder import MANIFEST, read_parts
+
+    if Path(arguments.model).joinpath(MANIFEST).is_file():
+        parts, manifest = read_parts(arguments.model, trust_pickle=arguments.trust_pickle)
+        claim = manifest["claim"]
+    else:
+        result = accelerate_booster(arguments.model, trust_pickle=arguments.trust_pickle)
+        parts, claim = result.scorer.parts, result.claim
+    if parts.prepare is not None:
+        raise UnsupportedModelError("The steps of a Pipeline cannot be written in C; accelerate its last step alone.")
+    if any(known is not None for known in parts.schema.feature_categories) and not arguments.codes:
+        raise UnsupportedModelError(
+            "This model takes category values, and C code takes their codes; pass --codes, which writes a list of the "
+            "values in the order of the codes beside the file."
+        )
+    comment = f"Written by pine_boost. {claim}\nCompile: cc -std=c99 -O2 -ffp-contract=off scorer.c -lm"
+    return to_c(parts.flat, parts.native, parts.plan, parts.classes, comment), parts.schema
 
 
 def _categories(forest: Any) -> bytes:

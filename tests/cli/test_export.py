@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from pine_boost.cli import main
 
-for library in ("xgboost", "lightgbm", "sklearn", "treelite", "tl2cgen", "onnx", "onnxruntime"):
+for library in ("xgboost", "lightgbm", "sklearn", "treelite", "onnx", "onnxruntime"):
     pytest.importorskip(library)
 
 import onnxruntime  # noqa: E402
@@ -52,11 +53,13 @@ def test_one_model_three_ways(tmp_path: Path, capsys: Any) -> None:
     label = session.run(["label"], {"X": rows})[0]
     np.testing.assert_array_equal(label, booster_margins(booster, rows)[:, 0] > 0)
 
-    target = tmp_path / "source"
+    target = tmp_path / "scorer.c"
     code, _, err = run(capsys, "export", source, "--to", "c", "-o", target)
     assert code == 0, err
-    assert "predict" in (target / "main.c").read_text()
-    assert (target / "recipe.json").exists()
+    assert "predict" in target.read_text()
+    subprocess.run(["cc", "-std=c99", "-ffp-contract=off", "-o", tmp_path / "scorer", target, "-lm"], check=True)
+    done = subprocess.run([tmp_path / "scorer", tmp_path / "rows.csv"], check=True, capture_output=True, text=True)
+    np.testing.assert_array_equal(np.array(done.stdout.split(), int), booster_margins(booster, rows)[:, 0] > 0)
 
 
 def test_nothing_is_replaced_unasked(tmp_path: Path, capsys: Any) -> None:
@@ -110,6 +113,7 @@ def test_category_codes_come_with_their_order(tmp_path: Path, capsys: Any) -> No
     beside = tmp_path / "model.tl.categories.json"
     assert str(beside) in out
     assert json.loads(beside.read_text()) == {"colour": ["red", "green", "blue"]}
-    code, _, err = run(capsys, "export", source, "--to", "c", "-o", tmp_path / "c", "--codes")
+    assert run(capsys, "export", source, "--to", "c", "-o", tmp_path / "scorer.c")[0] == 1
+    code, _, err = run(capsys, "export", source, "--to", "c", "-o", tmp_path / "scorer.c", "--codes")
     assert code == 0, err
-    assert (tmp_path / "c" / "categories.json").read_bytes() == beside.read_bytes()
+    assert (tmp_path / "scorer.c.categories.json").read_bytes() == beside.read_bytes()

@@ -96,6 +96,6 @@ def test_the_struct_of_the_kernel_is_that_of_the_source():
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL)
     names = []
     for statement in body.partition("{")[2].split(";"):
-        words = re.sub(r"\b(const|int64_t|int32_t|uint64_t|double|void)\b", "", statement)
+        words = re.sub(r"\b(const|int64_t|int32_t|uint64_t|double|void|quick_t)\b", "", statement)
         names += [name.strip(" *\n") for name in words.split(",") if name.strip(" *\n")]
     assert names == [name for name, *_ in library.ScorerStruct._fields_]

@@ -38,7 +38,7 @@ def random_plan(rng: np.random.Generator, forest, flat) -> ExitPlan:
     )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_outputs=st.sampled_from([1, 1, 3]),
