@@ -12,7 +12,8 @@ import pytest
 
 import pine_boost
 from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
-from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, _canonical, _sha256
+from pine_boost.json_fields import digest_of
+from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, _sha256
 from pine_boost.scoring.scorer_verification import verify_scorer
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
@@ -32,7 +33,7 @@ def rewrite(folder, change_arrays=None, change_manifest=None):
         manifest["files"][ARRAYS] = _sha256(buffer.getvalue())
     if change_manifest is not None:
         change_manifest(manifest)
-    manifest["digest"] = _sha256(_canonical(manifest))
+    manifest["digest"] = digest_of(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest))
 
 
