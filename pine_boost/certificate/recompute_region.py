@@ -21,7 +21,7 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.region.conformal import calibrate, indifference_delta
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import cal_evidence, fit_evidence, nest
+from pine_boost.region.region_ladder import build_ladder, cal_evidence, fit_evidence
 from pine_boost.region.scores.fit_score import fit_score
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import count_overlap, row_hashes
@@ -124,7 +124,7 @@ def _require_nesting(
     assert region.score_tables is not None
     parts = (original, region.space, region.score_tables)
     seed = certificate.fitted_with.get("random_state", 0)
-    ladder = nest(fit_evidence(*parts, MemoryRows(fit), seed), region.nesting.share)
+    ladder = build_ladder(fit_evidence(*parts, MemoryRows(fit), seed), region.nesting.share)
     stated = region.to_json()["nesting"]
     if replace(region, nesting=ladder).to_json()["nesting"] != stated:
         raise CertificateMismatch(

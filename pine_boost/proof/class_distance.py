@@ -66,7 +66,7 @@ def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
     ours_fixed = exact.to_units(original.intercept, scale)
     theirs_fixed = exact.to_units(smaller.intercept, scale) + theirs[constants].sum(axis=0)
     theirs = np.concatenate([theirs, np.zeros((1, theirs.shape[1]), dtype=np.int64)])
-    rounding = _Rounding.of(original, smaller, scale)
+    rounding_ours, rounding_theirs = _rounding(original, smaller, scale)
     distances, reaches = [], []
     for question in questions:
         f, g = question.side(ours)[pairs.ours], question.side(theirs)[pairs.theirs]
@@ -80,36 +80,25 @@ def class_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
             total -= weight * question.side_of(theirs_fixed)
             share = Fraction(weight, _WEIGHT_UNIT)
             real = Fraction(total, _WEIGHT_UNIT) / Fraction(2) ** scale
-            tried.append(real - cuts[0] + share * cuts[1] + rounding.at(share))
+            tried.append(real - cuts[0] + rounding_ours + share * (cuts[1] + rounding_theirs))
         distances.append(min(tried))
         reaches.append(tried[0])
     least = Fraction(original.decision.guard)  # nearer to the cut, the original's class is not certain
     return ClassDistance(max(least, *distances), max(reaches))
 
 
-@dataclass(frozen=True)
-class _Rounding:
-    """How far native sides may be from the integers: ``ours + weight * theirs``, as a margin.
+def _rounding(original: Forest, smaller: Forest, scale: int) -> tuple[Fraction, Fraction]:
+    """How far the native side of each model may be from the integers, as a margin.
 
     Leaves and intercepts are off by half a unit each, native sums by `exact.summation_band`, and a gap between two
     outputs by twice both. On a changed input the smaller model's side is at most its guard.
     """
-
-    ours: Fraction
-    theirs: Fraction
-
-    @classmethod
-    def of(cls, original: Forest, smaller: Forest, scale: int) -> _Rounding:
-        n_sums = 1 if original.n_outputs == 1 else 2
-        ours, theirs = (
-            n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale + Fraction(exact.summation_band(forest)))
-            for forest in (original, smaller)
-        )
-        return cls(ours, theirs + Fraction(smaller.decision.guard))
-
-    def at(self, weight: Fraction) -> Fraction:
-        """The rounding error for a weight of the smaller model."""
-        return self.ours + weight * self.theirs
+    n_sums = 1 if original.n_outputs == 1 else 2
+    ours, theirs = (
+        n_sums * (Fraction(forest.n_trees + 1, 2) / Fraction(2) ** scale + Fraction(exact.summation_band(forest)))
+        for forest in (original, smaller)
+    )
+    return ours, theirs + Fraction(smaller.decision.guard)
 
 
 @dataclass(frozen=True, eq=False)

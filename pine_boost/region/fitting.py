@@ -26,7 +26,14 @@ from pine_boost.model.states import States, StateSpace, build_space
 from pine_boost.region.conformal import indifference_delta, read_level, require_room
 from pine_boost.region.domain import Domain, compile_domain
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import CalEvidence, FitEvidence, cal_evidence, distance_of, fit_evidence, nest
+from pine_boost.region.region_ladder import (
+    CalEvidence,
+    FitEvidence,
+    build_ladder,
+    cal_evidence,
+    distance_of,
+    fit_evidence,
+)
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.region.scores.fit_score import FittedScore, fit_score
 from pine_boost.tables.overlap import Hashes, check_overlap, count_overlap, hashes_of, row_hashes
@@ -69,7 +76,7 @@ class FittedRegion:
         """
         if share == 0 or self.fit is None or self.cal is None:
             return self.region
-        nesting = nest(self.fit, share)
+        nesting = build_ladder(self.fit, share)
         levels = np.sort(nesting.levels(self.cal.scores, self.cal.distances))
         nested = replace(self.region, nesting=nesting, calibration=levels)
         return nested.with_alpha(self.region.alpha)

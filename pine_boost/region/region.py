@@ -27,7 +27,7 @@ from pine_boost.region.conformal import Coverage, calibrate
 from pine_boost.region.explanation import Explanation, explain_row
 from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.margins import ServingMargin, float_margins, read_margins
-from pine_boost.region.region_ladder import Nesting
+from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import Overlap
@@ -75,7 +75,7 @@ class Region:
         Calibration rows that also occur in X_fit; None without data.
     model_digest : str
         Digest of the original.
-    nesting : Nesting or None
+    nesting : RegionLadder or None
         The ladder from which calibration chose tau and delta together; ``calibration`` then holds steps of
         the ladder instead of scores.
     """
@@ -96,7 +96,7 @@ class Region:
     thresholds: tuple[float, ...] = ()
     overlap: Overlap | None = None
     model_digest: str = ""
-    nesting: Nesting | None = None
+    nesting: RegionLadder | None = None
 
     @property
     def tau(self) -> int | None:

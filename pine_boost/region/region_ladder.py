@@ -113,7 +113,7 @@ def _joined(
 
 
 @dataclass(frozen=True, eq=False)
-class Nesting:
+class RegionLadder:
     """Regions ``score <= tau[step] and distance >= delta[step]``, each inside the next.
 
     Beyond the last step, where delta is 0, every further step adds one unit to tau.
@@ -156,7 +156,7 @@ class Nesting:
         return self.limits(step)
 
 
-def nest(evidence: FitEvidence, share: float) -> Nesting:
+def build_ladder(evidence: FitEvidence, share: float) -> RegionLadder:
     """The ladder whose outside is undecided inputs for a ``share``, and rare inputs for the rest.
 
     Beyond the data, delta falls linearly to 0 below the nearest row of X_fit, and tau grows by the mean
@@ -184,7 +184,7 @@ def nest(evidence: FitEvidence, share: float) -> Nesting:
             break
         outside *= _RATIO
     delta[-1] = 0.0
-    return Nesting(
+    return RegionLadder(
         float(share), np.maximum.accumulate(np.array(tau, dtype=np.int64)), np.minimum.accumulate(np.array(delta))
     )
 

@@ -22,7 +22,7 @@ from pine_boost.model.forest import IntArray
 from pine_boost.model.routing import Shape, make_trees
 from pine_boost.model.rules import CategoryRule, Comparison
 from pine_boost.model.states import Axis, StateSpace
-from pine_boost.region.region_ladder import Nesting
+from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.region.score_tables import ForbiddenPair, PairTable, RegionTables, ScoreTables, TreeCost
 from pine_boost.region.scores.fit_score import check_tables
 from pine_boost.tables.overlap import Overlap
@@ -118,7 +118,7 @@ _FIELDS: dict[str, f.Reader] = {
         f.record({"n_rows": _COUNT, "n_seen": _COUNT, "n_expected": f.number(0), "p_value": f.number(0, 1)}, Overlap)
     ),
     "model_digest": f.digest,
-    "nesting": f.optional(f.record({"share": f.SHARE, "tau": f.integers(*_SCORES), "delta": f.floats()}, Nesting)),
+    "nesting": f.optional(f.record({"share": f.SHARE, "tau": f.integers(*_SCORES), "delta": f.floats()}, RegionLadder)),
 }
 
 

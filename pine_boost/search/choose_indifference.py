@@ -17,7 +17,7 @@ from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
 from pine_boost.region.fitting import FittedRegion
 from pine_boost.region.region import Region
-from pine_boost.region.region_ladder import FitEvidence, nest
+from pine_boost.region.region_ladder import FitEvidence, build_ladder
 from pine_boost.region.score_tables import ScoreTables
 from pine_boost.search.algorithm import Known, proposals, run
 from pine_boost.search.drop_light_trees import lightest_units, unit_ranges
@@ -172,6 +172,6 @@ def _kept(state: SearchState) -> int:
 def expected_region(evidence: FitEvidence, share: float, alpha: float) -> tuple[int, float | None]:
     """Tau and delta of a share if future inputs were like X_fit."""
     if share > 0:
-        return nest(evidence, share).expected(alpha)
+        return build_ladder(evidence, share).expected(alpha)
     scores = evidence.scores
     return int(scores[min(len(scores) - 1, int(len(scores) * (1 - alpha)))]), None

@@ -49,11 +49,8 @@ class Groups:
     feature_counts: tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class TreeGroup:
-    """Combinations of leaves of several trees: one line per combination, one column per tree."""
-
-    leaves: IntArray
+# combinations of leaves of the trees of a group: one row per combination, one column per tree
+TreeGroup = IntArray
 
 
 def leaf_members(trees: StateTrees, masks: LeafMasks, order: list[IntArray]) -> BoolArray:
@@ -98,7 +95,7 @@ def merge_trees(
     for start, stop in pairwise(position_offset):
         inside &= member[:, start:stop].any(axis=1)
     trees = [np.arange(a, b) for a, b in pairwise(leaf_offset)]
-    groups = [TreeGroup(leaves[inside[leaves]][:, None]) for leaves in trees]
+    groups = [leaves[inside[leaves]][:, None] for leaves in trees]
     groups, alone = groups[:n_merged], groups[n_merged:]
     if compatible is not None:
         for _ in range(_MERGE_ROUNDS):
@@ -127,14 +124,14 @@ def _merge_round(
     groups: list[TreeGroup], compatible: BoolArray, value: npt.NDArray[np.int32], limit: int
 ) -> list[TreeGroup]:
     """Merge disjoint pairs of groups, those with the greatest gain in the bound first."""
-    small = [g for g in groups if len(g.leaves) * 2 <= limit]
-    large = [g for g in groups if len(g.leaves) * 2 > limit]
+    small = [g for g in groups if len(g) * 2 <= limit]
+    large = [g for g in groups if len(g) * 2 > limit]
     if len(small) < 2:
         return groups
     joint = _joint(small, compatible)
-    sizes = np.array([len(g.leaves) for g in small])
+    sizes = np.array([len(g) for g in small])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    total = np.concatenate([value[g.leaves].sum(axis=1, dtype=np.int64) for g in small])
+    total = np.concatenate([value[g].sum(axis=1, dtype=np.int64) for g in small])
     pair_value = np.where(joint, total[:, None] + total[None], 2 * EMPTY_SET)
     count = np.add.reduceat(np.add.reduceat(joint, starts, axis=0, dtype=np.int64), starts, axis=1)
     best = np.maximum.reduceat(np.maximum.reduceat(pair_value, starts, axis=0), starts, axis=1)
@@ -157,15 +154,15 @@ def _merge_round(
         taken[[first, second]] = True
         block = joint[starts[first] : starts[first] + sizes[first], starts[second] : starts[second] + sizes[second]]
         a, b = np.nonzero(block)
-        merged.append(TreeGroup(np.hstack([small[first].leaves[a], small[second].leaves[b]])))
+        merged.append(np.hstack([small[first][a], small[second][b]]))
     return [*large, *(g for g, gone in zip(small, taken, strict=True) if not gone), *merged]
 
 
 def _joint(groups: list[TreeGroup], compatible: BoolArray) -> BoolArray:
     """Compatibility of the combinations of all groups."""
-    width = max(g.leaves.shape[1] for g in groups)
+    width = max(g.shape[1] for g in groups)
     # pad by repeating a leaf, which does not change compatibility
-    padded = np.concatenate([np.hstack([g.leaves, *[g.leaves[:, :1]] * (width - g.leaves.shape[1])]) for g in groups])
+    padded = np.concatenate([np.hstack([g, *[g[:, :1]] * (width - g.shape[1])]) for g in groups])
     joint = np.ones((len(padded), len(padded)), dtype=bool)
     for a in range(width):
         for b in range(width):
@@ -177,14 +174,14 @@ def tabulate(
     groups: list[TreeGroup], member: BoolArray, value: npt.NDArray[np.int32], position_offset: IntArray
 ) -> Groups:
     """Masks and tables of merged trees; ``value`` is int32 (n_sums, n_leaves)."""
-    groups = sorted(groups, key=lambda g: -len(g.leaves))
-    n_rows = np.array([-(-len(g.leaves) // 8) for g in groups])
+    groups = sorted(groups, key=lambda g: -len(g))
+    n_rows = np.array([-(-len(g) // 8) for g in groups])
     owner, rank = _layout(n_rows)
     n_sums = len(value)
     slots = np.full((len(owner), 8, n_sums), EMPTY_SET, dtype=np.int32)
     flags = np.zeros((len(owner), 8, member.shape[1]), dtype=bool)
     for row, (group, eighth) in enumerate(zip(owner, rank, strict=True)):
-        leaves = groups[group].leaves[8 * eighth : 8 * eighth + 8]
+        leaves = groups[group][8 * eighth : 8 * eighth + 8]
         slots[row, : len(leaves)] = value[:, leaves].sum(axis=2, dtype=np.int32).T
         flags[row, : len(leaves)] = member[leaves].all(axis=1)
     mask = np.packbits(flags, axis=1, bitorder="little")[:, 0]
