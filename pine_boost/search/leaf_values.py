@@ -20,11 +20,10 @@ from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import finish, prove_lower_bound, run
 from pine_boost.search.columns import Support, leaf_columns
 from pine_boost.search.constraints import Constraints, FitRows
-from pine_boost.search.incumbent import Incumbent
 from pine_boost.search.lower_bound import prove_bound
 from pine_boost.search.polish_probabilities import nearest_leaves, polish
 from pine_boost.search.pruner import Pruner
-from pine_boost.search.search_result import SearchResult
+from pine_boost.search.search_result import Incumbent, SearchResult
 from pine_boost.search.search_state import MOST_LEAF_COLUMNS, SearchOptions, SearchState, build_state
 from pine_boost.search.strategies import Proposal, ProposalStatus, perturb
 

@@ -12,7 +12,7 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.question import Answer
-from pine_boost.search.splits import find_splits
+from pine_boost.search.shapes import find_splits
 from tests.adversary.planting import PATHS, Triple, plant
 from tests.adversary.proving import EVERY, NAMES, proofs
 from tests.support.forests import MANNERS, Manner

@@ -50,7 +50,7 @@ def test_second_proofs_that_never_end_leave_the_original(
 
     monkeypatch.setitem(SECONDS, "late", 0.0)
     monkeypatch.setitem(SHARES, "long step", -1.0)
-    monkeypatch.setattr("pine_boost.search.incumbent.second_proof", never)
+    monkeypatch.setattr("pine_boost.search.search_result.second_proof", never)
     small = small_problem(0, XGBOOST, n_trees=7, n_fit=4, leaf_grid=None, quantile=0.3)
     smallest = minimum_columns(small, all_rows(small))
     assert smallest is not None
