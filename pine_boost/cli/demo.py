@@ -22,8 +22,8 @@ EXAMPLES = """examples:
 def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     output.add_output(parser, "pine-demo")
-    flags.add_options(parser, "prune_booster", ["alpha", "indifference", "time_limit"])
-    parser.set_defaults(indifference=0.05, time_limit=10.0)
+    names = ["alpha", "indifference", "time_limit"]
+    flags.add_options(parser, "prune_booster", names, indifference=0.05, time_limit=10.0)
     flags.add_json(parser)
 
 

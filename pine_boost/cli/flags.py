@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,14 @@ def add_switch(parser: Any, name: str, meaning: str) -> None:
     parser.add_argument(name, action="store_true", help=meaning)
 
 
-def add_options(parser: Any, call: str, names: Iterable[str]) -> None:
-    """Add the flags of some options of a call; those without a flag are left out."""
-    for option in (option_of(call, name) for name in names):
+def add_options(parser: Any, call: str, names: Iterable[str], **defaults: Any) -> None:
+    """Add the flags of some options of a call; those without a flag are left out.
+
+    ``defaults`` are those of this command where it differs from the table.
+    """
+    for name in names:
+        option = option_of(call, name)
+        option = replace(option, default=defaults.get(name, option.default))
         if not option.flag_name:
             continue
         how: dict[str, Any] = {"dest": option.name, "help": option.help(call)}

@@ -32,9 +32,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", metavar="JOBS", help="CSV file with a line per job, or folder with a folder per job.")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
     flags.add_options(parser, "run_fleet", _RUN)
-    flags.add_options(parser.add_argument_group("options for all jobs"), "", _FOR_ALL)
-    # what is not given keeps the default of the method, which checks the values
-    parser.set_defaults(**dict.fromkeys(_FOR_ALL))
+    group = parser.add_argument_group("options for all jobs (the defaults are those of the method)")
+    unset = {name: None for name in _FOR_ALL if option_of("", name).default is not False}
+    flags.add_options(group, "", _FOR_ALL, **unset)
     flags.add_json(parser)
 
 
@@ -47,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
         found = run_fleet(
             arguments.jobs,
             arguments.output,
-            options={name: value for name, value in options.items() if value is not None},
+            options={name: value for name, value in options.items() if value is not None and value is not False},
             callback=_show,
             **{name: getattr(arguments, name) for name in _RUN},
         )

@@ -25,8 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="Folder to write.")
     flags.add_switch(parser, "--force", "Replace files of the same names in DIR (never an input).")
     parser.add_argument("--val", metavar="FILE", help="Unseen rows for a guard by the margin of the smaller model.")
-    flags.add_options(parser, "", ["fidelity", "confidence"])
-    parser.set_defaults(fidelity=0.999)
+    flags.add_options(parser, "", ["fidelity", "confidence"], fidelity=0.999)
     flags.add_reading(parser)
 
 

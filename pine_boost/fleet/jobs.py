@@ -111,9 +111,17 @@ def check_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:
     return tuple(_absolute(job) for job in jobs)
 
 
+def absolute_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with absolute paths."""
+    paths = {
+        name: os.path.abspath(options[name]) for name in FILES if isinstance(options.get(name), (str, os.PathLike))
+    }
+    return {**options, **paths}
+
+
 def _absolute(job: Job) -> Job:
     paths: dict[str, Any] = {what: os.path.abspath(path) for what, path in job.inputs.items()}
-    return replace(job, **paths)
+    return replace(job, **paths, options=absolute_files(job.options))
 
 
 def _from_csv(path: Path) -> list[Job]:

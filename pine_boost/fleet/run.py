@@ -28,7 +28,17 @@ from typing import Any
 from pine_boost._version import __version__
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError
 from pine_boost.files import UNFINISHED, clear_errors, require_writable, write_file, write_folder
-from pine_boost.fleet.jobs import FILES, SUMMARY_CSV, SUMMARY_HTML, TABLES, Job, check_jobs, options_of, read_jobs
+from pine_boost.fleet.jobs import (
+    FILES,
+    SUMMARY_CSV,
+    SUMMARY_HTML,
+    TABLES,
+    Job,
+    absolute_files,
+    check_jobs,
+    options_of,
+    read_jobs,
+)
 from pine_boost.json_fields import FieldError, parse
 from pine_boost.options import counted, option_of
 from pine_boost.report.pages import beginning_of, render
@@ -190,7 +200,7 @@ def run_fleet(
     """
     listed = read_jobs(jobs) if isinstance(jobs, (str, os.PathLike)) else check_jobs(jobs)
     option_of("run_fleet", "method").require(method)
-    policy = Policy(method, dict(options or {}), bool(trust_pickle), bool(reports))
+    policy = Policy(method, absolute_files(options or {}), bool(trust_pickle), bool(reports))
     _check_options(policy, listed)
     folder = Path(folder)
     require_writable(folder)

@@ -73,6 +73,15 @@ def test_every_flag_has_one_sentence_of_help(command: str) -> None:
         assert ". " not in action.help.replace("e.g. ", ""), action.help
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_default_in_the_help_is_the_default(command: str) -> None:
+    for action in _parsers()[command]._actions:
+        shown = re.search(r"\(default: ([^)]*)\)", action.help or "")
+        if shown and action.option_strings and action.default is not None:
+            default = f"{action.default:g}" if isinstance(action.default, float) else str(action.default)
+            assert shown[1] == default, action.option_strings
+
+
 @pytest.mark.parametrize(
     ("python", "options", "here"),
     [
