@@ -1,8 +1,4 @@
-"""The tree IR: what every parser produces and every later stage reads.
-
-In come arrays of a parser; out go the same arrays, checked and frozen. Nothing here rounds,
-merges or simplifies: a Forest holds the exact numbers of the file.
-"""
+"""The tree ensemble that every parser produces and every later stage reads: the exact numbers of the file, checked."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError
+from pine_boost.errors import InvalidInputError, MalformedModelError
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 
 IntArray = npt.NDArray[np.int64]
@@ -175,9 +171,7 @@ class Forest:
     snaps_to_zero: bool = False
 
     def __post_init__(self) -> None:
-        from pine_boost.model.wellformed import check_trees  # it needs the classes above
-
-        check_trees(self)
+        _check_trees(self)
         for name in self.__dataclass_fields__:
             array = getattr(self, name)
             if isinstance(array, np.ndarray):
@@ -306,3 +300,60 @@ def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
     spread_value = np.zeros((forest.n_nodes, forest.n_outputs), dtype=value.dtype)
     spread_value[np.arange(forest.n_nodes), forest.tree_output[forest.node_tree]] = value[:, 0]
     return spread_value
+
+
+def _check_trees(forest: Forest) -> None:
+    """Raise unless the arrays form trees; parsers check their files in more detail before."""
+    n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
+    lengths = {
+        "threshold": n_nodes,
+        "left": n_nodes,
+        "right": n_nodes,
+        "default_left": n_nodes,
+        "kind": n_nodes,
+        "missing": n_nodes,
+        "set_left": n_nodes,
+        "value": n_nodes,
+        "category_offset": n_nodes + 1,
+        "tree_output": n_trees,
+        "tree_round": n_trees,
+        "tree_bias": n_trees,
+        "intercept": forest.n_outputs,
+    }
+    for name, length in lengths.items():
+        if len(getattr(forest, name)) != length:
+            found = len(getattr(forest, name))
+            raise MalformedModelError(f"Forest.{name} has {found} entries, expected {length}.")
+    if n_trees < 1 or np.any(np.diff(forest.tree_offset) < 1):
+        raise MalformedModelError("A Forest needs at least one tree, and every tree a node.")
+    if forest.value.ndim != 2 or forest.value.shape[1] not in (1, forest.n_outputs):
+        raise MalformedModelError(f"Forest.value has shape {forest.value.shape}.")
+    inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
+    tree = forest.node_tree
+    for child in (forest.left[inner], forest.right[inner]):
+        if np.any((child < 0) | (child >= n_nodes)) or np.any(tree[child] != tree[inner]):
+            raise MalformedModelError("A child lies outside its tree.")
+    children = np.concatenate([forest.left[inner], forest.right[inner]])
+    # n nodes, every one but the roots with exactly one parent, and no cycle: a tree each
+    parents = np.bincount(children, minlength=n_nodes)
+    is_root = np.zeros(n_nodes, dtype=bool)
+    is_root[forest.tree_offset[:-1]] = True
+    if np.any(parents != ~is_root) or not _all_reachable(forest):
+        raise MalformedModelError("The nodes of a tree do not form a tree (cycle or orphan).")
+    split_feature = forest.feature[inner]
+    if np.any((split_feature < 0) | (split_feature >= forest.n_features)):
+        raise MalformedModelError("A split names a feature that the model does not have.")
+    if not (np.all(np.isfinite(forest.value)) and np.all(np.isfinite(forest.intercept))):
+        raise MalformedModelError("A leaf value or intercept is not finite.")
+    if np.any(np.isnan(forest.threshold)):
+        raise MalformedModelError("A threshold is NaN.")
+
+
+def _all_reachable(forest: Forest) -> bool:
+    frontier = forest.tree_offset[:-1]
+    seen = 0
+    while len(frontier) and seen <= forest.n_nodes:
+        seen += len(frontier)
+        inner = frontier[forest.kind[frontier] != SplitKind.LEAF]
+        frontier = np.concatenate([forest.left[inner], forest.right[inner]])
+    return seen == forest.n_nodes

@@ -1,8 +1,4 @@
-"""Frames: pandas, polars and pyarrow tables, column by column as the native library reads them.
-
-In comes a frame with the model's columns; out goes a float64 matrix, categories as the model's
-codes. Refuses other names, text, and columns that libraries read in ways of their own.
-"""
+"""Frames: pandas, polars and pyarrow tables become a float64 matrix, each column as the native library reads it."""
 
 from __future__ import annotations
 
@@ -108,9 +104,13 @@ def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
     """The matrix of a pyarrow Table or RecordBatch."""
     if type(X).__name__ not in ("Table", "RecordBatch"):
         raise _no_table(X, name)
+    import pyarrow as pa
+
     X = model_columns(X, schema, name)
     check_shape((X.num_rows, X.num_columns), schema, name, columns=list(X.schema.names))
-    columns = [X.column(j) for j in range(X.num_columns)]
+    columns = [
+        pa.chunked_array(X.column(j) if type(X).__name__ == "Table" else [X.column(j)]) for j in range(X.num_columns)
+    ]
     return _read_columns(columns, TableKind.ARROW, schema, name)
 
 
@@ -124,7 +124,7 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
 def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name: str) -> FloatArray:
     names = schema.feature_names or range(schema.n_features)
     labels = [f"column {column!r} of {name}" for column in names]
-    read = [_values_of(column, kind) for column in columns]
+    read = [_values_of(column) for column in columns]
     casting = casting_of(schema, kind)
     matrix = np.empty((len(columns[0]), schema.n_features), dtype=np.float64, order="F")
     for feature, (column, (values, present)) in enumerate(zip(columns, read, strict=True)):
@@ -147,32 +147,18 @@ def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name
     return matrix
 
 
-def _values_of(column: Any, kind: TableKind) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _values_of(column: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Values of a column and where they are present; numbers as numbers, all else as objects."""
-    if kind is TableKind.POLARS:
-        present = column.is_not_null().to_numpy()
-        is_wide = str(column.dtype).endswith("128")  # numpy has no integers of this size
-        if column.dtype.is_numeric() and not column.dtype.is_decimal() and not is_wide:
-            return column.fill_null(0).to_numpy(), present
-        if str(column.dtype) == "Boolean":
-            return column.fill_null(value=False).to_numpy(), present
-        return np.array([*column.to_list(), None], dtype=object)[:-1], present
-    import pyarrow as pa
-    from pyarrow import compute, types
+    import narwhals.stable.v1 as nw
 
-    present = np.asarray(compute.is_valid(column).to_numpy(**_copying(column)), dtype=bool)
-    if types.is_integer(column.type) or types.is_floating(column.type):
-        filled = compute.fill_null(column, pa.scalar(0, column.type))
-        return np.asarray(filled.to_numpy(**_copying(column))), present
-    if types.is_boolean(column.type):
-        filled = compute.fill_null(column, pa.scalar(False))
-        return np.asarray(filled.to_numpy(**_copying(column)), dtype=bool), present
-    return np.array([*column.to_pylist(), None], dtype=object)[:-1], present
-
-
-def _copying(column: Any) -> dict[str, bool]:
-    """Only arrays in one piece must be told that bits may be copied."""
-    return {} if hasattr(column, "num_chunks") else {"zero_copy_only": False}
+    series = nw.from_native(column, series_only=True)
+    present = np.asarray((~series.is_null()).to_numpy(), dtype=bool)
+    is_wide = series.dtype in (nw.Int128, nw.UInt128)  # numpy has no integers of this size
+    if series.dtype.is_numeric() and not series.dtype.is_decimal() and not is_wide:
+        return np.asarray(series.fill_null(0).to_numpy()), present
+    if series.dtype == nw.Boolean:
+        return np.asarray(series.fill_null(value=False).to_numpy(), dtype=bool), present
+    return np.array([*series.to_list(), None], dtype=object)[:-1], present
 
 
 def _type_of(column: Any, kind: TableKind) -> str:

@@ -1,8 +1,7 @@
-"""Tables of users: any of the usual kinds becomes the float64 matrix that the trees compare.
+"""Tables of users become the float64 matrix that the trees compare.
 
-In come numpy, pandas, polars, pyarrow or scipy.sparse; out goes float64 with categories as codes
-and NaN for missing, number for number what the native library would see. Refuses other columns,
-other names or their order, text, and values on which the native predict raises: never a guess.
+numpy, pandas, polars, pyarrow and scipy.sparse are read number for number as the native library reads them, with
+categories as codes and NaN for missing. What the native predict refuses, or could read in another way, raises.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.model.exact import FLOAT32_MAX
+from pine_boost.model.exact import FLOAT32_MAX, LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import CategoryRule, Comparison
+from pine_boost.parsers.traits import Reader
 from pine_boost.tables.categories import code_of
 from pine_boost.tables.frames import read_arrow, read_pandas, read_polars
 from pine_boost.tables.numbers import TableKind, cast_numbers, casting_of, object_numbers, require_read_alike
 from pine_boost.tables.schema import InputSchema, check_shape
-from pine_boost.tables.sparse import read_sparse
-
-_READERS = {"pandas": read_pandas, "polars": read_polars, "pyarrow": read_arrow, "scipy": read_sparse}
 
 
 def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
@@ -128,6 +125,45 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
     return matrix
 
 
+def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
+    """The dense matrix of a scipy.sparse one."""
+    if not hasattr(X, "tocoo"):
+        raise InvalidInputError(f"{name} is a {type(X).__name__}; pass a scipy.sparse matrix.")
+    check_shape(X.shape, schema, name)
+    label = f"table {name}"
+    if schema.reader is Reader.HISTOGRAM:
+        raise InvalidInputError(f"{name} is sparse, and HistGradientBoosting takes no sparse table; use X.toarray().")
+    if schema.reader is Reader.LIGHTGBM and X.dtype.kind != "f":
+        raise InvalidInputError(
+            f"{name} is a sparse matrix of {X.dtype}, and LightGBM takes only floats. Convert to "
+            "float64/float32 first: X.astype(np.float64)."
+        )
+    if schema.reader is Reader.XGBOOST and schema.feature_names is not None and X.format != "csr":
+        raise InvalidInputError(
+            f"{name} is a {type(X).__name__} without column names, which XGBoost refuses for a model trained on named "
+            "columns. Pass X.tocsr(), or a DataFrame with the model's columns."
+        )
+    entries = X.tocoo(copy=True)
+    position = entries.row.astype(np.int64) * X.shape[1] + entries.col
+    if len(np.unique(position)) < len(position):
+        raise InvalidInputError(
+            f"{name} stores some entries more than once; libraries differ in whether they add them "
+            "up. Call X.sum_duplicates() first."
+        )
+    numbers = cast_numbers(entries.data, casting_of(schema, TableKind.SPARSE), label)
+    if schema.reader is Reader.LIGHTGBM:
+        tiny = (numbers != 0) & (np.abs(numbers) <= LIGHTGBM_ZERO)
+        if tiny.any():
+            # an array's tiny values become 0 before they are compared, those of CSR do not
+            raise InvalidInputError(
+                f"{name} has the entry {numbers[tiny][0]!r}; LightGBM reads values within 1e-35 of "
+                "zero in a sparse matrix otherwise than in an array. Set them to 0 first."
+            )
+    matrix = np.full(X.shape, np.nan if schema.sparse_zero_is_missing else 0.0)
+    matrix[entries.row, entries.col] = numbers
+    return matrix
+
+
 def _recoded(schema: InputSchema, is_frame: bool) -> list[int]:
     """Features whose categories came by value."""
     if not is_frame:
@@ -160,3 +196,6 @@ def _checked_values(matrix: FloatArray, schema: InputSchema, name: str, is_frame
                 "scikit-learn's trees refuse infinity and values beyond float32. Clip it first."
             )
     return matrix
+
+
+_READERS = {"pandas": read_pandas, "polars": read_polars, "pyarrow": read_arrow, "scipy": _read_sparse}
