@@ -1,7 +1,6 @@
-"""Parsers: from a live model, a file or bytes to the tree IR.
+"""Read a live model, a file or bytes into the tree IR.
 
-`read_model` looks at the module name of an object (or at the first bytes of a file) and hands it
-to the one reader that knows the library; a library that is not installed costs nothing.
+`read_model` chooses the reader by the module of an object or by the first bytes of a file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
+from pine_boost.errors import InvalidInputError, MissingDependencyError, OutputError, UnsupportedModelError
 from pine_boost.files import MODEL_LIMIT, read_limited, require_size
 from pine_boost.model.forest import Model
 from pine_boost.parsers.traits import LIBRARIES, traits_of
@@ -86,7 +85,7 @@ def read_model(
 
 
 def open_pickle(model: Any, trust_pickle: bool = False) -> Any:
-    """What a pickle or joblib file holds; anything else (objects, other files) as it is.
+    """Load a pickle or joblib file; return anything else (objects, other files) unchanged.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def _refuse_pipeline(model: Any) -> None:
 
 
 def _sniff(contents: bytes, path: Path | None) -> str:
-    """Which reader a file needs: its first bytes decide, its suffix where those say nothing."""
+    """The reader for a file, by its first bytes or, if these are not conclusive, by its suffix."""
     suffix = path.suffix.lower() if path is not None else ""
     if _is_catboost(contents):
         raise UnsupportedModelError(f"{path or 'bytes'} is a CatBoost model; {_NO_CATBOOST}; accepted: {ACCEPTED}.")
@@ -181,10 +180,33 @@ def _unpickle(contents: bytes, path: Path | None, trust_pickle: bool) -> Any:
             f"{where} needs {error.name or error}, which is not installed, or is not part of the installed versions of "
             "its libraries. Install it, or the versions that the pickle was made with."
         ) from error
-    except Exception as error:  # unpickling can raise anything at all
+    except Exception as error:  # unpickling can raise any exception
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
         raise UnsupportedModelError(
-            f"{where} cannot be unpickled ({reason}): it is damaged or cut off, no pickle, or from "
+            f"{where} cannot be unpickled ({reason}): it is damaged or truncated, not a pickle, or from "
             "other versions of its libraries. Save the model again, best in its library's own "
             "format."
+        ) from error
+
+
+_REMEDY = "Take out of it what no file can hold (a lock, an open file, a lambda) and write it again"
+
+
+def pickled(model: Any, remedy: str = _REMEDY) -> bytes:
+    """An object as the bytes of a pickle.
+
+    Raises
+    ------
+    OutputError
+        It holds something that pickle cannot write, such as a lambda.
+    """
+    try:
+        return pickle.dumps(model)
+    except MemoryError:
+        raise
+    except Exception as error:  # a user's own classes can raise any exception
+        reason = " ".join(str(error).split())[:200]
+        raise OutputError(
+            f"The {type(model).__name__} cannot be pickled ({type(error).__name__}: {reason}), so "
+            f"it cannot be written as a whole. {remedy}."
         ) from error

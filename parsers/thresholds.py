@@ -1,7 +1,6 @@
-"""The user's own thresholds, with one meaning for all libraries.
+"""Check the user's thresholds, which mean the same for all libraries.
 
-In comes ``threshold=``; out go ascending finite floats: probabilities of class 1 for classifiers,
-raw margins (before any link) for everything else. Refuses every list that could be misread.
+They are probabilities of class 1 for classifiers, and raw margins (before any link) for all other models.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[floa
     numbers = tuple(float(item) for item in given)
     if any(b <= a for a, b in pairwise(numbers)):
         raise InvalidInputError(
-            f"threshold={threshold!r} must ascend, without repeats; sort the thresholds.", option="threshold"
+            f"threshold={threshold!r} must be strictly ascending; sort the thresholds and remove repeats.",
+            option="threshold",
         )
     if probabilities and not (numbers[0] > 0 and numbers[-1] < 1):
         raise InvalidInputError(
@@ -51,7 +51,7 @@ def _is_number(value: object) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an integer beyond the range of float64
         return False
 
 

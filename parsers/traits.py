@@ -1,7 +1,6 @@
-"""What differs from library to library: every such question is one field of `Traits`.
+"""What differs between the libraries, one field of `Traits` for each difference.
 
-In comes the name of a library; out go its functions, imported only now. A further library is a
-folder of its own with a ``traits.py``, an exporter, and its name in `LIBRARIES`.
+Another library needs a folder with a ``traits.py``, an exporter, and its name in `LIBRARIES`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from enum import Enum
 from importlib import import_module, metadata
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import UnsupportedModelError, UntestedVersionWarning
+from pine_boost.errors import InvalidInputError, UnsupportedModelError, UntestedVersionWarning
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
 
@@ -30,7 +30,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 class Reader(Enum):
-    """Whose way of reading a table a model follows."""
+    """The library whose way of reading tables a model follows."""
 
     XGBOOST = "XGBoost"
     LIGHTGBM = "LightGBM"
@@ -45,25 +45,25 @@ class Traits:
     Attributes
     ----------
     title : str
-        What people call the library.
+        Name of the library in messages.
     packages : tuple of str
-        Distributions that provide it, for versions.
+        Distributions that provide it, to look up its version.
     read : callable
         ``read(model, threshold=, decision=) -> Model`` of a live object, a path or bytes.
     recognises : callable
         ``recognises(contents) -> bool``: whether a file is this library's.
     suffixes : tuple of str
-        Files that end so are this library's where their first bytes say nothing.
+        File suffixes, used if the first bytes of a file are not conclusive.
     load : callable
         ``load(document) -> object``: the native model of a checked file.
     shared_library : callable
         ``shared_library() -> str``: the path of its C library; ImportError without.
     first_load : str
-        The path of a script that loads a file with that library alone, in a child process.
+        The path of a script that loads a file in a child process with the C library alone.
     write : callable
         ``write(document) -> bytes``: the contents of a checked file, in its own format.
     suffix_of : callable
-        ``suffix_of(contents) -> str``: how a file of these contents is called.
+        ``suffix_of(contents) -> str``: the file suffix for these contents.
     save : callable
         ``save(native) -> bytes``: a live model as the contents of a file.
     classes : callable
@@ -75,14 +75,14 @@ class Traits:
         ``margins(model, native, X)``: native margins (n_rows, n_outputs), and how far the way
         back to them may have rounded (0 where the library returns them as such).
     accepted : callable
-        ``accepted(X)``: the table itself, or what the native ``predict`` takes in its place.
+        ``accepted(X)``: the table, converted if the native ``predict`` does not take its type.
     prepared : callable
         ``prepared(model, native, matrix, table) -> callable``: one native prediction of these
         rows in one thread, with everything that is not prediction done before. The rows come as
         codes; ``table()`` makes a table with names and categories of them.
     monotone : callable
-        ``monotone(model) -> tuple of int or None``: with which features it was trained to rise (1)
-        or to fall (-1), 0 for the others; None where the model cannot say.
+        ``monotone(model) -> tuple of int or None``: 1 for features with which it was trained
+        to rise, -1 to fall, 0 for the others; None if the model does not hold its constraints.
     facts : callable
         ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
     reader : callable
@@ -129,7 +129,7 @@ class Traits:
 
 
 def traits_of(library: str) -> Traits:
-    """The traits of a library of `LIBRARIES`; any other name is refused."""
+    """The traits of a library of `LIBRARIES`; raises for any other name."""
     if library not in LIBRARIES:
         raise UnsupportedModelError(
             f"Models of {library[:40]!r} are not supported; there are parsers for {', '.join(LIBRARIES)}."
@@ -170,7 +170,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _installed_version(name: str) -> str | None:
-    """What an imported module says, else what the installed distribution of this name says."""
+    """Version of the imported module of this name, else of the installed distribution."""
     if hasattr(module := sys.modules.get(name), "__version__"):
         return str(module.__version__)
     try:
@@ -180,13 +180,13 @@ def _installed_version(name: str) -> str | None:
 
 
 def arrow_by_pandas(X: Any) -> Any:
-    """A polars or Arrow table as a pandas frame; any other table as it is."""
+    """Convert a polars or Arrow table to pandas; return any other table unchanged."""
     is_arrow = type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
     return X.to_pandas() if is_arrow else X
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """What decides how a table is read and what the answer is called, beyond the trees.
+    """Everything besides the trees that decides how a table is read and what the classes are called.
 
     Two models that are said to be interchangeable must agree in every entry: a permuted
     ``feature_names`` routes every table whose columns are chosen by name to other splits.
@@ -215,6 +215,22 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
-    """A label or category as text that tells 1 from "1" and True."""
+    """A label or category as text that is different for 1, "1" and True."""
     value = value.item() if hasattr(value, "item") else value
     return f"{type(value).__name__}:{value}"
+
+
+def index_of(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> IntArray:
+    """Position of each label among the classes."""
+    known = np.asarray(classes)
+    order = np.argsort(known, kind="stable")
+    position = np.searchsorted(known[order], labels)
+    position = np.minimum(position, len(known) - 1)
+    if not np.array_equal(known[order][position], labels):
+        raise InvalidInputError("The native predict returned a label that the model does not list.")
+    return order[position]
+
+
+def band_of(scores: npt.NDArray[Any], thresholds: tuple[float, ...]) -> IntArray:
+    """How many of the user's thresholds each score exceeds."""
+    return np.asarray(np.sum([scores.reshape(-1) > cut for cut in thresholds], axis=0), np.int64)

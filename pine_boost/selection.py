@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.native.chunks import asked_in_chunks
-from pine_boost.native.predict import original_bytes, predict_classes
+from pine_boost.native.predict import asked_in_chunks, original_bytes, predict_classes
 from pine_boost.options import require_one_of, require_share
 from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap

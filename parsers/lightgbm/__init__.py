@@ -1,1 +1,1 @@
-"""Reading and writing lightgbm models."""
+"""Reading and writing LightGBM models."""

@@ -1,8 +1,4 @@
-"""From a LightGBM objective to the decision on the raw score.
-
-In come the objective line, the user's threshold and bounds on the margins; out go a `Decision`
-and the number of outputs. Refuses objectives without classes unless a threshold is given.
-"""
+"""Decision rules of LightGBM objectives, as cuts on the raw score."""
 
 from __future__ import annotations
 
@@ -141,7 +137,7 @@ def _half(sigmoid: float, divisor: int) -> Decision:
 
 
 def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:
-    """Gap of two margins within which the native argmax may not see their order.
+    """Gap of two margins within which rounding may hide their order from the native argmax.
 
     For softmax a constant: it subtracts the maximum, exactly for scores this close. Averaging
     rounds each score, in proportion to its size; separate sigmoids flatten towards 1.

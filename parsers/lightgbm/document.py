@@ -1,7 +1,6 @@
-"""A whole LightGBM text file, checked line by line before any native loader sees it.
+"""Parse and check a LightGBM text file (format v4) before any native loader sees it.
 
-In come bytes (format v4, lines ending in LF); out goes a `LightgbmDocument`.
-Refuses damaged, truncated or inconsistent text; it does not interpret the objective.
+The objective is not interpreted here.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class LightgbmDocument:
         return min(self.best_iteration, self.n_rounds) if self.best_iteration > 0 else self.n_rounds
 
     def parameter(self, key: str) -> str | None:
-        """A parameter's text, None where the file does not have it."""
+        """The text of a parameter, None if the file does not have it."""
         return dict(self.parameters).get(key)
 
     def category_features(self) -> list[int]:
@@ -236,13 +235,13 @@ def _read_trees(
     if len(sizes) == 0:
         _malformed("it has no trees")
     if len(sizes) % num_class:
-        _malformed(f"{len(sizes)} trees are no whole rounds of num_class={num_class}")
+        _malformed(f"{len(sizes)} trees are not whole rounds of num_class={num_class}")
     if np.any(sizes < 1) or sizes.max() > len(data) or sizes.sum() > len(data) - start:
         _truncated("tree_sizes do not fit the length of the text")
     trees = []
     for index, size in enumerate(sizes.tolist()):
         block = data[start : start + size]
-        # the native loader cuts at these byte counts without looking; both must agree
+        # the native loader cuts the text at these byte counts unchecked, so they must agree with it
         if not block.endswith(b"\n\n\n") or block.startswith(b"\n") or b"\n\n" in block[:-3]:
             _malformed(f"tree_sizes and the block of tree {index} do not agree")
         trees.append(read_tree(_decode(block[:-3]), index, n_features))
@@ -321,5 +320,5 @@ def _read_pandas(text: str) -> list[list[Any]] | None:
     for column in value:
         for entry in column:
             if not isinstance(entry, (str, int, float)) or entry in (math.inf, -math.inf):
-                _malformed("pandas_categorical has a category that is no text, number or bool")
+                _malformed("pandas_categorical has a category that is not a text, a number or a bool")
     return value

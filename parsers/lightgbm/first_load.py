@@ -1,7 +1,6 @@
-"""A script for a child process: lib_lightgbm alone loads a text and predicts one row of zeros.
+"""Script for a child process: lib_lightgbm loads a text from stdin and predicts one row of zeros.
 
-In come the path of the library and the number of features; the text on stdin. Nothing goes out
-but the exit status. Imports no package, so that it starts in milliseconds.
+Imports no package, so that it starts in milliseconds. The exit status says what happened.
 """
 
 import ctypes
@@ -28,8 +27,8 @@ def main() -> None:
     call("LGBM_BoosterLoadModelFromString", contents, ctypes.byref(n_rounds), ctypes.byref(model))
     call("LGBM_BoosterGetNumClasses", model, ctypes.byref(n_classes))
     if hasattr(library, "LGBM_BoosterGetLoadedParam"):
-        # Newer Python packages ask for the parameters right after loading; 4.0 does not, and knows
-        # not every name that a newer version writes.
+        # Newer Python packages read the parameters right after loading. 4.0 does not, and it does not
+        # have every parameter that a newer version writes.
         room = ctypes.create_string_buffer(len(contents) + 2**20)
         size = ctypes.c_int64(len(room))
         call("LGBM_BoosterGetLoadedParam", model, size, ctypes.byref(length), room, forgiven=b"unordered_map::at")

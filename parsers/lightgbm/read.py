@@ -1,7 +1,6 @@
-"""LightGBM 4.x into the tree IR.
+"""Read LightGBM 4.x models (Booster, wrappers, .txt files, bytes) into the tree IR.
 
-In come a Booster, an LGBMClassifier (any LGBMModel with a threshold), a .txt path or bytes; out
-goes a Model. Text is parsed here, without LightGBM; linear leaves and other versions are refused.
+Files are parsed without LightGBM. Linear leaves are not supported.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _read_live(model: Any, threshold: Any, values: bool) -> Model:
     kind = next((name for name in names if name in (*_WRAPPERS, "Booster")), None)
     if kind is None:
         raise UnsupportedModelError(
-            f"{type(model).__name__} is no LightGBM model; accepted: Booster, LGBMClassifier, "
+            f"{type(model).__name__} is not a LightGBM model; accepted: Booster, LGBMClassifier, "
             "LGBMRegressor and LGBMRanker with a threshold, a .txt path or its bytes."
         )
     booster, labels = model, None
@@ -222,7 +221,7 @@ def _stack_categories(trees: Sequence[TreeBlock]) -> tuple[IntArray, Any]:
 
 
 def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatArray:
-    """The part of each tree that is really intercept.
+    """The part of each tree that belongs to the intercept.
 
     LightGBM adds the prior to the leaves of the first round and sets shrinkage=1 (dart scales it
     afterwards; random forests add it to every tree). The exact prior is not in the file; the

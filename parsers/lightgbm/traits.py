@@ -1,7 +1,6 @@
-"""LightGBM's answers to the questions of `Traits`: files, native prediction, tables.
+"""The `Traits` of LightGBM.
 
-In come checked documents, live models and tables; out go bytes, margins and classes. LightGBM is
-imported inside the functions that need it, never for reading a file.
+LightGBM is imported inside the functions that need it, never for reading a file.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from pine_boost.parsers.lightgbm.decision import PROBABILITY_OBJECTIVES
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.read import read_lightgbm
 from pine_boost.parsers.lightgbm.write import write_document
-from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
 
 
 def _recognises(contents: bytes) -> bool:

@@ -1,7 +1,6 @@
-"""One tree block of a LightGBM text file.
+"""Parse and check one tree block of a LightGBM text file.
 
-In comes the text between two "Tree=" lines; out goes a `TreeBlock` of checked numpy arrays.
-Refuses whatever the native loader would crash on, read past or silently misread (facts, 5).
+Raises wherever the native loader would crash, read past the end or silently misread.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ INTEGER = r"[-+]?[0-9]{1,18}"
 NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]{1,4})?"
 _INTEGERS = re.compile(rf"(?:{INTEGER}(?: {INTEGER})*)?")
 _NUMBERS = re.compile(rf"(?:{NUMBER}(?: {NUMBER})*)?")
-# a split "NaN or not" of a feature trained with NaN has the threshold inf, written so
+# a split of NaN against all numbers has the threshold inf
 _THRESHOLD = rf"(?:{NUMBER}|-?inf)"
 _THRESHOLDS = re.compile(rf"(?:{_THRESHOLD}(?: {_THRESHOLD})*)?")
 
@@ -238,7 +237,7 @@ def _check_splits(tree: TreeBlock, n_features: int, n_categorical: int, where: s
         refuse("decision_type is outside 0..11")
     sets = tree.threshold[tree.is_categorical]
     if np.any((sets != np.floor(sets)) | (sets < 0) | (sets >= n_categorical)):
-        refuse(f"the threshold of a categorical split is no index into its {n_categorical} sets")
+        refuse(f"the threshold of a categorical split is not an index into its {n_categorical} sets")
     if len(np.unique(sets)) != n_categorical:
         refuse(f"num_cat={n_categorical}, but the splits use {len(np.unique(sets))} sets")
     for counts in (tree.leaf_count, tree.internal_count):
@@ -247,7 +246,7 @@ def _check_splits(tree: TreeBlock, n_features: int, n_categorical: int, where: s
 
 
 def _check_shape(tree: TreeBlock, where: str) -> None:
-    """Every node but the root has one parent and the root reaches all: a tree, no cycle."""
+    """Raise unless every node but the root has one parent and the root reaches all nodes."""
     n_leaves = tree.n_leaves
     n_inner = n_leaves - 1
     children = np.concatenate([tree.left_child, tree.right_child])
@@ -259,7 +258,7 @@ def _check_shape(tree: TreeBlock, where: str) -> None:
     parents = np.bincount(position, minlength=n_inner + n_leaves)
     if parents[0] != 0 or np.any(parents[1:] != 1):
         raise MalformedModelError(f"{where}: a node has no parent or several (cycle or orphan).")
-    # one parent each leaves only cycles apart from the root: count what the root reaches
+    # with one parent each, nodes that the root does not reach form a cycle
     frontier, seen = np.zeros(1, dtype=np.int64), 0
     while len(frontier):
         seen += len(frontier)

@@ -1,8 +1,4 @@
-"""Bytes of a LightGBM model file, written from a checked document and from nothing else.
-
-In comes a `LightgbmDocument`; out goes text of format v4, byte for byte as LightGBM would write
-it. Refuses nothing: what a document may hold was checked when it was read.
-"""
+"""Write a checked document as LightGBM text v4, byte for byte as LightGBM would."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reading and writing sklearn models."""
+"""Reading scikit-learn models."""

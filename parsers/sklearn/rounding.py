@@ -1,7 +1,6 @@
-"""What rounding can do to a scikit-learn decision, each bound with its inequality.
+"""Bounds on what rounding can do to a scikit-learn decision, each with its inequality (u = 2**-53).
 
-In come leaf values and thresholds; out go slacks, guards and cuts in margin space (u = 2**-53).
-Assumes nothing about the order of summation.
+They hold for any order of summation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""scikit-learn's answers to the questions of `Traits`: native prediction, pickles, tables.
+"""The `Traits` of scikit-learn.
 
-In come live estimators and tables; out go margins and classes. Refuses to load or write files:
-an estimator has no file format that can be checked.
+There is no file format that can be checked: estimators are saved as pickles and never loaded here.
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.exact import UNIT_ROUNDOFF
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
-from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.pickling import pickled
+from pine_boost.parsers import pickled
 from pine_boost.parsers.sklearn.read import read_sklearn
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
 
 
 def _recognises(contents: bytes) -> bool:
-    return False  # pickles are told apart by what they hold, once they may be loaded
+    return False  # its models come as pickles, which `read_model` loads itself
 
 
 def _no_file(document: Any) -> NoReturn:
@@ -79,7 +77,7 @@ def _sums_of_mean(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]
 
 
 def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
-    """Votes per class; two classes: votes for minus votes against (facts 3: SAMME)."""
+    """Votes per class; two classes: votes for minus votes against (SAMME)."""
     decision = np.asarray(native.decision_function(X), dtype=np.float64)
     total = float(native.estimator_weights_.sum())
     blur = 8 * _UNIT * total

@@ -1,1 +1,1 @@
-"""Reading and writing xgboost models."""
+"""Reading and writing XGBoost models."""

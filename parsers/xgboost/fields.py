@@ -19,7 +19,7 @@ _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}\Z")
 
 
 def fault(where: str, found: str) -> MalformedModelError:
-    """The error for a damaged field, in the words of every other one."""
+    """The error for a damaged field."""
     return MalformedModelError(f"XGBoost file: {where} {found}. Save the model again with XGBoost (1.7 to 3.x).")
 
 

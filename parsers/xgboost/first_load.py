@@ -1,7 +1,6 @@
-"""A script for a child process: libxgboost alone loads a file and predicts one row of zeros.
+"""Script for a child process: libxgboost loads a file from stdin and predicts one row of zeros.
 
-In come the path of the library and the number of features; the file on stdin. Nothing goes out
-but the exit status. Imports no package, so that it starts in milliseconds.
+Imports no package, so that it starts in milliseconds. The exit status says what happened.
 """
 
 import ctypes

@@ -1,8 +1,4 @@
-"""The intercept that XGBoost adds first to every margin.
-
-In come an objective and its base_score; out go the float32 margins it means and a bound on what
-they may be off by. Refuses a base_score that the objective's link cannot take.
-"""
+"""The intercept that XGBoost adds before the first tree: from base_score to margin, and back into trees."""
 
 from __future__ import annotations
 
@@ -67,7 +63,7 @@ def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], flo
 
 @lru_cache(maxsize=256)
 def _measure(objective: str, score: float) -> tuple[float, float] | None:
-    """Ask the installed XGBoost: the margin of a model whose only leaf is 0."""
+    """Measure the margin of a model whose only leaf is 0 with the installed XGBoost; None without it."""
     try:
         import xgboost
     except ImportError:

@@ -1,12 +1,11 @@
-"""XGBoost 1.7 to 3.x: Booster, scikit-learn wrappers, .json and .ubj files, bytes.
+"""Read XGBoost 1.7 to 3.x models (Booster, wrappers, .json and .ubj files, bytes) into the tree IR.
 
-In comes a model; out goes the exact Forest that its own predict uses, plus the checked document
-for the exporter. Refuses gblinear, vector leaves, several targets, sums beyond
-float32 and damaged files.
+The Forest is the one that the model's own ``predict`` uses; files are parsed without XGBoost.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,11 +14,16 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
 from pine_boost.files import model_bytes
-from pine_boost.model.exact import LARGEST_SUM_FLOAT32, UNIT_ROUNDOFF
+from pine_boost.model.exact import (
+    LARGEST_SUM_FLOAT32,
+    SOFTMAX_GUARD_FLOAT32,
+    UNIT_ROUNDOFF,
+    XGBOOST_LOGISTIC_CUT,
+    probability_guard,
+)
 from pine_boost.model.forest import Decision, Forest, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
-from pine_boost.parsers.thresholds import no_class_decision
-from pine_boost.parsers.xgboost.decision import find_decision
+from pine_boost.parsers.thresholds import Thresholds, no_class_decision, read_thresholds
 from pine_boost.parsers.xgboost.document import XGBoostDocument, read_document
 from pine_boost.parsers.xgboost.intercept import LINKS, fold_weights, read_intercept
 from pine_boost.parsers.xgboost.trees import take_trees
@@ -218,7 +222,7 @@ def _find_classes(document: XGBoostDocument, decision: Decision, native: Any) ->
         return tuple(range(n_classes))
     objective = native.objective
     if native.n_classes_ != n_classes or (document.n_classes == 2):
-        # XGBClassifier.predict then answers an indicator matrix, or a class nobody trained
+        # XGBClassifier.predict then returns an indicator matrix, or a class that was not trained
         raise UnsupportedModelError(
             f"The wrapper has {native.n_classes_} classes, the objective "
             f"{document.objective_name!r} {n_classes} (num_class {document.n_classes}); refit it "
@@ -298,3 +302,58 @@ def _build_forest(
         missing_value=missing_value,
         sparse_zero_is_missing=True,
     )
+
+
+def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False) -> Decision:
+    """The true boundary of the native class, or the caller's thresholds as margins.
+
+    Parameters
+    ----------
+    objective : str
+        A name of `LINKS`.
+    by_wrapper : bool
+        Whether ``XGBClassifier.predict`` decides; it compares the raw margin of binary:logitraw
+        with 0.5, where users of ``Booster.predict`` compare it with 0.
+    threshold : float, sequence of float or None
+        Probabilities for binary:logistic and binary:logitraw, raw margins for objectives that
+        decide no class, None for the library's own rule.
+    values : bool
+        Whether an objective that decides no class may do without a threshold.
+    """
+    is_probability = objective in ("binary:logistic", "binary:logitraw")
+    thresholds = read_thresholds(threshold, probabilities=is_probability)
+    if objective.startswith("multi:"):
+        if thresholds:
+            raise InvalidInputError(
+                "Per-class thresholds are not supported; leave threshold out for a multiclass model.",
+                option="threshold",
+            )
+        # softmax compares margins, softprob probabilities that are rounded before argmax
+        return Decision((), guard=0.0 if objective == "multi:softmax" else SOFTMAX_GUARD_FLOAT32)
+    if objective == "binary:hinge":
+        if thresholds:
+            raise InvalidInputError(
+                "binary:hinge has no probabilities to compare a threshold with; leave threshold=None."
+            )
+        return Decision((0.0,))
+    if is_probability:
+        if thresholds:
+            return _probability_decision(thresholds)
+        if objective == "binary:logistic":
+            return Decision((XGBOOST_LOGISTIC_CUT,))
+        return Decision((0.5,) if by_wrapper else (0.0,))
+    if not thresholds and values:
+        return Decision(())
+    if not thresholds:
+        raise no_class_decision(f"The objective {objective!r}")
+    # numpy compares a float32 margin with a Python number as float32: the cut may be either
+    guard = max(abs(cut - float(np.float32(cut))) for cut in thresholds)
+    return Decision(thresholds, guard=guard, thresholds=thresholds)
+
+
+def _probability_decision(probabilities: tuple[float, ...]) -> Decision:
+    cuts = tuple(math.log(p) - math.log1p(-p) for p in probabilities)
+    # two logarithms within 1 ulp each and one subtraction: below 4u(|log p| + |log(1 - p)|)
+    mapping = max(4 * UNIT_ROUNDOFF[np.float64] * (abs(math.log(p)) + abs(math.log1p(-p))) for p in probabilities)
+    guard = mapping + max(probability_guard(p, np.float32) for p in probabilities)
+    return Decision(cuts, guard=guard, thresholds=probabilities)

@@ -1,7 +1,6 @@
-"""XGBoost's answers to the questions of `Traits`: files, native prediction, tables.
+"""The `Traits` of XGBoost.
 
-In come checked documents, live models and tables; out go bytes, margins and classes. XGBoost is
-imported inside the functions that need it, never for reading a file.
+XGBoost is imported inside the functions that need it; reading a file needs it only to measure the intercept.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import numpy.typing as npt
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.parsers.native_classes import index_of
-from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas
+from pine_boost.parsers.traits import Reader, Traits, arrow_by_pandas, index_of
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import read_intercept, with_intercept
 from pine_boost.parsers.xgboost.read import read_xgboost
@@ -162,7 +160,7 @@ def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[],
 
 
 def _monotone(model: Model) -> tuple[int, ...] | None:
-    """Only a model that was trained here knows: a file holds no parameters of its training.
+    """The constraints of a model trained in this process: a file holds no parameters of its training.
 
     A Booster with the parameters of one that was just loaded may come from a file, too, and so may
     one that names no constraint and has never evaluated a metric, which training does: parameters

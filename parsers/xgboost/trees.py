@@ -1,8 +1,4 @@
-"""The trees of an XGBoost file as stacked arrays.
-
-In comes the array "trees" of the parsed file; out goes one checked `Trees` without the nodes that
-pruning deleted. Refuses everything that is not a tree, vector leaves and non-finite numbers.
-"""
+"""Parse and check the trees of an XGBoost file and stack them, without the nodes that pruning deleted."""
 
 from __future__ import annotations
 
@@ -198,7 +194,7 @@ def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offse
     _refuse(bad, offset, "has a node with one child")
     bad = ~is_leaf & ((left < 1) | (right < 1) | (left >= size) | (right >= size))
     _refuse(bad, offset, "has a child outside the tree")
-    # 3.2 answers single rows wrongly, older versions all rows (facts, xgb_children)
+    # with another numbering 3.2 predicts single rows wrongly, and older versions all rows
     _refuse(~is_leaf & (right != left + 1), offset, "has siblings that are not adjacent")
     inner = np.flatnonzero(~is_leaf)
     own = inner - start[inner]

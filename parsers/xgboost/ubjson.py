@@ -1,8 +1,4 @@
-"""Universal Binary JSON as XGBoost writes it: big-endian numbers, counted and typed arrays.
-
-In come bytes, out goes the tree of dicts, lists, texts, numbers and numpy arrays, and back.
-Refuses truncation, trailing bytes, unknown markers, duplicate keys and deep nesting.
-"""
+"""Read and write Universal Binary JSON as XGBoost uses it: big-endian numbers, counted and typed arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ _MAX_DEPTH = 32
 
 
 class _Reader:
-    """A cursor over the bytes: the one piece of state that outlives a call."""
+    """A cursor over the bytes."""
 
     def __init__(self, contents: bytes) -> None:
         self.contents = contents
@@ -45,12 +41,12 @@ class _Reader:
 
     def marker(self) -> str:
         if self.position == len(self.contents):
-            self.take(1)  # says what is wrong
+            self.take(1)  # raises
         self.position += 1
         return chr(self.contents[self.position - 1])
 
     def peek(self) -> str:
-        """The next byte; nothing at the end."""
+        """The next byte; an empty text at the end."""
         is_over = self.position == len(self.contents)
         return "" if is_over else chr(self.contents[self.position])
 

@@ -1,7 +1,6 @@
-"""Bytes of an XGBoost model file, written from a checked document and from nothing else.
+"""Write a checked document as XGBoost JSON or UBJSON, always gbtree.
 
-In comes an `XGBoostDocument`; out go JSON or UBJSON bytes that XGBoost 1.7 to 3.x and Treelite
-read (a base_score per class: from 3.1 on). Always gbtree; refuses dart weights that are not folded.
+XGBoost 1.7 to 3.x and Treelite read it; different base_scores per class only XGBoost from 3.1 on.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import ROOT_PARENT, Trees
 from pine_boost.parsers.xgboost.ubjson import write_ubjson
 
-# What 3.x writes at categorical nodes (2.x: NaN, which is not JSON); nobody reads it
+# What 3.x writes at categorical nodes (2.x: NaN, which is not JSON); it is never read
 _CATEGORICAL_CONDITION = np.float32(1e-45)
 
 
@@ -39,9 +38,8 @@ def _to_list(value: Any) -> Any:
 def _shortest(values: Any) -> list[float]:
     """Numbers whose text has only the digits that float32 needs, as in XGBoost's own files.
 
-    They read back exactly (facts, xgb_roundtrip). The shortest text of a large whole number may
-    lie exactly between two float32 numbers, which XGBoost's parser rounds as it likes: such a
-    number keeps all its digits.
+    They read back exactly. The shortest text of a large whole number may lie exactly between two
+    float32 numbers, which XGBoost's parser does not round to even: such a number keeps all its digits.
     """
     short = np.array([float(text) for text in values.astype("U32")])
     with np.errstate(over="ignore"):

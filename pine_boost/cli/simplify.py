@@ -25,8 +25,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Simplify and write."""
     from pine_boost.files import clear_errors, require_free_file, write_file
-    from pine_boost.parsers import open_pickle
-    from pine_boost.parsers.pickling import pickled
+    from pine_boost.parsers import open_pickle, pickled
     from pine_boost.simplification import simplify
 
     source, target = Path(arguments.model), Path(arguments.output)

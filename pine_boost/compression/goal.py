@@ -15,9 +15,13 @@ from scipy.special import expit, logit
 from pine_boost.errors import UnsupportedModelError
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.margin_probabilities import probabilities_of
-from pine_boost.native.chunks import asked_in_chunks
-from pine_boost.native.predict import load_native, predict_classes, predict_margins
-from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.native.predict import (
+    asked_in_chunks,
+    load_native,
+    predict_classes,
+    predict_margins,
+    predict_probabilities,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from pine_boost.compression.shape import SLICE, LosslessPart, Shape, margins, to
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
 from pine_boost.model.forest import BoolArray, Int32Array, Model, PrunedForest
-from pine_boost.native.chunks import CHUNK_CELLS
+from pine_boost.native.predict import CHUNK_CELLS
 from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 

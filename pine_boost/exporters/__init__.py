@@ -1,12 +1,11 @@
-"""Exporters: from a pruned forest on its dyadic grid to a native model of the kind that came in.
+"""Write a pruned or trimmed forest as a native model of the same kind as the original.
 
-In come the parsed `Model` and a `PrunedForest` of its forest; out goes a new native object (or
-the bytes of a file). The original is never modified; a kind without a writer is refused.
+The original object is never modified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
 from importlib import import_module
 from typing import Any
 
@@ -15,20 +14,9 @@ import numpy as np
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming
+from pine_boost.parsers.traits import LIBRARIES
 
 __all__ = ["export", "export_trimmed"]
-
-# library -> (module, function) that writes leaves on a grid, or leaves as they are
-_WRITERS = {
-    "xgboost": ("xgboost", "write_xgboost"),
-    "lightgbm": ("lightgbm", "write_lightgbm"),
-    "sklearn": ("sklearn", "write_sklearn"),
-}
-_TRIMMERS = {
-    "xgboost": ("xgboost", "trim_xgboost"),
-    "lightgbm": ("lightgbm", "trim_lightgbm"),
-    "sklearn": ("own_values", "trim_sklearn"),
-}
 
 
 def export(model: Model, pruned: PrunedForest) -> Any:
@@ -56,11 +44,11 @@ def export(model: Model, pruned: PrunedForest) -> Any:
     """
     if pruned.forest is not model.forest:
         raise InvalidInputError("The pruned forest was built from another model's forest.")
-    return _written(_WRITERS, model, pruned)
+    return _written("write", model, pruned)
 
 
 def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = None) -> Any:
-    """Write a model with nodes left out and the leaf values it has, on no grid.
+    """Write a model without some of its nodes, with its own leaf values and no grid.
 
     Parameters
     ----------
@@ -88,24 +76,41 @@ def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = 
     """
     if shift is None:
         shift = np.zeros(model.forest.n_trees)
-    return _written(_TRIMMERS, model, trimming, shift)
+    return _written("trim", model, trimming, shift)
 
 
-def _written(table: Mapping[str, tuple[str, str]], model: Model, *arguments: Any) -> Any:
-    """What the writer of the library makes; what it raises is an error of ours."""
+def _written(verb: str, model: Model, *arguments: Any) -> Any:
+    """Call ``<verb>_<library>`` of the library's module; its errors become ours."""
     library = model.forest.library
-    if library not in table:
-        raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(table)}.")
-    module, name = table[library]
-    write = getattr(import_module(f"pine_boost.exporters.{module}"), name)
+    if library not in LIBRARIES:
+        raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(LIBRARIES)}.")
+    write = getattr(import_module(f"pine_boost.exporters.{library}"), f"{verb}_{library}")
     try:
         return write(model, *arguments)
     except (PineBoostError, ImportError, MemoryError):
         raise
-    except Exception as error:  # the object may be a user's own, and its attributes anything
+    except Exception as error:  # a user's own class can have any attributes
         reason = " ".join(str(error).split())[:300]
         raise UnsupportedModelError(
             f"This {model.kind} cannot be written with fewer trees or leaves "
             f"({type(error).__name__}: {reason}). Pass the plain estimator as its library fitted "
             "it, or the model as a file."
         ) from error
+
+
+def copy_value(value: Any, copied: dict[int, Any] | None = None) -> Any:
+    """A deep copy; what cannot be copied (files, locks, in callbacks too) is shared.
+
+    ``copied`` is the memo of `copy.deepcopy`. What a copy that failed left in it is taken out
+    again: objects in there are half filled, and other values may refer to them.
+    """
+    copied = {} if copied is None else copied
+    n_before = len(copied)
+    try:
+        return copy.deepcopy(value, copied)
+    except MemoryError:
+        raise
+    except Exception:  # an object's own __deepcopy__ or __reduce__ can raise any exception
+        while len(copied) > n_before:
+            copied.popitem()  # deepcopy only adds, so these are the entries of this call
+        return value

@@ -1,8 +1,4 @@
-"""Whether another engine answers like the native model, asked at every edge.
-
-In come a Model and a function that runs the engine; nothing goes out. Raises with the first input
-on which the two give another class, or margins further apart than rounding allows.
-"""
+"""Compare another engine with the native model at every threshold and category of the model."""
 
 from __future__ import annotations
 
@@ -80,7 +76,7 @@ def _compare(
             said, want = f"{given[row]!r} ({said})", f"{expected[row]!r} ({want})"
         raise UnsupportedModelError(
             f"{engine} gives {said} where the native model gives {want}, on the input "
-            f"{_words(forest, matrix[row])}. The converted model was thrown away; it differs on "
+            f"{_words(forest, matrix[row])}. The converted model was not returned; it differs on "
             f"{int(wrong.sum())} of {len(wrong)} rows that were compared."
         )
 
@@ -106,7 +102,7 @@ def edge_rows(forest: Forest, seed: int = 0) -> FloatArray:
         moved[:, feature] = values
         edges.append(moved)
     found = np.concatenate(edges)
-    usable: FloatArray = found[~np.isinf(found).any(axis=1)]  # not every library takes it
+    usable: FloatArray = found[~np.isinf(found).any(axis=1)]  # not every library accepts infinities
     return usable
 
 

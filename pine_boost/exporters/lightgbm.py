@@ -1,24 +1,24 @@
-"""A pruned forest back into a LightGBM model of the kind that came in.
+"""Write a pruned or trimmed forest as a LightGBM Booster, wrapper or text file.
 
-In come the parsed Model and a PrunedForest; out goes a new Booster, a copy of the wrapper or the
-bytes of a text file. Only text written here from checked arrays ever reaches the native loader.
+Only text written here from checked arrays reaches the native loader.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.exporters.copying import copy_value
-from pine_boost.exporters.tree_blocks import constant_tree, trim_block, with_means
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.exporters import copy_value
 from pine_boost.model.exact import PRECISION, largest_leaf
-from pine_boost.model.forest import FloatArray, Model, PrunedForest, spread
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest, spread
 from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.native.predict import load_native
 from pine_boost.parsers.lightgbm.decision import class_gap, read_objective
 from pine_boost.parsers.lightgbm.document import LightgbmDocument
 from pine_boost.parsers.lightgbm.tree import TreeBlock
@@ -70,11 +70,12 @@ def trim_lightgbm(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
 
 
 def _finish(model: Model, document: LightgbmDocument) -> Any:
-    """A document as the kind that came in."""
-    contents = write_document(document)
+    """Turn a document into the kind of model that was read."""
     if model.kind == "lightgbm file":
-        return contents
-    booster = _load(contents, len(document.trees))
+        return write_document(document)
+    booster = load_native(replace(model, native=None, document=document))
+    if booster.num_trees() != len(document.trees):
+        raise UnsupportedModelError(f"LightGBM read {booster.num_trees()} of {len(document.trees)} trees.")
     if model.kind == "lightgbm.Booster":
         return booster
     wrapper = _copy_wrapper(model.native, booster)
@@ -86,7 +87,7 @@ def _finish(model: Model, document: LightgbmDocument) -> Any:
 
 
 def _copy_wrapper(native: Any, booster: Any) -> Any:
-    """A copy of everything but the Booster, whose place the new one takes."""
+    """A copy of the wrapper with another Booster."""
     wrapper = copy.copy(native)
     copied = {id(native): wrapper, id(native._Booster): booster}
     for name, value in list(vars(wrapper).items()):
@@ -110,7 +111,7 @@ def _check_grid(pruned: PrunedForest) -> None:
 
 
 def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
-    """The gap that the pruner left between classes must be one that the native argmax sees."""
+    """Raise unless the native argmax distinguishes classes at the gap that the pruner left."""
     forest = pruned.forest
     if forest.n_outputs == 1:
         return
@@ -126,7 +127,7 @@ def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
     left = max(2.0**-pruned.grid, forest.decision.guard)
     if needed > left:
         raise UnsupportedModelError(
-            f"LightGBM tells classes of this {objective.name} model apart only beyond a gap of "
+            f"LightGBM distinguishes classes of this {objective.name} model only beyond a gap of "
             f"{needed:g}, but the pruned scores may be as close as {left:g}; use smaller weights "
             "or a coarser grid."
         )
@@ -146,7 +147,7 @@ def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> Lightgbm
             if tree in index:
                 part = trimming.part(index[tree])
                 trimmed = trim_block(block, forest, trimming, index[tree], values[part])
-                # LightGBM's sign for "the prior is in here" is shrinkage 1 in the first round
+                # LightGBM marks a tree that holds the prior by shrinkage 1 in the first round
                 shrinkage = block.shrinkage * float(pruned.weights[tree])
                 if len(trees) < n_outputs or not (0 < shrinkage < np.inf):
                     shrinkage = 1.0
@@ -188,19 +189,111 @@ def keep_average(document: LightgbmDocument, n_averaged: int) -> LightgbmDocumen
     return replace(document, trees=trees)
 
 
-def _load(contents: bytes, n_trees: int) -> Any:
-    try:
-        import lightgbm
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Writing a live LightGBM model needs lightgbm; install pine-boost[lightgbm]."
-        ) from error
-    try:
-        booster = lightgbm.Booster(model_str=contents.decode("utf-8"))
-    except (lightgbm.basic.LightGBMError, ValueError) as error:
-        raise UnsupportedModelError(
-            f"LightGBM refuses the model, probably for its parameters section: {error}"
-        ) from error
-    if booster.num_trees() != n_trees:
-        raise UnsupportedModelError(f"LightGBM read {booster.num_trees()} of {n_trees} trees.")
-    return booster
+MAX_COUNT = 2**31 - 1  # LightGBM reads counts as int32
+
+
+def constant_tree(like: TreeBlock, value: float, shrinkage: float = 1.0) -> TreeBlock:
+    """A tree of one leaf that covers the data of another tree."""
+    empty = {
+        field.name: getattr(like, field.name)[:0]
+        for field in fields(TreeBlock)
+        if field.name not in ("shrinkage", "leaf_value", "leaf_weight", "leaf_count")
+    }
+    return TreeBlock(
+        **{**empty, "cat_boundaries": like.cat_boundaries[:1]},
+        leaf_value=np.array([value]),
+        leaf_weight=like.leaf_weight.sum(keepdims=True),
+        leaf_count=np.minimum(like.leaf_count.sum(keepdims=True), MAX_COUNT),
+        shrinkage=shrinkage,
+    )
+
+
+def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> TreeBlock:
+    """The block with the remaining nodes of tree ``kept[index]``.
+
+    Parameters
+    ----------
+    block : TreeBlock
+        Of that tree; the Forest lists its inner nodes first, then its leaves.
+    forest : Forest
+    trimming : Trimming
+    index : int
+    leaf_value : float64
+        A value for every remaining node of the tree; read at the leaves.
+    """
+    part = trimming.part(index)
+    is_leaf = trimming.is_leaf[part]
+    node = trimming.node[part]
+    if is_leaf[0]:
+        return constant_tree(block, float(leaf_value[0]), block.shrinkage)
+    local = node - forest.tree_offset[trimming.kept[index]]
+    inner, leaves = local[~is_leaf], local[is_leaf]
+    number = np.empty(len(local), dtype=np.int64)
+    number[~is_leaf] = np.arange(len(inner))
+    number[is_leaf] = ~np.arange(len(leaves))
+    left, right = trimming.children(index)
+    category_sets = _category_sets(forest, trimming, node[~is_leaf], block.is_categorical[inner])
+    threshold = block.threshold[inner].copy()
+    threshold[block.is_categorical[inner]] = np.arange(len(category_sets))
+    sizes = [len(words) for words in category_sets]
+    count = _totals(block, block.leaf_count.astype(np.float64))[leaves]
+    return TreeBlock(
+        split_feature=block.split_feature[inner],
+        split_gain=block.split_gain[inner],
+        threshold=threshold,
+        decision_type=block.decision_type[inner],
+        left_child=number[left[~is_leaf]],
+        right_child=number[right[~is_leaf]],
+        leaf_value=leaf_value[is_leaf],
+        leaf_weight=_totals(block, block.leaf_weight)[leaves],
+        leaf_count=np.minimum(count, MAX_COUNT).astype(np.int64),
+        internal_value=block.internal_value[inner],
+        internal_weight=block.internal_weight[inner],
+        internal_count=block.internal_count[inner],
+        cat_boundaries=np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]),
+        cat_threshold=np.concatenate([*category_sets, np.zeros(0, dtype=np.int64)]),
+        shrinkage=block.shrinkage,
+    )
+
+
+def with_means(block: TreeBlock, shrinkage: float) -> TreeBlock:
+    """The informative values of inner nodes become the mean of their data."""
+    n_inner = block.n_leaves - 1
+    weight = block.leaf_count.astype(np.float64)
+    if not weight.any():
+        weight = np.ones(block.n_leaves)
+    total, count = _totals(block, weight * block.leaf_value), _totals(block, weight)
+    mean = total[:n_inner] / np.maximum(count[:n_inner], 1)
+    return replace(block, internal_value=mean, shrinkage=shrinkage)
+
+
+def _totals(block: TreeBlock, of_leaf: FloatArray) -> FloatArray:
+    """Sums over the leaves below every inner node, then the leaves themselves."""
+    n_inner = block.n_leaves - 1
+    total = np.concatenate([np.zeros(n_inner), of_leaf])
+    levels, frontier = [], np.zeros(min(n_inner, 1), dtype=np.int64)
+    while len(frontier):
+        levels.append(frontier)
+        both = np.concatenate([block.left_child[frontier], block.right_child[frontier]])
+        frontier = both[both >= 0]
+    for nodes in reversed(levels):
+        for child in (block.left_child[nodes], block.right_child[nodes]):
+            total[nodes] += total[np.where(child >= 0, child, n_inner + ~child)]
+    return total
+
+
+def _category_sets(
+    forest: Forest, trimming: Trimming, inner: IntArray, is_categorical: npt.NDArray[np.bool_]
+) -> list[IntArray]:
+    """The 32-bit words of the set of each remaining categorical node, in order."""
+    sets = []
+    for node in inner[is_categorical]:
+        codes = forest.categories_of(int(node))
+        if trimming.category_kept is not None:
+            start, end = forest.category_offset[node : node + 2]
+            codes = codes[trimming.category_kept[start:end]]
+        bits = np.zeros(32 * (int(codes.max(initial=0)) // 32 + 1), dtype=np.uint8)
+        bits[codes] = 1
+        words = np.packbits(bits, bitorder="little").view("<u4").astype(np.int64)
+        sets.append(words)
+    return sets

@@ -1,14 +1,12 @@
-"""ONNX models that onnxruntime was seen to run like the native model.
+"""ONNX models: one TreeEnsemble operator in double precision, built from the exact IR, and the decision.
 
-In comes a model; out goes an ONNX model built node by node from the exact IR: one TreeEnsemble
-operator in double precision, the decision behind it. It is refused unless onnxruntime agrees.
-
-onnxmltools 1.16 and skl2onnx 1.20 were tried first: they go wrong on categories, take no float64
-input for boosted trees, and do not return from some random forests (docs/export.md).
+A model is returned only if onnxruntime agrees with the native one. onnxmltools 1.16 and skl2onnx 1.20 were tried first:
+they are wrong on categories, take no float64 input for boosted trees, and hang on some random forests (docs/export.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,9 @@ import numpy.typing as npt
 
 from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.agreement import require_agreement
-from pine_boost.exporters.links import Link, find_link, vote_link
-from pine_boost.exporters.plain_splits import refuse_unsayable
-from pine_boost.exporters.tree_operator import tree_attributes
-from pine_boost.model.forest import FloatArray, Forest, Model
+from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
+from pine_boost.exporters.treelite import Link, find_link, vote_link
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
 from pine_boost.model.rules import CategoryRule, Comparison, SplitKind, Tie
 
 __all__ = ["to_onnx"]
@@ -98,7 +95,7 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
 
 
 class _Graph:
-    """The nodes and constants of a graph while it is written down."""
+    """Nodes and constants of a graph under construction."""
 
     def __init__(self, onnx: Any) -> None:
         self.onnx = onnx
@@ -201,7 +198,7 @@ def _add_label(graph: _Graph, forest: Forest, margin: str) -> None:
 
 
 def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
-    """Probabilities of all classes, as near to the native ones as float64 is."""
+    """Probabilities of all classes in float64, which the native ones equal up to rounding."""
     scaled = _scaled(graph, forest, link, margin)
     if link.name == "softmax":
         return graph.add("Softmax", scaled, axis=1)
@@ -237,3 +234,92 @@ def _apply(graph: _Graph, name: str, margin: str) -> str:
         positive = graph.add("Greater", margin, graph.constant(np.zeros((1, 1))))
         return graph.add("Cast", positive, to=double)
     return margin
+
+
+Tensor = Callable[[npt.NDArray[Any], str], Any]
+
+# modes of the operator: x <= t, x < t, x in set
+_LESS_EQUAL, _LESS, _MEMBER = 0, 1, 6
+_NO_CATEGORY = 0.5  # stands for an empty set: no code is a fraction
+
+
+def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, Any]:
+    """The attributes of the operator; ``tensor`` makes an ONNX tensor of an array and a name."""
+    is_leaf = forest.kind == SplitKind.LEAF
+    inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
+    roots = forest.tree_offset[:-1]
+    # the operator needs a split even in a tree of one leaf: both sides are the leaf
+    alone = roots[is_leaf[roots]]
+    splits = _splits(forest, inner, codes)
+    true, false = (np.append(side, alone) for side in (splits["true"], splits["false"]))
+    position = np.empty(forest.n_nodes, dtype=np.int64)
+    position[inner], position[leaves] = np.arange(len(inner)), np.arange(len(leaves))
+    root = position[roots]
+    root[is_leaf[roots]] = len(inner) + np.arange(len(alone))
+    n_copies, n_nodes = forest.value.shape[1], len(true)
+    zeros = np.zeros(len(alone))
+
+    def copied(column: npt.NDArray[Any], step: Any = 0) -> npt.NDArray[Any]:
+        return np.concatenate([column + k * step for k in range(n_copies)])
+
+    def positions(side: IntArray) -> list[int]:
+        step = np.where(is_leaf[side], len(leaves), n_nodes)
+        return list(copied(position[side], step).tolist())
+
+    attributes = {
+        "nodes_featureids": copied(np.append(forest.feature[inner], zeros)),
+        "nodes_trueleafs": copied(is_leaf[true].astype(np.int64)),
+        "nodes_falseleafs": copied(is_leaf[false].astype(np.int64)),
+        "nodes_missing_value_tracks_true": copied(np.append(splits["default"], zeros)),
+        "tree_roots": copied(root, n_nodes),
+        "leaf_targetids": _targets(forest, leaves),
+    }
+    found: dict[str, Any] = {
+        **{name: column.astype(np.int64).tolist() for name, column in attributes.items()},
+        "nodes_truenodeids": positions(true),
+        "nodes_falsenodeids": positions(false),
+        "nodes_modes": tensor(copied(np.append(splits["mode"], zeros)).astype(np.uint8), "nodes_modes"),
+        "nodes_splits": tensor(copied(np.append(splits["threshold"], zeros)), "nodes_splits"),
+        "leaf_weights": tensor(forest.value[leaves].T.ravel().astype(np.float64), "leaf_weights"),
+        "n_targets": forest.n_outputs,
+        "aggregate_function": 1,  # the sum
+        "post_transform": 0,
+    }
+    if len(splits["members"]):
+        found["membership_values"] = tensor(copied(splits["members"]), "membership_values")
+    return found
+
+
+def _splits(forest: Forest, inner: IntArray, codes: bool) -> dict[str, npt.NDArray[Any]]:
+    """True and false child, mode, threshold and missing side of every inner node; the sets."""
+    thresholds, default_left = plain_comparisons(forest)
+    true, false = forest.left[inner].copy(), forest.right[inner].copy()
+    default: BoolArray = default_left[inner].copy()
+    threshold: FloatArray = thresholds[inner].copy()
+    is_less = forest.comparison is Comparison.FLOAT32_LESS
+    mode = np.full(len(inner), _LESS if is_less else _LESS_EQUAL)
+    members: list[float] = []
+    for i in np.flatnonzero(forest.kind[inner] == SplitKind.CATEGORICAL):
+        listed, goes_right = category_list(forest, int(inner[i]), codes)
+        mode[i], threshold[i] = _MEMBER, 0.0
+        members += [float(code) for code in listed] or [_NO_CATEGORY]
+        members.append(np.nan)  # which ends a set
+        if goes_right:  # the true side is that of the set
+            true[i], false[i] = false[i], true[i]
+            default[i] = not default[i]
+    return {
+        "true": true,
+        "false": false,
+        "mode": mode,
+        "threshold": threshold,
+        "default": default.astype(np.int64),
+        "members": np.array(members, dtype=np.float64),
+    }
+
+
+def _targets(forest: Forest, leaves: IntArray) -> IntArray:
+    n_copies = forest.value.shape[1]
+    if n_copies > 1:
+        return np.repeat(np.arange(n_copies), len(leaves))
+    targets: IntArray = forest.tree_output[forest.node_tree[leaves]].astype(np.int64)
+    return targets

@@ -1,7 +1,6 @@
-"""The splits of a forest for engines that only compare, look codes up and know a default side.
+"""Splits for engines that only compare, look up codes and have a default side.
 
-In comes a Forest with its library's own rules; out go thresholds, default sides and category sets
-that mean the same without them. Refuses what cannot be said so.
+They mean the same as the library's own rules; a forest that has no such splits is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitK
 
 
 def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
-    """Refuse what ``target`` (Treelite, ONNX) has no words for.
+    """Raise if ``target`` (Treelite, ONNX) cannot represent the splits.
 
     ``codes`` : the caller will feed category codes instead of the values of a table.
     """

@@ -1,9 +1,4 @@
-"""Writes a pruned forest back as the scikit-learn estimator that came in.
-
-In come the Model and the PrunedForest; out goes a new fitted estimator of the same class whose
-leaves are ``value_int / 2**grid``. The original is never modified. Refuses leaves that the
-estimator cannot hold: refitted AdaBoost leaves, a grid too fine for a mean.
-"""
+"""Write a pruned or trimmed forest as a fitted scikit-learn estimator of the same class."""
 
 from __future__ import annotations
 
@@ -15,21 +10,25 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError, UnsupportedModelError
-from pine_boost.exporters.fitted_trees import (
-    constant_predictor,
-    copy_without,
-    trim_estimator,
-    trim_members,
-    trim_predictor,
-)
-from pine_boost.exporters.votes import write_votes
+from pine_boost.exporters import copy_value
 from pine_boost.model.exact import AVERAGED_BITS, UNIT_ROUNDOFF
-from pine_boost.model.forest import FloatArray, Model, PrunedForest
-from pine_boost.model.trimming import trim, trim_pruned
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model, PrunedForest
+from pine_boost.model.rules import SplitKind
+from pine_boost.model.trimming import Trimming, trim, trim_pruned
 
 __all__ = ["write_sklearn"]
 
-UNIT = UNIT_ROUNDOFF[np.float64]
+_UNIT = UNIT_ROUNDOFF[np.float64]
+# Attributes about training that may concern trees that are gone.
+_STALE = (
+    "oob_score_",
+    "oob_scores_",
+    "oob_improvement_",
+    "oob_decision_function_",
+    "oob_prediction_",
+    "train_score_",
+    "validation_score_",
+)
 
 
 def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
@@ -137,7 +136,7 @@ def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArra
     total = _largest_sum(pruned, leaves) + n_kept * (1 + abs(threshold))
     fine = AVERAGED_BITS - 1 - math.ceil(math.log2(total))
     rounded = math.ldexp(math.floor(math.ldexp(threshold, fine)), -fine)
-    error = n_kept * (threshold - rounded) + 4 * UNIT * total
+    error = n_kept * (threshold - rounded) + 4 * _UNIT * total
     if fine < pruned.grid or error >= math.ldexp(1.0, -pruned.grid):
         raise InvalidInputError(
             f"Grid 2**-{pruned.grid} with {n_kept} trees is too fine to keep the threshold "
@@ -257,6 +256,256 @@ def _refuse_fine_grid(model: Model, pruned: PrunedForest) -> None:
             f"Grid 2**-{pruned.grid} is too fine for {model.kind}: two different sums could become "
             "equal after division by the number of trees; use a coarser grid or a smaller scale."
         )
+
+
+# children, feature and threshold of a leaf in tree_
+LEAF, UNDEFINED = -1, -2
+
+
+def copy_without(native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None) -> Any:
+    """A copy; ``heavy`` attributes are left to the caller, what cannot be copied is shared.
+
+    ``copied`` is the memo of `copy.deepcopy`: what several objects share stays one object. Trees of
+    gradient boosting share a generator of 5 kB, which would otherwise be written once per tree.
+    """
+    estimator = copy.copy(native)
+    for name, value in list(vars(estimator).items()):
+        if name in _STALE and not keep_scores:
+            delattr(estimator, name)
+        elif name not in heavy:
+            setattr(estimator, name, copy_value(value, copied))
+    return estimator
+
+
+def trim_estimator(
+    estimator: Any,
+    forest: Forest,
+    trimming: Trimming,
+    index: int,
+    leaf_value: FloatArray,
+    copied: dict[int, Any] | None = None,
+) -> Any:
+    """A copy of a tree estimator with the remaining nodes of tree ``kept[index]``.
+
+    Parameters
+    ----------
+    estimator : DecisionTree or ExtraTree
+    forest : Forest
+    trimming : Trimming
+    index : int
+    leaf_value : float64 (n, n_columns)
+        In the form of ``tree_.value``, a row for every remaining node of this tree; read at the
+        leaves. Inner nodes keep theirs.
+    copied : dict, optional
+        Of `copy_without`.
+    """
+    make, arguments, state = estimator.tree_.__reduce__()
+    part = trimming.part(index)
+    local = trimming.node[part] - forest.tree_offset[trimming.kept[index]]
+    is_leaf = trimming.is_leaf[part]
+    nodes, values = state["nodes"][local], state["values"][local]
+    nodes["left_child"], nodes["right_child"] = trimming.children(index)
+    nodes["feature"][is_leaf] = UNDEFINED
+    nodes["threshold"][is_leaf] = UNDEFINED
+    nodes["missing_go_to_left"][is_leaf] = 0
+    values[is_leaf, 0, :] = leaf_value[is_leaf]
+    tree = make(*arguments)
+    depth = int(trimming.depth[part].max())
+    tree.__setstate__({**state, "max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values})
+    trimmed = copy_without(estimator, "tree_", copied=copied)
+    trimmed.tree_ = tree
+    return trimmed
+
+
+def trim_members(model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False) -> Any:
+    """A copy of a list of trees (forest, AdaBoost), or of a single one, with trimmed trees."""
+    native, forest = model.native, model.forest
+    if hasattr(native, "tree_"):
+        return trim_estimator(native, forest, trimming, 0, values)
+    estimator = copy_without(native, "estimators_", keep_scores=keep_scores)
+    estimator.estimators_ = [
+        trim_estimator(native.estimators_[tree], forest, trimming, i, values[trimming.part(i)])
+        for i, tree in enumerate(trimming.kept)
+    ]
+    estimator.n_estimators = len(estimator.estimators_)
+    return estimator
+
+
+def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> Any:
+    """A predictor of histogram boosting with the remaining nodes of tree ``kept[index]``."""
+    part = trimming.part(index)
+    nodes = predictor.nodes[trimming.node[part] - forest.tree_offset[trimming.kept[index]]]
+    is_leaf = trimming.is_leaf[part]
+    left, right = trimming.children(index)
+    nodes["left"], nodes["right"] = np.where(is_leaf, 0, left), np.where(is_leaf, 0, right)
+    nodes["is_leaf"] = is_leaf
+    nodes["depth"] = trimming.depth[part]
+    nodes["value"][is_leaf] = leaf_value[is_leaf]
+    nodes["gain"][is_leaf] = -1.0  # what scikit-learn writes for a node that was never split
+    for name in ("feature_idx", "num_threshold", "missing_go_to_left", "bin_threshold"):
+        nodes[name][is_leaf] = 0
+    nodes["is_categorical"][is_leaf] = 0
+    is_category = nodes["is_categorical"].astype(bool)
+    sets = nodes["bitset_idx"][is_category]
+    nodes["bitset_idx"] = 0
+    nodes["bitset_idx"][is_category] = np.arange(len(sets))
+    return type(predictor)(
+        nodes, predictor.binned_left_cat_bitsets[sets].copy(), predictor.raw_left_cat_bitsets[sets].copy()
+    )
+
+
+def constant_predictor(template: Any, value: float) -> Any:
+    """A predictor of one leaf that covers the data of another."""
+    nodes = np.zeros(1, dtype=template.nodes.dtype)
+    nodes["is_leaf"] = True
+    nodes["value"] = value
+    nodes["count"] = template.nodes["count"][0]
+    empty = np.zeros((0, 8), dtype=np.uint32)
+    return type(template)(nodes, empty, empty.copy())
+
+
+def write_votes(model: Model, pruned: PrunedForest) -> Any:
+    """AdaBoost with fewer and smaller trees, the weight of each in ``estimator_weights_``."""
+    native, forest = model.native, pruned.forest
+    trimming = trim_pruned(pruned)
+    votes = [_read_votes(pruned, trimming, index) for index in range(len(trimming.kept))]
+    weights_int = np.array([weight for weight, _ in votes])
+    n_classes = len(forest.classes)
+    if n_classes > 2:
+        # -w / (K - 1) and n additions round by at most (n + 2) u W per class, the division by W
+        # by u W: two classes one unit apart must stay in order (parsers/sklearn/rounding.py)
+        blur = (2 * len(weights_int) + 8) * _UNIT * float(weights_int.sum())
+        if blur >= 1:
+            raise InvalidInputError(
+                f"Grid 2**-{pruned.grid} is too fine for AdaBoost with {n_classes} classes; use a "
+                "coarser grid or a smaller scale."
+            )
+    estimator = copy_without(native, "estimators_")
+    estimator.estimators_ = [
+        trim_estimator(
+            native.estimators_[tree],
+            forest,
+            trimming,
+            index,
+            _vote_values(native.estimators_[tree], forest, trimming, index, votes[index][1]),
+        )
+        for index, tree in enumerate(trimming.kept)
+    ]
+    estimator.estimator_weights_ = np.ldexp(weights_int.astype(np.float64), -pruned.grid)
+    if hasattr(native, "estimator_errors_"):
+        estimator.estimator_errors_ = np.asarray(native.estimator_errors_)[pruned.kept].copy()
+    estimator.n_estimators = len(estimator.estimators_)
+    return estimator
+
+
+def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[int, IntArray]:
+    """The one positive weight behind all leaves of a voting tree, and the class of each leaf.
+
+    Classes are indices, given for every remaining node of the tree and read at the leaves.
+    """
+    part = trimming.part(index)
+    is_leaf = trimming.is_leaf[part]
+    value_int = pruned.value_int[trimming.node[part]]
+    weight = int(np.abs(value_int[is_leaf]).max())
+    if value_int.shape[1] == 1:
+        voted = (value_int[:, 0] > 0).astype(np.int64)
+        pure = np.where(voted == 1, weight, -weight)[:, None]
+    else:
+        voted = np.argmax(value_int, axis=1)
+        pure = np.where(voted[:, None] == np.arange(value_int.shape[1]), weight, 0)
+    # a leaf of the original keeps its vote: its value is in the estimator already
+    old = pruned.forest.value[trimming.node[part]]
+    kept = is_leaf & (pruned.forest.kind[trimming.node[part]] == SplitKind.LEAF)
+    changed = np.any(np.sign(old[kept]) != np.sign(value_int[kept]))
+    if weight == 0 or changed or np.any(value_int[is_leaf] != pure[is_leaf]):
+        raise InvalidInputError(
+            f"Tree {trimming.kept[index]} of AdaBoostClassifier has leaves that are not one "
+            "positive weight times its votes; AdaBoost trees vote, so only whole trees can be "
+            "reweighted (reweight='tree'), on a grid that does not round the weight to 0.",
+            option="reweight",
+        )
+    return weight, voted
+
+
+def _vote_values(estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray) -> FloatArray:
+    """``tree_.value`` of the remaining nodes; a new leaf has probability 1 for its class."""
+    part = trimming.part(index)
+    local = trimming.node[part] - forest.tree_offset[trimming.kept[index]]
+    values: FloatArray = estimator.tree_.value[local, 0, :].copy()
+    is_new = trimming.is_leaf[part] & (forest.kind[trimming.node[part]] != SplitKind.LEAF)
+    column = {label: i for i, label in enumerate(estimator.classes_.tolist())}
+    for row in np.flatnonzero(is_new):
+        label = forest.classes[int(voted[row])]
+        if label not in column:
+            raise InvalidInputError(
+                f"A tree of AdaBoostClassifier that never saw the class {label!r} cannot vote for "
+                "it; keep the vote of one of its leaves."
+            )
+        values[row] = np.arange(values.shape[1]) == column[label]
+    return values
+
+
+def trim_sklearn(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
+    """Write the remaining nodes with their own leaf values.
+
+    ``shift`` is added to every leaf of a tree of a boosted model. Averages and votes keep all
+    their trees: without one of them the mean would be another.
+    """
+    family = model.document.family
+    if family == "gradient":
+        return _trim_gradient(model, trimming, shift)
+    if family == "histogram":
+        return _trim_histogram(model, trimming, shift)
+    if len(trimming.kept) != model.forest.n_trees or np.any(shift):
+        raise InvalidInputError(f"{model.kind} divides by its trees; none can be left out.")
+    return trim_members(model, trimming, _own_values(model, trimming), keep_scores=True)
+
+
+def _trim_gradient(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
+    native, forest = model.native, model.forest
+    # the native sum multiplies every leaf by the learning rate
+    values = trimming.shifted(_own_values(model, trimming), shift / native.learning_rate)
+    members = native.estimators_.ravel()
+    trimmed = np.empty(len(trimming.kept), dtype=object)
+    copied: dict[int, Any] = {}
+    for i, tree in enumerate(trimming.kept):
+        part = trimming.part(i)
+        trimmed[i] = trim_estimator(members[tree], forest, trimming, i, values[part], copied)
+    is_whole = len(trimming.kept) == forest.n_trees
+    estimator = copy_without(native, "estimators_", keep_scores=is_whole, copied=copied)
+    estimator.estimators_ = trimmed.reshape(-1, forest.n_outputs)
+    estimator.n_estimators_ = len(estimator.estimators_)
+    if not is_whole:
+        estimator.n_estimators = estimator.n_estimators_
+    return estimator
+
+
+def _trim_histogram(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
+    native, forest = model.native, model.forest
+    leaves = trimming.shifted(forest.value[trimming.value_node, 0], shift)
+    predictors = [predictor for stage in native._predictors for predictor in stage]
+    trimmed = [
+        trim_predictor(predictors[tree], forest, trimming, i, leaves[trimming.part(i)])
+        for i, tree in enumerate(trimming.kept)
+    ]
+    is_whole = len(trimming.kept) == forest.n_trees
+    estimator = copy_without(native, "_predictors", keep_scores=is_whole)
+    n_outputs = forest.n_outputs
+    estimator._predictors = [trimmed[first : first + n_outputs] for first in range(0, len(trimmed), n_outputs)]
+    if not is_whole:
+        estimator.max_iter = len(estimator._predictors)
+    return estimator
+
+
+def _own_values(model: Model, trimming: Trimming) -> FloatArray:
+    """Rows of ``tree_.value`` for every remaining node."""
+    native = model.native
+    members = [native] if hasattr(native, "tree_") else np.ravel(native.estimators_).tolist()
+    parts = []
+    for i, tree in enumerate(trimming.kept):
+        local = trimming.value_node[trimming.part(i)] - model.forest.tree_offset[tree]
+        parts.append(members[tree].tree_.value[local, 0, :])
+    return np.concatenate(parts)
 
 
 _WRITERS: dict[str, Callable[[Model, PrunedForest], Any]] = {

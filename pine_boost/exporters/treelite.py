@@ -1,19 +1,19 @@
-"""Turns any supported model into a Treelite model that agrees with the native one.
+"""Convert any supported model to a Treelite model that agrees with the native one.
 
-In comes a native model (or a parsed `Model`); out goes a `treelite.Model`, built node by node from
-the exact IR instead of Treelite's own importers, which lose forest weights, zero_as_missing and
-best_iteration without a word. Refuses what Treelite cannot say.
+It is built from the exact IR, because Treelite's own importers silently lose forest weights and best_iteration.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pine_boost.errors import MissingDependencyError
-from pine_boost.exporters.links import Link, find_link
+from pine_boost.errors import MissingDependencyError, UnsupportedModelError
 from pine_boost.exporters.plain_splits import category_list, plain_comparisons, refuse_unsayable
+from pine_boost.model.exact import largest_leaf
 from pine_boost.model.forest import Forest, Model
 from pine_boost.model.rules import Comparison, SplitKind
 
@@ -151,7 +151,7 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
     operator = "<" if forest.comparison is Comparison.FLOAT32_LESS else "<="
     is_vector = forest.value.shape[1] > 1
     first = np.repeat(forest.tree_offset[:-1], np.diff(forest.tree_offset))
-    # lists, because one call per node is slow enough without numpy scalars
+    # lists: numpy scalars would make the calls per node slower
     columns = zip(
         (np.arange(forest.n_nodes) - first).tolist(),
         forest.kind.tolist(),
@@ -187,3 +187,98 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
             )
         builder.end_node()
     builder.end_tree()
+
+
+_XGBOOST = {
+    "binary:logistic": "sigmoid",
+    "reg:logistic": "sigmoid",
+    "binary:hinge": "hinge",
+    "count:poisson": "exponential",
+    "reg:gamma": "exponential",
+    "reg:tweedie": "exponential",
+    "survival:cox": "exponential",
+    "survival:aft": "exponential",
+}
+_LIGHTGBM = {
+    "poisson": "exponential",
+    "gamma": "exponential",
+    "tweedie": "exponential",
+    "cross_entropy_lambda": "logarithm_one_plus_exp",
+}
+_HISTOGRAM = {"poisson": "exponential", "gamma": "exponential"}
+
+
+@dataclass(frozen=True)
+class Link:
+    """What follows the sum: a postprocessor of Treelite and whether the sum is a mean."""
+
+    name: str
+    slope: float = 1.0
+    average: bool = False
+
+
+def find_link(model: Model) -> Link:
+    """The link of a model's own ``predict`` or ``predict_proba``."""
+    forest = model.forest
+    identity = "identity_multiclass" if forest.n_outputs > 1 else "identity"
+    finders = {"xgboost": _xgboost_link, "lightgbm": _lightgbm_link, "sklearn": _sklearn_link}
+    if forest.library not in finders:
+        raise UnsupportedModelError(
+            f"Models of {forest.library!r} have no Treelite form here; accepted are {', '.join(finders)}."
+        )
+    return finders[forest.library](model, identity)
+
+
+def vote_link(model: Model) -> Link | None:
+    """The softmax behind AdaBoost's votes for several classes, which Treelite has no slope for.
+
+    scikit-learn takes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
+    """
+    forest = model.forest
+    if getattr(model.document, "family", "") != "votes" or forest.n_outputs == 1:
+        return None
+    largest = largest_leaf(forest).max(axis=1)
+    n_classes = forest.n_outputs
+    return Link("softmax", slope=float(n_classes / ((n_classes - 1) ** 2 * largest.sum())))
+
+
+def _xgboost_link(model: Model, identity: str) -> Link:
+    if model.forest.objective.startswith("multi:"):
+        return Link("softmax")
+    return Link(_XGBOOST.get(model.forest.objective, identity))
+
+
+def _lightgbm_link(model: Model, identity: str) -> Link:
+    line = str(model.document.objective or "")
+    found = re.search(r"\bsigmoid:(\S+)", line)
+    slope = float(found.group(1)) if found else 1.0
+    name, *options = line.split(" ")
+    # boosting=rf: predict(raw_score=True) is the sum, the probability that of the mean
+    average = bool(model.document.average_output)
+    rounds = int(model.forest.tree_round.max()) + 1
+    if name in ("binary", "cross_entropy", "multiclassova"):
+        postprocessor = "multiclass_ova" if name == "multiclassova" else "sigmoid"
+        return Link(postprocessor, slope / rounds if average else slope)
+    if name == "multiclass":
+        return Link("softmax", average=average)
+    if "sqrt" in options:
+        return Link("signed_square", average=average)
+    return Link(_LIGHTGBM.get(name, identity), average=average)
+
+
+def _sklearn_link(model: Model, identity: str) -> Link:
+    forest, family = model.forest, model.document.family
+    multi = forest.n_outputs > 1
+    if family == "average":
+        return Link(identity, average=True)
+    if family == "votes":
+        if multi:
+            return Link(identity)
+        weight = largest_leaf(forest)[:, 0].sum()
+        return Link("sigmoid", slope=float(2 / weight))
+    if not model.kind.endswith("Classifier"):
+        return Link(_HISTOGRAM.get(forest.objective, identity) if family == "histogram" else identity)
+    if multi:
+        return Link("softmax")
+    # Treelite's own importer omits the factor 2 of the exponential loss
+    return Link("sigmoid", slope=2.0 if forest.objective == "exponential" else 1.0)

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.exporters.copying import copy_value
+from pine_boost.errors import InvalidInputError
+from pine_boost.exporters import copy_value
 from pine_boost.model.exact import PRECISION
 from pine_boost.model.forest import FloatArray, Model, PrunedForest
 from pine_boost.model.trimming import Trimming, trim_pruned
+from pine_boost.native.predict import load_native
 from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.intercept import LINKS, NEUTRAL_SCORE, with_intercept
 from pine_boost.parsers.xgboost.read import FILE_KIND
 from pine_boost.parsers.xgboost.trees import Trees
 from pine_boost.parsers.xgboost.write import write_document
 
-# A best_iteration of the original would silently cut the pruned model (facts, xgb_wrapper)
+# A best_iteration of the original would silently cut the pruned model
 _STALE_ATTRIBUTES = ("best_iteration", "best_score", "best_ntree_limit")
 # A live Booster saves its base_score as a vector from 3.1 on, and every earlier version silently reads any vector as
 # 0.5. With 0.5 itself they all read the same number.
@@ -81,19 +82,18 @@ def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
 
 
 def _finish(model: Model, document: XGBoostDocument) -> Any:
-    """A document as the kind that came in."""
+    """Turn a document into the kind of model that was read."""
     if model.kind == FILE_KIND:
         return write_document(document, document.file_format)
-    contents = write_document(document, "json")
     if model.kind == "xgboost.Booster":
-        return _load_booster(contents, _thread_count(model.native))
-    return _copy_wrapper(model.native, document, contents)
+        return _load_booster(model, document, model.native)
+    return _copy_wrapper(model, document)
 
 
 def _with_trees(
     document: XGBoostDocument, trees: Trees, output: npt.NDArray[np.int64], rounds: npt.NDArray[Any]
 ) -> XGBoostDocument:
-    """The document with other trees, the number of a round for each."""
+    """The document with other trees; ``rounds`` numbers the round of each."""
     counts = np.unique(rounds, return_counts=True)[1]
     attributes = {k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES}
     return replace(
@@ -143,8 +143,8 @@ def _take_categories(
 
 
 def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
-    """Integers / 2**grid as float32, refused when one of them is rounded."""
-    # int + 0.0 turns a negative zero away: -0.0 would be another bit pattern than 0 / 2**grid
+    """Integers / 2**grid as float32; raises if one of them would be rounded."""
+    # + 0.0: no negative zeros
     values = (np.ldexp(value_int.astype(np.float64), -grid) + 0.0).astype(np.float32)
     if np.any(np.abs(value_int) > 2 ** PRECISION[np.float32]) or np.any(
         np.ldexp(values.astype(np.float64), grid) != value_int
@@ -155,35 +155,23 @@ def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.
     return values
 
 
-def _load_booster(contents: bytes, n_threads: int | None) -> Any:
-    try:
-        import xgboost
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Writing a live XGBoost model needs xgboost; install pine-boost[xgboost]."
-        ) from error
-    parameters = {} if n_threads is None else {"nthread": n_threads}
-    try:
-        return xgboost.Booster(parameters, model_file=bytearray(contents))
-    except ValueError as error:  # XGBoostError
-        reason = str(error).strip().partition("\n")[0][:200]
-        raise UnsupportedModelError(f"XGBoost refuses the model: {reason}") from error
+def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:
+    """A live Booster of a document, with as many threads as the original has."""
+    booster = load_native(replace(model, native=None, document=document))
+    text = json.loads(native.save_config()).get("learner", {}).get("generic_param", {}).get("nthread", "0")
+    booster.set_param({"nthread": int(text)})
+    return booster
 
 
-def _thread_count(booster: Any) -> int | None:
-    config = json.loads(booster.save_config())
-    text = config.get("learner", {}).get("generic_param", {}).get("nthread", "0")
-    return int(text) or None
-
-
-def _copy_wrapper(native: Any, document: XGBoostDocument, contents: bytes) -> Any:
+def _copy_wrapper(model: Model, document: XGBoostDocument) -> Any:
     """A wrapper with the parameters, labels and attributes of the original, and a new Booster."""
+    native = model.native
     wrapper = object.__new__(type(native))
     # evals_result_ is the training history of another model
     for name, value in vars(native).items():
         if name not in ("_Booster", "evals_result_", *_STALE_ATTRIBUTES):
             wrapper.__dict__[name] = copy_value(value)
-    wrapper._Booster = _load_booster(contents, _thread_count(native.get_booster()))
+    wrapper._Booster = _load_booster(model, document, native.get_booster())
     is_forest = any(base.__name__.startswith("XGBRF") for base in type(native).__mro__)
     n_rounds = len(document.round_offset) - 1
     wrapper.n_estimators = document.n_parallel if is_forest else n_rounds

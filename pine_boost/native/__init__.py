@@ -1,1 +1,1 @@
-"""The native libraries themselves: the only truth."""
+"""Predictions of the native libraries, which every claim is about."""

@@ -1,7 +1,6 @@
-"""A stranger's file meets the native library in a process of its own first.
+"""Load files of unknown origin natively in a child process first.
 
-In come a parsed model that came as a file and, perhaps, a table; out go class indices or nothing.
-A library that crashes, hangs or eats memory takes only the child with it: what is left is an error.
+A library that crashes, hangs or runs out of memory ends only the child; the caller gets an error.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from pine_boost.tables.schema import schema_of
 
 TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
-# exit statuses of a child that says why: the library refused, an error of ours, not installed
+# exit statuses of the child: refused by the library, an error of ours, library not installed
 _REFUSED, _RAISED, _NOT_INSTALLED = 3, 4, 5
 
 
 def read_and_try(model: Any, *, threshold: Any = None) -> Model:
-    """Read a model that will be loaded natively here; a file only after a child survived it."""
+    """Read a model that will be loaded natively in this process; try a file in a child first."""
     parsed = read_model(model, threshold=threshold)
     try_in_child(parsed)
     return parsed
@@ -40,8 +39,7 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     """Let a child load a file and predict one row, before this process does.
 
     The child is a script that drives the C library and imports no package: it takes a tenth of a
-    second. Says nothing of a live object, and where the library is not installed: then nothing
-    will be loaded.
+    second. Does nothing for a live object, or if the library is not installed.
 
     Parameters
     ----------
@@ -91,7 +89,7 @@ def predict_in_child(
 
 
 def _run(command: list[str], request: bytes, model: Model, time_limit: float, memory_limit: int) -> bytes:
-    """What a child answers to a request; its end in one error of ours."""
+    """Run a child on a request and return its answer; raise if it fails."""
     library = model.forest.library
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as child:
@@ -152,7 +150,7 @@ _CHILD = "import sys; sys.path[:] = {path!r}; from pine_boost.native.child_proce
 
 
 def answer() -> None:
-    """What the child does: reads a request, predicts, answers on stdout."""
+    """Main function of the child: read a request, predict, write the classes to stdout."""
     options_text, contents, saved = _unpack(sys.stdin.buffer.read())
     options = json.loads(options_text)
     try:

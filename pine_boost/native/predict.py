@@ -1,22 +1,27 @@
-"""Asking the native library: class indices and margins of the model itself, nothing of ours.
+"""Native predictions of a parsed model: classes, margins and probabilities, in chunks where a table is large.
 
-In come a parsed Model and a table; out go its native predictions as indices into
-``forest.classes`` (or bands of the user's thresholds). A file is loaded from the bytes that were
-re-serialised from a checked document.
+A model that came as a file is loaded from bytes that were written again from its checked document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+
 from pine_boost.errors import InvalidInputError, MissingDependencyError, PineBoostError, UnsupportedModelError
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.parsers.native_classes import band_of
-from pine_boost.parsers.traits import traits_of
+from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
+from pine_boost.parsers.traits import band_of, traits_of
 from pine_boost.tables.columns import model_columns
-from pine_boost.tables.schema import schema_of
+from pine_boost.tables.native import as_table, row_count, take_rows
+from pine_boost.tables.rows import BatchRows, DaskRows, is_large, open_rows
+from pine_boost.tables.schema import InputSchema, schema_of
 
 Answer = TypeVar("Answer")
 _WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()  # a large model takes seconds to write
@@ -35,7 +40,7 @@ def load_native(model: Model) -> Any:
         raise MissingDependencyError(
             f"Predicting natively needs {library}; install it with pip install {library}."
         ) from error
-    except Exception as error:  # LightGBM's own error is nothing more special
+    except Exception as error:  # LightGBM's own error is a plain Exception
         # for example a parameter of a LightGBM text that only its own loader looks at
         raise UnsupportedModelError(
             f"{library} itself refuses this file: {str(error).strip()[:300]}. Save the model again."
@@ -72,7 +77,7 @@ def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
 
 
 def ask_native(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
-    """Ask the native model about a table; what it raises is an error of ours."""
+    """Call a prediction function of `Traits` on a table; errors of the library become ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
     X = model_columns(X, schema_of(model.forest))
     try:
@@ -85,3 +90,67 @@ def ask_native(question: Callable[[Model, Any, Any], Answer], model: Model, X: A
             f"{traits.title}'s own predict refuses this table ({type(error).__name__}: {reason}). "
             "Pass it as the library takes it, for example as a float64 matrix."
         ) from error
+
+
+CHUNK_CELLS = 2_000_000  # rows x trees predicted between two checks of the time
+_FEWEST_ROWS = 500
+Ask = Callable[[Model, Any], npt.NDArray[Any]]
+
+
+def asked_in_chunks(ask: Ask, model: Model, X: Any, check: Callable[[], None] | None = None) -> npt.NDArray[Any]:
+    """The result of ``ask`` (a function of a module, so that workers can import it) for all rows.
+
+    ``check`` (such as `Budget.check`) is called before every chunk of a table in memory and may raise.
+    """
+    if is_large(X):
+        X = open_rows(X, schema_of(model.forest))
+    model = replace(model, native=load_native(model))  # once, not for every chunk
+    if not isinstance(X, (BatchRows, DaskRows)):
+        n_rows, n_most = row_count(X), max(_FEWEST_ROWS, CHUNK_CELLS // model.forest.n_trees)
+        if check is None or n_rows <= n_most:
+            return ask(model, X)
+        parts = []
+        for start in range(0, n_rows, n_most):
+            check()
+            parts.append(np.asarray(ask(model, take_rows(X, np.arange(start, min(start + n_most, n_rows))))))
+        return np.concatenate(parts)
+    chunks = list(X.map_values(partial(_ask_matrix, ask, model, schema_of(model.forest))))
+    return np.concatenate(chunks) if chunks else np.zeros(0)
+
+
+def _ask_matrix(ask: Ask, model: Model, schema: InputSchema, matrix: FloatArray) -> Any:
+    return np.asarray(ask(model, as_table(matrix, schema)))
+
+
+def predict_probabilities(model: Model, X: Any) -> FloatArray:
+    """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
+    if hasattr(model.native, "predict_proba"):
+        return ask_native(_own_probabilities, model, X)
+    return linked_probabilities(model, predict_margins(model, X)[0])
+
+
+def _own_probabilities(_: Model, native: Any, X: Any) -> FloatArray:
+    return np.asarray(native.predict_proba(X))
+
+
+def has_plain_link(model: Model) -> bool:
+    """Whether probabilities are sigmoid, softmax or mean of the sums, and of nothing else."""
+    family = str(getattr(model.document, "family", ""))
+    objective = model.forest.objective.split(" ")[0]
+    return family != "votes" and objective not in (SEPARATE, "binary:hinge")
+
+
+def _require_probabilities(model: Model) -> None:
+    objective = model.forest.objective
+    is_booster = not str(getattr(model.document, "family", ""))
+    if is_booster and not objective.startswith(("binary", "multi", "cross_entropy")):
+        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
+    if not has_plain_link(model):
+        raise UnsupportedModelError(f"{model.kind} with objective {objective!r} has no probabilities; use predict.")
+
+
+def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:
+    """Probabilities of margins, one column per class; raises if the model has none."""
+    _require_probabilities(model)
+    found = probabilities_of(model.forest, margins)
+    return found if found.shape[1] > 1 else np.concatenate([1.0 - found, found], axis=1)

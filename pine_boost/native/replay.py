@@ -1,8 +1,6 @@
-"""Counterexample replay: the points of a search, predicted by both native models in one batch.
+"""Counterexample replay: both native models predict the points that the search and the proofs used.
 
-In come the two models, the proof's integers and the points; nothing goes out. A
-point on which a native library contradicts the integers raises: then no proof of them can be
-trusted, and nothing is certified.
+A point on which a native library contradicts the integers raises an error, and nothing is certified.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ def replay_points(
     states : (n_points, n_features)
     """
     matrix = problem.space.representative(states)
-    usable = ~np.isinf(matrix).any(axis=1)  # not every library takes it
+    usable = ~np.isinf(matrix).any(axis=1)  # not every library accepts infinities
     if not usable.any():
         return
     table = as_table(matrix[usable], schema)
     leaves = problem.trees.leaves(states[usable])
     try:
         original, smaller = (replace(model, native=load_native(model)) for model in models)
-    except ImportError:  # no native library here: reading and proving need none
+    except ImportError:  # reading and proving need no native library
         return
     before = problem.original_margins_int(leaves)
     band = original_band(problem)
@@ -107,7 +105,7 @@ def original_band(problem: Problem) -> float:
     if not problem.strict.all():  # exact arithmetic, exact integers
         return 0.0
     band = summation_band(problem.forest)
-    if not original_scale(problem.forest)[1]:  # leaves that are no whole numbers of units
+    if not original_scale(problem.forest)[1]:  # leaves that are not whole numbers of units
         band += float(np.ldexp(problem.forest.n_trees + 1, -problem.scale - 1))
     return band
 

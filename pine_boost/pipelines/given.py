@@ -15,8 +15,7 @@ from typing import Any
 from pine_boost.certificate.claims import layers_remark
 from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.forest import Model
-from pine_boost.parsers import open_pickle, read_model
-from pine_boost.parsers.pickling import pickled
+from pine_boost.parsers import open_pickle, pickled, read_model
 from pine_boost.pipelines.layers import kind_of
 from pine_boost.pipelines.preparation import Prepared
 from pine_boost.pipelines.result import REMEDY

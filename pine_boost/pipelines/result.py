@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.claims import BEFORE_CALIBRATION
-from pine_boost.parsers.pickling import pickled
+from pine_boost.parsers import pickled
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.explanation import Explanation
 from pine_boost.region.region import Region

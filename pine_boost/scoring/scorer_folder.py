@@ -74,7 +74,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
     np.savez(buffer, **_arrays(parts))
     files = {ARRAYS: buffer.getvalue()}
     if parts.prepare is not None or parts.finish is not None:
-        from pine_boost.parsers.pickling import pickled
+        from pine_boost.parsers import pickled
 
         files[LAYERS] = pickled((parts.prepare, parts.finish))
     flat, native, schema = parts.flat, parts.native, parts.schema

@@ -22,8 +22,14 @@ from pine_boost.errors import InvalidInputError, MissingDependencyError, Unsuppo
 from pine_boost.model.exact import XGBOOST_MAX_CATEGORY, certain_distance
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison, SplitKind
-from pine_boost.native.predict import load_native, predict_classes, predict_margins
-from pine_boost.native.probabilities import has_plain_link, linked_probabilities, predict_probabilities
+from pine_boost.native.predict import (
+    has_plain_link,
+    linked_probabilities,
+    load_native,
+    predict_classes,
+    predict_margins,
+    predict_probabilities,
+)
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
 

@@ -27,8 +27,7 @@ from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.native.child_process import try_in_child
 from pine_boost.native.predict import original_bytes
-from pine_boost.parsers import read_model
-from pine_boost.parsers.pickling import pickled
+from pine_boost.parsers import pickled, read_model
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.region import Region
 from pine_boost.result import model_file

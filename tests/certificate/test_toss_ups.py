@@ -16,8 +16,7 @@ from pine_boost.certificate.claims import claim_of, rests_on, serving_of, surene
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
-from pine_boost.native.predict import predict_classes
-from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.native.predict import predict_classes, predict_probabilities
 from pine_boost.parsers import read_model
 from pine_boost.region.margins import float_margins
 from pine_boost.region.region import Region

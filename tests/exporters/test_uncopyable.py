@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost.exporters import export, export_trimmed
-from pine_boost.exporters.copying import copy_value
+from pine_boost.exporters import copy_value, export, export_trimmed
 from pine_boost.model.trimming import trim
 from pine_boost.parsers import read_model
 from tests.support.grids import grid_forest

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import pine_boost as pb
-from pine_boost.native.probabilities import predict_probabilities
+from pine_boost.native.predict import predict_probabilities
 from pine_boost.parsers.xgboost import ubjson, write
 from pine_boost.region.domain import Condition
 from pine_boost.verifying import verify
@@ -151,7 +151,7 @@ OPTIONS: list[Row] = [
     ("threshold beyond floats", lambda w: w.prune(threshold=10**400), _INPUT, "one finite number"),
     ("threshold as text", lambda w: w.prune(threshold="x"), _INPUT, "='x' must be one finite"),
     ("thresholds none", lambda w: w.prune(threshold=[]), _INPUT, "one finite number or a list"),
-    ("thresholds twice", lambda w: w.prune(threshold=[0.5, 0.5]), _INPUT, "without repeats"),
+    ("thresholds twice", lambda w: w.prune(threshold=[0.5, 0.5]), _INPUT, "strictly ascending"),
 ]
 
 DOMAINS: list[Row] = [

@@ -93,7 +93,7 @@ def test_not_fitted(native: Any) -> None:
         (float("nan"), "finite"),
         ("half", "finite number or a list"),
         ([], "finite number or a list"),
-        ([0.3, 0.3], "without repeats"),
+        ([0.3, 0.3], "strictly ascending"),
         ([[0.3]], "finite number or a list"),
     ],
 )

@@ -35,7 +35,7 @@ def _fitted(name: str) -> Any:
     ("threshold", "message"),
     [
         ([0.7, 0.3], "ascend"),
-        ([0.3, 0.3], "without repeats"),
+        ([0.3, 0.3], "strictly ascending"),
         (0.0, "strictly between 0 and 1"),
         ([0.2, 1.0], "strictly between 0 and 1"),
         (float("nan"), "finite"),
