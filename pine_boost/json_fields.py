@@ -68,7 +68,7 @@ def parse(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
 def parse_text(text: str | bytes) -> Any:
     """JSON text as Python values; stricter than `json.loads`."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise FieldError(f"it is not JSON ({str(error)[:200]})") from error
 
@@ -77,7 +77,7 @@ def _refuse_constant(token: str) -> float:
     raise FieldError(f"the token {token} is not JSON")
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Which of two values under one key counts differs between readers of JSON."""
     section = dict(pairs)
     if len(section) != len(pairs):
@@ -148,15 +148,17 @@ def record(table: Mapping[str, Reader], build: Callable[..., Any] = dict) -> Rea
     return lambda value, where: build(**read(value, table, where))
 
 
-def integer(low: int = INT64[0], high: int = INT64[1], *, or_text: bool = False) -> Reader:
-    """An integer within bounds; ``or_text`` also accepts the text of one."""
+def integer(low: int = INT64[0], high: int = INT64[1], *, as_text: bool = False) -> Reader:
+    """An integer within bounds; with ``as_text`` the text of one, and not the integer itself."""
 
     def check(value: Any, where: str) -> int:
-        if or_text and isinstance(value, str) and _INTEGER_TEXT.match(value):
-            value = int(value)
-        fits = type(value) is int and low <= value <= high
-        require(fits, f"{where!r} is {_shown(value)}, expected an integer from {low} to {high}")
-        return int(value)
+        number = value
+        if as_text:
+            number = int(value) if isinstance(value, str) and _INTEGER_TEXT.match(value) else None
+        fits = type(number) is int and low <= number <= high
+        kind = "the text of an integer" if as_text else "an integer"
+        require(fits, f"{where!r} is {_shown(value)}, expected {kind} from {low} to {high}")
+        return int(number)
 
     return check
 
@@ -246,16 +248,46 @@ def integers(low: int = INT64[0], high: int = INT64[1], length: int | None = Non
     """A list of integers within bounds, as an int64 array."""
 
     def check(value: Any, where: str) -> IntArray:
-        if isinstance(value, np.ndarray):  # a typed array of UBJSON
-            fits = value.dtype.kind in "iu"
-        else:
-            # bool is an int to Python: compare the types themselves
-            fits = isinstance(value, list) and set(map(type, value)) <= {int}
+        # bool is an int to Python: compare the types themselves
+        fits = isinstance(value, list) and set(map(type, value)) <= {int}
         require(fits, f"{where!r} is {_shown(value)}, expected a list of integers")
         within = len(value) == 0 or (low <= min(value) and max(value) <= high)
         require(bool(within), f"{where!r} has an entry outside {low} to {high}")
         require(length is None or len(value) == length, f"{where!r} has {len(value)} entries, expected {length}")
         return np.array(value, dtype=np.int64)
+
+    return check
+
+
+def array(dtype: Any, length: int | None = None, *, typed: bool) -> Reader:
+    """An array of numbers of one type, NaN and infinities included, as UBJSON or JSON holds it.
+
+    Parameters
+    ----------
+    dtype : numpy type
+        Element type; in JSON all numbers must fit it, and integers are not floats.
+    length : int, optional
+        Expected number of entries.
+    typed : bool
+        Whether the array must be a numpy array of this type (from UBJSON) or a list (from JSON).
+    """
+    expected = np.dtype(dtype)
+
+    def check(value: Any, where: str) -> npt.NDArray[Any]:
+        if typed:
+            found = value.dtype.name if isinstance(value, np.ndarray) else _shown(value)
+            require(found == expected.name, f"{where!r} is {found}, expected an array of {expected.name}")
+            numbers = value
+        elif expected.kind == "f":
+            fits = isinstance(value, list) and set(map(type, value)) <= {float}
+            require(fits, f"{where!r} is {_shown(value)}, expected a list of numbers with a decimal point")
+            with np.errstate(over="ignore"):
+                numbers = np.array(value, dtype=np.float64).astype(expected)
+        else:
+            limits = np.iinfo(expected)
+            numbers = integers(int(limits.min), int(limits.max))(value, where).astype(expected)
+        require(length is None or len(numbers) == length, f"{where!r} has {len(numbers)} entries, expected {length}")
+        return numbers
 
     return check
 

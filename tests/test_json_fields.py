@@ -33,7 +33,10 @@ def test_text_that_is_not_strict_json_is_refused(text: Any, words: str) -> None:
 INNER = {"a": f.integer(), "b": f.optional(f.text())}
 REFUSED: list[tuple[Any, f.Reader]] = [
     *((value, f.integer(0, 9)) for value in (True, 1.0, 1.5, "1", None, [1], -1, 10, 2**63, 10**400)),
-    ("1" * 30, f.integer(or_text=True)),
+    *((value, f.integer(as_text=True)) for value in (1, True, "1.0", "1" * 30)),
+    *((value, f.array(np.int32, typed=True)) for value in ([1], None, np.zeros(1, np.int64))),
+    *((value, f.array(np.uint8, 1, typed=False)) for value in ([256], [-1], [True], [1.0], [1, 2], None)),
+    *((value, f.array(np.float32, typed=False)) for value in ([1], [None], None, np.zeros(1, np.float32))),
     *((value, f.number(0, 1, exclude=(1,))) for value in (True, "0", None, 1, 1.0, -1e-9, 1e999, 10**400)),
     *((value, f.text(("a", "b"))) for value in ("c", 1, None, True, ["a"])),
     ("\ud800", f.text()),
@@ -61,20 +64,21 @@ def test_values_of_another_kind_are_refused_by_name(value: Any, reader: f.Reader
 def test_values_that_fit_are_taken() -> None:
     table = {
         "a": f.optional(f.number()),
-        "b": f.sequence(f.integer(or_text=True)),
+        "b": f.sequence(f.integer(as_text=True)),
         "c": f.mapping(f.number()),
         "d": f.record(INNER, lambda a, b: (a, b)),
         "e": f.floats(finite=False),
         "g": f.flags(3),
     }
-    values = {"a": None, "b": [1, "-2"], "c": {"x": 1}, "d": {"a": 3, "b": None}, "e": [1, "-inf"], "g": "011"}
+    values = {"a": None, "b": ["1", "-2"], "c": {"x": 1}, "d": {"a": 3, "b": None}, "e": [1, "-inf"], "g": "011"}
     read = f.read(json.loads(json.dumps(values)), table, optional={"h": f.flag})
     assert (read["a"], read["b"], read["c"], read["d"]) == (None, (1, -2), {"x": 1.0}, (3, None))
     assert read["e"].tolist() == [1.0, -np.inf]
     assert read["g"].tolist() == [False, True, True]
     assert f.write_flags(read["g"]) == "011"
     assert [f.write_float(value) for value in read["e"]] == [1.0, "-inf"]
-    assert f.integers()(np.array([3], dtype=np.uint8), "x").dtype == np.int64
+    assert f.array(np.uint8, 1, typed=True)(np.array([3], dtype=np.uint8), "x").dtype == np.uint8
+    assert f.array(np.float32, typed=False)([1.5, float("nan")], "x").dtype == np.float32
 
 
 @pytest.mark.parametrize("version", [0, 2, True, 1.0, "1", None, [1]])

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pine_boost import json_fields as f
 from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.forest import IntArray
-from pine_boost.parsers.xgboost import fields
-from pine_boost.parsers.xgboost.fields import fault
-from pine_boost.parsers.xgboost.trees import Float32Array, Trees, read_trees
+from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, Trees, fault, read_trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson
 
 # XGBoost hangs on a huge num_class; a file with more than these is damaged
@@ -73,8 +72,9 @@ def read_document(contents: bytes) -> XGBoostDocument:
     """Parse and check a model file; its first two bytes distinguish JSON from UBJSON."""
     file_format = "ubj" if contents[1:2] in (b"i", b"U", b"I", b"l", b"L") else "json"
     try:
-        root = read_ubjson(contents) if file_format == "ubj" else _read_json(contents)
-        return _check_document(root, file_format)
+        with f.reading("XGBoost file", REMEDY):
+            root = read_ubjson(contents) if file_format == "ubj" else _read_json(contents)
+            return _check_document(root, file_format)
     except (RecursionError, MemoryError, OverflowError) as error:
         raise MalformedModelError(
             f"The XGBoost file cannot be read ({type(error).__name__}); it is damaged."
@@ -82,50 +82,51 @@ def read_document(contents: bytes) -> XGBoostDocument:
 
 
 def _read_json(contents: bytes) -> Any:
-    if not contents.strip():
-        raise MalformedModelError("The XGBoost file is empty; save the model again.")
     try:
-        return json.loads(contents.decode("utf-8"), object_pairs_hook=_unique_pairs)
-    except MalformedModelError:
-        raise
+        return json.loads(contents.decode("utf-8"), object_pairs_hook=f.unique_keys)  # NaN is a number here
     except ValueError as error:  # bad JSON, bad UTF-8, and integers of thousands of digits
-        raise MalformedModelError(
-            f"The XGBoost file is not valid JSON ({str(error)[:120]}); it is damaged. Save the model again."
-        ) from error
+        raise f.FieldError(f"it is not JSON ({str(error)[:120]}), so it is truncated or damaged") from error
 
 
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    section = dict(pairs)
-    if len(section) != len(pairs):
-        raise MalformedModelError("The XGBoost file has a key twice in one object.")
-    return section
+_LEARNER: dict[str, f.Reader] = {
+    "attributes": f.mapping(f.text()),
+    "gradient_booster": f.anything,
+    "learner_model_param": f.anything,
+    "objective": f.anything,
+}
+_LEARNER_PARAMETERS: dict[str, f.Reader] = {
+    "base_score": f.text(),
+    "num_class": f.integer(0, MAX_CLASSES, as_text=True),
+    "num_feature": f.integer(1, MAX_FEATURES, as_text=True),
+}
+_TREE_PARAMETERS: dict[str, f.Reader] = {
+    "num_trees": f.integer(0, MAX_INTEGER, as_text=True),
+    "num_parallel_tree": f.integer(1, MAX_INTEGER, as_text=True),
+}
+_TEXTS = f.sequence(f.text())
 
 
 def _check_document(root: Any, file_format: str) -> XGBoostDocument:
-    root = fields.as_section(root, "the file")
-    fields.check_names(root, "the file", ("learner", "version"))
-    version = _read_version(root["version"])
-    learner = fields.as_section(root["learner"], "learner")
-    fields.check_names(
-        learner,
-        "learner",
-        ("attributes", "gradient_booster", "learner_model_param", "objective"),
-        ("feature_names", "feature_types"),
+    root = f.read(root, {"learner": f.anything, "version": f.integers(0, MAX_INTEGER, 3)})
+    version = _check_version(root["version"])
+    learner = f.read(root["learner"], _LEARNER, "learner", optional={"feature_names": _TEXTS, "feature_types": _TEXTS})
+    model, weights = _find_model(learner["gradient_booster"])
+    param = f.read(
+        learner["learner_model_param"],
+        _LEARNER_PARAMETERS,
+        "learner_model_param",
+        optional={
+            "num_target": f.integer(1, MAX_CLASSES, as_text=True),
+            "boost_from_average": f.integer(0, 1, as_text=True),
+        },
     )
-    booster = fields.as_section(learner["gradient_booster"], "gradient_booster")
-    model, weights = _find_model(booster)
-    param = fields.as_section(learner["learner_model_param"], "learner_model_param")
-    fields.check_names(
-        param, "learner_model_param", ("base_score", "num_class", "num_feature"), ("num_target", "boost_from_average")
-    )
-    n_classes = fields.as_parameter(param["num_class"], "num_class", 0, MAX_CLASSES)
-    n_features = fields.as_parameter(param["num_feature"], "num_feature", 1, MAX_FEATURES)
-    if fields.as_parameter(param.get("num_target", "1"), "num_target", 1, MAX_CLASSES) > 1:
+    n_classes, n_features = param["num_class"], param["num_feature"]
+    if param.get("num_target", 1) > 1:
         raise UnsupportedModelError("Models with several targets are not supported; train one model per target.")
     objective = _check_objective(learner["objective"], n_classes)
-    grown = _read_grown(model, n_features, max(n_classes, 1), typed=file_format == "ubj")
-    names, types = _read_features(learner, n_features)
-    attributes = fields.as_section(learner["attributes"], "attributes")
+    typed = file_format == "ubj"
+    grown = _read_grown(model, n_features, max(n_classes, 1), typed=typed)
+    names, types = _check_features(learner, n_features)
     return XGBoostDocument(
         file_format=file_format,
         version=version,
@@ -136,51 +137,39 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
         weight_drop=_read_weights(weights, grown["trees"].n_trees),
         feature_names=names,
         feature_types=types,
-        attributes={
-            fields.as_text(key, "an attribute"): fields.as_text(value, f"attribute {key!r}")
-            for key, value in attributes.items()
-        },
-        cats=read_cats(model["cats"], n_features, typed=file_format == "ubj") if "cats" in model else None,
-        boost_from_average=str(fields.as_parameter(param.get("boost_from_average", "1"), "boost_from_average", 0, 1)),
+        attributes=learner["attributes"],
+        cats=read_cats(model["cats"], n_features, typed=typed) if "cats" in model else None,
+        boost_from_average=str(param.get("boost_from_average", 1)),
         **grown,
     )
 
 
 def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int, *, typed: bool) -> dict[str, Any]:
-    """The trees, and which output and which round each of them belongs to."""
-    items, n_parallel, leaf_size = _read_tree_param(model)
-    trees = read_trees(items, n_features, typed=typed)
-    tree_output = fields.as_integers(model["tree_info"], "tree_info", len(items))
-    if np.any((tree_output < 0) | (tree_output >= n_outputs)):
-        raise fault("tree_info", f"names a class outside 0..{n_outputs - 1}")
+    """The trees, and the output and the round of each."""
+    # 1.7 writes size_leaf_vector 0 for scalar leaves, 2.x and 3.x do not write it here
+    param = f.read(
+        model["gbtree_model_param"],
+        _TREE_PARAMETERS,
+        "gbtree_model_param",
+        optional={"size_leaf_vector": f.integer(0, 1, as_text=True)},
+    )
+    items = f.sequence(f.anything)(model["trees"], "trees")
+    if param["num_trees"] != len(items):
+        raise fault("num_trees", f"is {param['num_trees']}, but there are {len(items)} trees")
+    if not items:
+        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
     return {
-        "trees": trees,
-        "tree_output": tree_output,
-        "round_offset": _read_rounds(model, len(items), n_outputs * n_parallel),
-        "n_parallel": n_parallel,
-        "leaf_vector_size": leaf_size,
+        "trees": read_trees(items, n_features, typed=typed),
+        "tree_output": f.integers(0, n_outputs - 1, len(items))(model["tree_info"], "tree_info"),
+        "round_offset": _read_rounds(model, len(items), n_outputs * param["num_parallel_tree"]),
+        "n_parallel": param["num_parallel_tree"],
+        "leaf_vector_size": param.get("size_leaf_vector", 1),
     }
 
 
-def _read_tree_param(model: dict[str, Any]) -> tuple[list[Any], int, int]:
-    """The trees as they are in the file, the trees per class and round, the size of a leaf."""
-    tree_param = fields.as_section(model["gbtree_model_param"], "gbtree_model_param")
-    fields.check_names(tree_param, "gbtree_model_param", ("num_trees", "num_parallel_tree"), ("size_leaf_vector",))
-    items = fields.as_list(model["trees"], "trees")
-    n_trees = fields.as_parameter(tree_param["num_trees"], "num_trees", 0, fields.MAX_INTEGER)
-    if n_trees != len(items):
-        raise fault("num_trees", f"is {n_trees}, but there are {len(items)} trees")
-    if n_trees == 0:
-        raise UnsupportedModelError("The XGBoost model has no trees; there is nothing to read.")
-    n_parallel = fields.as_parameter(tree_param["num_parallel_tree"], "num_parallel_tree", 1, fields.MAX_INTEGER)
-    # 1.7 writes 0 for scalar leaves, 2.x and 3.x do not write it here
-    leaf_size = fields.as_parameter(tree_param.get("size_leaf_vector", "1"), "size_leaf_vector", 0, 1)
-    return items, n_parallel, leaf_size
-
-
-def _read_version(value: Any) -> tuple[int, int, int]:
-    major, minor, patch = (int(v) for v in fields.as_integers(value, "version", 3))
-    if not _OLDEST <= (major, minor) <= _NEWEST or patch < 0 or minor < 0:
+def _check_version(version: IntArray) -> tuple[int, int, int]:
+    major, minor, patch = version.tolist()
+    if not _OLDEST <= (major, minor) <= _NEWEST:
         raise UnsupportedModelError(
             f"The file was written by XGBoost {major}.{minor}.{patch}; 1.7 to 3.x are supported. "
             "Load it there and save it again."
@@ -188,44 +177,37 @@ def _read_version(value: Any) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def _find_model(booster: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
     """The section with the trees, and the weights of dart (None for gbtree)."""
-    name = fields.as_text(booster.get("name"), "the name of the booster")
+    name = f.text()(f.mapping(f.anything)(booster, "gradient_booster").get("name"), "gradient_booster.name")
     if name == "gblinear":
         raise UnsupportedModelError("gblinear models have no trees; retrain with booster='gbtree' or 'dart'.")
     if name not in ("gbtree", "dart"):
         raise UnsupportedModelError(f"Booster {name[:60]!r} is unknown; accepted: gbtree, dart.")
+    inside: dict[str, f.Reader] = {"model": f.anything, "name": f.text(["gbtree"])}
+    weights = None
     if name == "dart":
-        fields.check_names(booster, "gradient_booster", ("name", "gbtree", "weight_drop"))
-        inner = fields.as_section(booster["gbtree"], "gbtree")
-        fields.check_names(inner, "gbtree", ("model", "name"))
-        if inner["name"] != "gbtree":
-            raise fault("the inner booster of dart", "is not gbtree")
-        weights = booster["weight_drop"]
-    else:
-        fields.check_names(booster, "gradient_booster", ("name", "model"))
-        inner, weights = booster, None
-    model = fields.as_section(inner["model"], "model")
-    fields.check_names(model, "model", ("gbtree_model_param", "tree_info", "trees"), ("iteration_indptr", "cats"))
-    return model, weights
+        outer = {"name": f.text(), "gbtree": f.anything, "weight_drop": f.anything}
+        found = f.read(booster, outer, "gradient_booster")
+        booster, weights = found["gbtree"], found["weight_drop"]
+    model = f.read(booster, inside, "gbtree")["model"]
+    sections = dict.fromkeys(("gbtree_model_param", "tree_info", "trees"), f.anything)
+    return f.read(model, sections, "model", optional={"iteration_indptr": f.anything, "cats": f.anything}), weights
 
 
 def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
     """The objective section: its name and texts, at most one level below."""
-    section = fields.as_section(value, "objective")
-    checked: dict[str, Any] = {"name": fields.as_text(section.get("name"), "objective name")}
+    section = f.mapping(f.anything)(value, "objective")
+    checked: dict[str, Any] = {"name": f.text()(section.get("name"), "objective.name")}
     for key, item in section.items():
-        where = f"objective {fields.as_text(key, 'an objective parameter')!r}"
-        if isinstance(item, dict):
-            checked[key] = {fields.as_text(k, where): fields.as_text(v, where) for k, v in item.items()}
-        else:
-            checked[key] = fields.as_text(item, where)
+        reader = f.mapping(f.text()) if isinstance(item, dict) else f.text()
+        checked[key] = reader(item, f"objective.{key}")
     softmax = checked.get("softmax_multiclass_param")
     if checked["name"].startswith("multi:") or softmax is not None:
         if not isinstance(softmax, dict) or softmax.get("num_class") != str(n_classes):
             raise fault("num_class", f"is {n_classes}, but the objective says otherwise")
     elif n_classes > 1:
-        raise fault("num_class", f"is {n_classes} for the objective {checked['name']!r}")
+        raise fault("num_class", f"is {n_classes} for the objective {checked['name'][:60]!r}")
     return checked
 
 
@@ -235,7 +217,7 @@ def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> I
         if n_trees % trees_per_round:
             raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
-    rounds = fields.as_integers(model["iteration_indptr"], "iteration_indptr")
+    rounds = f.integers(0, MAX_INTEGER)(model["iteration_indptr"], "iteration_indptr")
     if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
         raise fault("iteration_indptr", f"does not divide the {n_trees} trees into rounds")
     return rounds
@@ -244,15 +226,14 @@ def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> I
 def _read_weights(value: Any, n_trees: int) -> Float32Array | None:
     if value is None:
         return None
-    weights = fields.as_floats(value, "weight_drop", n_trees)
+    weights: Float32Array = f.array(np.float32, n_trees, typed=False)(value, "weight_drop")
     if not np.all(np.isfinite(weights)):
         raise fault("weight_drop", "holds a number that is not finite")
     return weights
 
 
-def _read_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    names = fields.as_texts(learner.get("feature_names", []), "feature_names")
-    types = fields.as_texts(learner.get("feature_types", []), "feature_types")
+def _check_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names, types = learner.get("feature_names", ()), learner.get("feature_types", ())
     for where, texts in (("feature_names", names), ("feature_types", types)):
         if len(texts) not in (0, n_features):
             raise fault(where, f"has {len(texts)} entries, expected {n_features} or none")
@@ -265,15 +246,13 @@ def _read_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str,
     return names, types
 
 
-def _read_base_score(value: Any, n_outputs: int) -> tuple[float, ...]:
+def _read_base_score(text: str, n_outputs: int) -> tuple[float, ...]:
     """``5E-1`` (up to 3.0) or ``[5E-1]``, ``[a,b,c]`` (from 3.1 on)."""
-    text = fields.as_text(value, "base_score")
     is_vector = text.startswith("[") and text.endswith("]")
     parts = text[1:-1].split(",") if is_vector else [text]
     if len(parts) not in (1, n_outputs) or not all(len(part) < 100 and _NUMBER.match(part) for part in parts):
         raise fault("base_score", f"is {text[:60]!r}, not 1 or {n_outputs} numbers")
-    wide = [float(part) for part in parts]
-    scores = fields.as_floats(wide, "base_score").tolist()
+    scores = f.array(np.float32, typed=False)([float(part) for part in parts], "base_score").tolist()
     if not all(math.isfinite(score) for score in scores):
         raise fault("base_score", f"is {text[:60]!r}, not finite")
     return tuple(scores)
@@ -293,13 +272,11 @@ class Cats:
 
 def read_cats(value: Any, n_features: int, *, typed: bool) -> Cats:
     """Check the section; an empty one means that the model was trained on bare codes."""
-    section = fields.as_section(value, "cats")
-    fields.check_names(section, "cats", ("enc", "feature_segments", "sorted_idx"))
-    encodings = fields.as_list(section["enc"], "cats, enc")
-    segments = fields.as_array(section["feature_segments"], "cats, feature_segments", np.int32, typed=typed).astype(
-        np.int64
-    )
-    order = fields.as_array(section["sorted_idx"], "cats, sorted_idx", np.int32, typed=typed).astype(np.int64)
+    positions = f.array(np.int32, typed=typed)
+    tables = {"enc": f.sequence(f.anything), "feature_segments": positions, "sorted_idx": positions}
+    section = f.read(value, tables, "cats")
+    encodings = section["enc"]
+    segments, order = (section[name].astype(np.int64) for name in ("feature_segments", "sorted_idx"))
     if not encodings:
         if len(order) or np.any(segments != 0) or len(segments) not in (0, n_features + 1):
             raise fault("cats", "has segments without category values")
@@ -330,29 +307,25 @@ def _check_order(counts: npt.NDArray[np.int64], segments: npt.NDArray[np.int64],
 
 
 def _read_encoding(value: Any, feature: int, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    where = f"cats, enc of feature {feature}"
-    section = fields.as_section(value, where)
-    if "offsets" in section:
-        return _read_names(section, where, typed)
-    fields.check_names(section, where, ("type", "values"))
-    kind = fields.as_integer(section["type"], f"{where}, type", 0, 255)
+    where = f"cats.enc[{feature}]"
+    if isinstance(value, dict) and "offsets" in value:
+        return _read_names(value, where, typed)
+    section = f.read(value, {"type": f.integer(0, 255), "values": f.anything}, where)
+    kind = section["type"]
     if kind not in _VALUE_TYPES:
-        raise fault(f"{where}, type", f"is {kind}, not one of {sorted(_VALUE_TYPES)}")
-    numbers = fields.as_array(section["values"], f"{where}, values", _VALUE_TYPES[kind], typed=typed)
+        raise fault(f"{where}.type", f"is {kind}, expected one of {sorted(_VALUE_TYPES)}")
+    numbers = f.array(_VALUE_TYPES[kind], typed=typed)(section["values"], f"{where}.values")
     if len(np.unique(numbers)) != len(numbers):
-        raise fault(f"{where}, values", "holds a value twice")
+        raise fault(f"{where}.values", "holds a value twice")
     return tuple(numbers.tolist()), {"type": kind, "values": numbers}
 
 
 def _read_names(section: dict[str, Any], where: str, typed: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    fields.check_names(section, where, ("offsets", "values"))
-    offsets = fields.as_array(section["offsets"], f"{where}, offsets", np.int32, typed=typed).astype(np.int64)
-    letters = fields.as_array(section["values"], f"{where}, values", np.int8, typed=typed).astype(np.int64)
-    written = {"offsets": offsets.astype(np.int32), "values": letters.astype(np.int8)}
+    kinds = {"offsets": f.array(np.int32, typed=typed), "values": f.array(np.int8, typed=typed)}
+    written = f.read(section, kinds, where)
+    offsets, letters = written["offsets"].astype(np.int64), written["values"]
     if len(offsets) == len(letters) == 0:
         return (), written
-    if np.any((letters < -128) | (letters > 127)):
-        raise fault(where, "holds a byte outside -128..127")
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(letters):
         raise fault(where, "has offsets that do not span its text")
     if np.any(np.diff(offsets) < 0):

@@ -16,8 +16,7 @@ from pine_boost.errors import MissingDependencyError
 from pine_boost.model import exact
 from pine_boost.model.forest import IntArray
 from pine_boost.parsers.xgboost.document import XGBoostDocument
-from pine_boost.parsers.xgboost.fields import fault
-from pine_boost.parsers.xgboost.trees import Trees, join_trees
+from pine_boost.parsers.xgboost.trees import Trees, fault, join_trees
 from pine_boost.parsers.xgboost.write import write_document
 
 # Objective -> how base_score becomes a margin, checked against the library in tests. Only the

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import fields as fields_of
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.errors import UnsupportedModelError
+from pine_boost import json_fields as f
+from pine_boost.errors import MalformedModelError, UnsupportedModelError
 from pine_boost.model.exact import XGBOOST_MAX_CATEGORY
 from pine_boost.model.forest import BoolArray, IntArray
-from pine_boost.parsers.xgboost import fields
-from pine_boost.parsers.xgboost.fields import fault
 
 Float32Array = npt.NDArray[np.float32]
 
+MAX_INTEGER = 2**31 - 1
+REMEDY = "Save the model again with XGBoost (1.7 to 3.x)"
 ROOT_PARENT = 2147483647
 DELETED = 2147483647  # split index of a node that the pruning updater cut off
 # Fields with one entry per node, and those of the category sets, with their element types in UBJSON
@@ -39,6 +39,11 @@ _CATEGORY_FIELDS = {
     "categories_segments": np.int64,
     "categories_sizes": np.int64,
 }
+
+
+def fault(where: str, found: str) -> MalformedModelError:
+    """The error for a field whose value does not fit the others."""
+    return MalformedModelError(f"Invalid XGBoost file: {where} {found}. {REMEDY}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +143,7 @@ def take_trees(trees: Trees, kept: BoolArray) -> Trees:
 
 def join_trees(parts: Sequence[Trees]) -> Trees:
     """The trees of several stacks as one stack, in their order."""
-    columns: dict[str, list[Any]] = {field.name: [] for field in fields_of(Trees)}
+    columns: dict[str, list[Any]] = {field.name: [] for field in fields(Trees)}
     n_nodes = n_codes = 0
     for part in parts:
         for name, column in columns.items():
@@ -154,37 +159,41 @@ def join_trees(parts: Sequence[Trees]) -> Trees:
 
 def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str, Any]:
     where = f"tree {index}"
-    tree = fields.as_section(item, where)
-    optional = ("leaf_weights",)
-    names = (*_NODE_FIELDS, *_CATEGORY_FIELDS, "id", "tree_param")
     # trees with vector leaves lack some fields in 3.0: they are refused by name before
-    if "tree_param" not in tree:
-        fields.check_names(tree, where, names, optional)
-    param = fields.as_section(tree["tree_param"], f"{where}, tree_param")
-    fields.check_names(
-        param, f"{where}, tree_param", ("num_nodes", "num_feature", "size_leaf_vector"), ("num_deleted",)
-    )
-    if fields.as_parameter(param["size_leaf_vector"], f"{where}, size_leaf_vector", 0, fields.MAX_INTEGER) > 1:
+    param = item.get("tree_param") if isinstance(item, dict) else None
+    size = param.get("size_leaf_vector") if isinstance(param, dict) else None
+    if isinstance(size, str) and size.isdecimal() and int(size[:20]) > 1:
         raise UnsupportedModelError(
             "Trees with vector leaves are not supported; retrain with multi_strategy='one_output_per_tree'."
         )
-    fields.check_names(tree, where, names, optional)
-    if "leaf_weights" in tree:
-        raise fault(where, "has leaf_weights although its leaves are scalars")
-    if fields.as_integer(tree["id"], f"{where}, id", 0, fields.MAX_INTEGER) != index:
-        raise fault(where, f"has the id {tree['id']}")
-    fields.as_parameter(param["num_feature"], f"{where}, num_feature", n_features, n_features)
-    n_nodes = fields.as_parameter(param["num_nodes"], f"{where}, num_nodes", 1, fields.MAX_INTEGER)
-    table: dict[str, Any] = {}
-    for name, dtype in _NODE_FIELDS.items():
-        table[name] = fields.as_array(tree[name], f"{where}, {name}", dtype, n_nodes, typed=typed)
-    for name, dtype in _CATEGORY_FIELDS.items():
-        table[name] = fields.as_array(tree[name], f"{where}, {name}", dtype, typed=typed)
-    for name in (*_NODE_FIELDS, *_CATEGORY_FIELDS):
-        if table[name].dtype.kind != "f":  # one type to calculate with
-            table[name] = table[name].astype(np.int64)
-    table["num_deleted"] = fields.as_parameter(param.get("num_deleted", "0"), f"{where}, num_deleted", 0, n_nodes - 1)
+    largest = f.integer(0, MAX_INTEGER, as_text=True)
+    parameters = {"num_nodes": f.integer(1, MAX_INTEGER, as_text=True), "size_leaf_vector": largest}
+    parameters["num_feature"] = f.integer(n_features, n_features, as_text=True)
+    arrays = {name: f.array(dtype, typed=typed) for name, dtype in (_NODE_FIELDS | _CATEGORY_FIELDS).items()}
+    table = f.read(item, {**arrays, "id": f.integer(index, index), "tree_param": f.anything}, where)
+    param = f.read(table.pop("tree_param"), parameters, f"{where}.tree_param", optional={"num_deleted": largest})
+    for name in _NODE_FIELDS:
+        found, expected = len(table[name]), param["num_nodes"]
+        f.require(found == expected, f"'{where}.{name}' has {found} entries, expected {expected} (num_nodes)")
+        if table[name].dtype.kind == "f" and not typed:
+            _refuse_midpoints(item[name], table[name], f"{where}.{name}")
+    for name, column in table.items():
+        if name != "id" and column.dtype.kind != "f":  # one type to calculate with
+            table[name] = column.astype(np.int64)
+    table["num_deleted"] = param.get("num_deleted", 0)
     return table
+
+
+def _refuse_midpoints(given: list[float], narrow: Float32Array, where: str) -> None:
+    # XGBoost's own parser rounds exact float32 midpoints up or down, not to even; files that XGBoost
+    # wrote contain float32 numbers only
+    wide = np.array(given, dtype=np.float64)
+    inexact = np.flatnonzero(np.isfinite(narrow) & (narrow != wide))
+    value, near = wide[inexact], narrow[inexact]
+    with np.errstate(over="ignore"):
+        other = np.nextafter(near, np.where(value > near, np.inf, -np.inf).astype(np.float32))
+    is_between = bool(np.any(value - near == other.astype(np.float64) - value))
+    f.require(not is_between, f"{where!r} holds a number exactly between two float32 numbers")
 
 
 def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offset: IntArray) -> None:
