@@ -24,7 +24,7 @@ NATIVE = TARGETS[:3]
 def test_damaged_documents_are_refused_or_read_right(name):
     target = import_module(f"tests.fuzz.{name}").TARGET
     loaded = WORKER.loaded
-    tally = run(target, 150, first_seed=20_261_116)
+    tally = run(target, 300, first_seed=20_261_116)
     # both must happen, or the target looks at nothing
     assert tally.refused > 30
     assert tally.accepted > 2
