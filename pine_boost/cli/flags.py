@@ -120,7 +120,7 @@ def message_of(error: BaseException | Warning) -> str:
     text = " ".join(str(error).split())
     for name in getattr(error, "option", ()):
         if flag := flag_of(name):
-            text = re.sub(rf"(?<![\w./'-]){name}(?:=True)?(?![\w/'])", flag, text)
+            text = re.sub(rf"(?<![\w./'-]){name}(?:=True)?(?![\w/']|\.\w)", flag, text)
     return text
 
 
