@@ -1,8 +1,7 @@
 """A scikit-learn classifier that trains, calibrates and prunes in one fit.
 
-In come an unfitted tree ensemble, X and y; out goes a fitted classifier whose predictions are those
-of the pruned model. Part of the rows is held out for calibration and trains nothing. Importing this
-module imports scikit-learn; nothing else of pine_boost does.
+Part of the rows is held out for calibration and trains nothing. This is the only module that imports scikit-learn when
+it is imported.
 """
 
 from __future__ import annotations

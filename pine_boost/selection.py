@@ -1,8 +1,6 @@
-"""Choosing alpha by looking at held-out rows, as in the paper.
+"""Choosing alpha on held-out rows, as in the paper: the largest whose pruned model reaches a fidelity on X_sel.
 
-In come a model, three tables and a target fidelity; out goes the largest alpha whose pruned model
-reaches the target on X_sel, or the original. Refuses a rule it does not know; the rows of X_sel
-must have been used for nothing else, or the statement about future inputs is void.
+The rows of X_sel must have been used for nothing else, or the statement about future inputs is void.
 """
 
 from __future__ import annotations

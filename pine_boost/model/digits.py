@@ -1,9 +1,4 @@
-"""Numbers as words that promise no more than the numbers do.
-
-In comes a number; out goes text: the very number, or a few digits that are never above it (a lower
-bound in a sentence) or never below it (an upper bound). A bound that is rounded the other way, or
-to the nearest, makes a sentence false.
-"""
+"""Numbers as text that promises no more than the number: lower bounds are rounded down, upper bounds up."""
 
 from __future__ import annotations
 

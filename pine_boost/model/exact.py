@@ -1,8 +1,7 @@
 """The numbers that decide truth, each with the inequality that justifies it.
 
-In come a Forest or leaf values; out go bands, grids and scales. No other module contains a
-tolerance that a claim rests on: what is not proved here is compared as integers. Tolerances that
-only propose have a section of their own.
+No other module contains a tolerance that a claim rests on: what is not bounded here is compared as integers.
+Tolerances that only propose have a section of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""From margins to probabilities, in double precision and without the native rounding.
+"""Probabilities of margins, in double precision and without the native rounding.
 
-In come a Forest and margins; out go float64 probabilities as the native library would make them.
-They decide nothing that is proved: how a model is scaled, served and compared follows them.
+They decide nothing that is proved; how a model is scaled, served and compared depends on them.
 """
 
 from __future__ import annotations

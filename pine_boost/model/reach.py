@@ -1,8 +1,6 @@
-"""Which nodes of a forest some input reaches, decided on states, exactly.
+"""Which nodes of a forest some input reaches, decided exactly on states, and the smaller trees that follow.
 
-In comes a Forest; out go the nodes that an input can reach and the category codes that can occur
-at their splits, and from them the smaller trees that no input tells from the original's. NaN,
-unseen categories and intervals without a float are states like any other.
+NaN, unseen categories and intervals without a float are states like any other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The slow, obvious evaluator of the IR: what the native comparison makes of raw inputs.
+"""The slow, obvious evaluator: leaves and margins of raw inputs, bit for bit as the library computes them.
 
-In come a Forest and a float matrix; out go leaves and margins, bit for bit as the library has
-them. Everything faster is tested against this.
+Every faster path is tested against it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Which inputs a state stands for: its values, its plainest one, its words.
-
-In come a StateSpace, one of its axes and a state; out go numbers of the native type that fall into
-that state, plainest first, or none where no input does. Refuses nothing.
-"""
+"""Inputs that fall into a state: a few numbers of the native type, simplest first, and the state in words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Trees over states: the same routing as the native library, on small integers.
-
-In come a Forest and its StateSpace; out go StateTrees, which find the leaves of state rows, and
-leaf bitmasks per (feature, state, tree). No float is compared here any more.
-"""
+"""Trees over states: the same routing as the native library, on small integers, and leaf bitmasks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The rules by which libraries differ: how a value is compared, what is missing, who wins a tie.
-
-In comes nothing; here are the words that parsers write into a Forest and everything after obeys.
-"""
+"""The rules by which libraries differ: how a value is compared, what is missing, who wins a tie."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The state space: every feature becomes a short list of states that no split can tell apart.
 
-In come Forests; out goes a StateSpace that turns a float matrix into small integers with the
-library's own comparison, and integers back into a real input. No epsilon, no rounding: a state is
-an interval between two thresholds, a group of categories, zero-as-missing, or missing.
+A state is an interval between two thresholds, a group of categories, zero-as-missing, or missing. Inputs find their
+states with the library's own comparison, without any tolerance.
 """
 
 from __future__ import annotations

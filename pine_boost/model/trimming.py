@@ -1,7 +1,6 @@
 """Which nodes of a forest remain in a smaller model, and in which order a writer lists them.
 
-In come a Forest, the trees to keep, the nodes that become leaves and the nodes that step into
-another's place; out goes a Trimming. It changes no split and no number: it only leaves nodes out.
+No split and no number is changed; nodes are only left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A model as a command is given it: a file, perhaps a pickle with layers around the ensemble.
-
-In come a path (or a model) and whether pickles are trusted; out go what to hand to the library,
-the ensemble as parsed, and tables as the whole model takes them. Refuses pickles that nobody
-trusts, and a model whose own threshold is not the one that a certificate speaks of.
-"""
+"""A model as a command is given it: a file, perhaps a pickle with layers around the ensemble, and tables for it."""
 
 from __future__ import annotations
 

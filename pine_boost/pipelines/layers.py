@@ -1,9 +1,4 @@
-"""The layers around a model, from the outside in, and the way back.
-
-In comes an estimator of scikit-learn that holds another one; out go what it holds and a function
-that builds the same estimator around something else. Refuses several calibrators, more than two
-classes, and what is not fitted.
-"""
+"""The layers around a model, from the outside in, and how to rebuild them around another model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Rows through the first steps of a Pipeline, and whether what comes out is still one row each.
+"""Rows through the first steps of a Pipeline.
 
-In come the steps and a user's table; out goes the table of the ensemble. Refuses tables that are
-read in chunks, steps that change the number of rows, and steps that answer otherwise when asked
-again: then no row has a class that could be kept.
+Steps that change the number of rows, or that answer differently when called again, raise: then no row has a class that
+could be kept.
 """
 
 from __future__ import annotations

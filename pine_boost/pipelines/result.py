@@ -1,8 +1,4 @@
-"""The result about a model with layers: the same kind out, raw rows in.
-
-In comes the result about the ensemble inside; out go the whole smaller model, a region that takes
-rows as the Pipeline does, and files. All else is the inner result's.
-"""
+"""The result for a model with layers: the whole smaller model, and a region that takes rows as the Pipeline does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Classifiers that predict what they are given: their only column is their score.
-
-In comes the score of class 1; out goes the same, as ``predict_proba`` or ``decision_function``.
-With them scikit-learn's own thresholds and calibrators can be asked about any score.
+"""Classifiers that return their only column as the score, so that scikit-learn's own thresholds and calibrators can be
+evaluated at any score.
 """
 
 from __future__ import annotations

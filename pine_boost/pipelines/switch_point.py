@@ -1,7 +1,6 @@
-"""The score at which a chain of thresholds and calibrators changes its mind, to the last bit.
+"""The exact score at which a chain of thresholds and calibrators switches from class 0 to class 1.
 
-In come the layers, asked through scikit-learn's own code; out goes the largest score of class 0.
-Refuses a chain that switches more than once, never, or everywhere within rounding.
+The chain is evaluated by scikit-learn's own code. One that never switches, or more than once, raises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""From what people deploy to the tree ensemble inside it, and back with a smaller one.
+"""The tree ensemble inside a Pipeline, threshold wrapper or calibrated classifier, and the way back.
 
-In comes a model, perhaps with layers around it; out go the ensemble, what prepares its rows, the
-threshold on its own score, and the way back. A model without layers passes unchanged.
+A model without layers passes unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Categories of a table as the codes that the trees know.
+"""Categories of a table become the codes that the trees compare.
 
-In come raw category values, or a frame's own codes; out go codes as floats, NaN for missing.
-Unknown values become what the library makes of them: missing, or an error. Booleans where the
-model knows numbers, or the reverse, are refused unless the library matches them.
+Unknown values become what the library makes of them, missing or an error. Booleans where the model was trained on
+numbers, or the reverse, raise unless the library matches them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Which columns of a table are the model's: found by name, in the model's order, others left out.
 
-In come the names of a frame, a file or a dataset; out go positions, or the frame with the model's
-columns only. No library finds columns by name: all refuse further columns, so leaving those out
-changes no prediction, but LightGBM always, and XGBoost in polars and pyarrow tables, read another
-order by position whatever the names say. Another order is refused, here and on the command line.
+No library finds columns by name. All refuse further columns, so leaving those out changes no prediction. LightGBM
+always, and XGBoost in polars and pyarrow tables, read another order by position whatever the names say, so another
+order raises.
 """
 
 from __future__ import annotations

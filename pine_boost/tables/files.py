@@ -1,8 +1,6 @@
 """Tables from files for the command line: CSV, Parquet, Arrow/Feather, NumPy.
 
-In come a path and what the model knows of its columns; out goes a table with the model's columns in
-the model's order, numbers read exactly, and the label column if one was named. Columns are found
-as in Python (`columns`); a table that cannot be matched is refused, never guessed.
+Numbers are read exactly, and columns are matched as in Python (`columns`); a table that cannot be matched raises.
 """
 
 from __future__ import annotations

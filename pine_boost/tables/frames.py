@@ -108,8 +108,10 @@ def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
 
     X = model_columns(X, schema, name)
     check_shape((X.num_rows, X.num_columns), schema, name, columns=list(X.schema.names))
+    table = X if type(X).__name__ == "Table" else pa.Table.from_batches([X])
     columns = [
-        pa.chunked_array(X.column(j) if type(X).__name__ == "Table" else [X.column(j)]) for j in range(X.num_columns)
+        column.cast(pa.float32()) if column.type == pa.float16() else column  # narwhals has no float16
+        for column in table.columns
     ]
     return _read_columns(columns, TableKind.ARROW, schema, name)
 
@@ -153,8 +155,8 @@ def _values_of(column: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
 
     series = nw.from_native(column, series_only=True)
     present = np.asarray((~series.is_null()).to_numpy(), dtype=bool)
-    is_wide = series.dtype in (nw.Int128, nw.UInt128)  # numpy has no integers of this size
-    if series.dtype.is_numeric() and not series.dtype.is_decimal() and not is_wide:
+    kind = str(series.dtype)  # numpy has no decimals and no integers of 128 bits
+    if series.dtype.is_numeric() and not kind.startswith("Decimal") and not kind.endswith("128"):
         return np.asarray(series.fill_null(0).to_numpy()), present
     if series.dtype == nw.Boolean:
         return np.asarray(series.fill_null(value=False).to_numpy(), dtype=bool), present

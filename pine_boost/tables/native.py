@@ -1,7 +1,4 @@
-"""Tables for the native library: some rows of a user's, or our own matrix in its clothes.
-
-In come a table or a matrix of codes; out goes a table that the native ``predict`` accepts.
-"""
+"""Tables for the native library: some rows of a user's table, or our float matrix as the table type it expects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Numbers of a table as the native library casts them.
+"""Numbers of a table, cast to float64 as the native library casts them.
 
-In come columns of numbers and whose table they belong to; out goes float64, rounded once or twice
-exactly as the library rounds. Refuses what no test shows to be read alike, with the remedy.
+A library may round once or twice on the way. What no test shows to be read alike raises, with the remedy.
 """
 
 from __future__ import annotations

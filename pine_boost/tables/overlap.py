@@ -1,7 +1,6 @@
-"""Whether rows that should be unseen were seen: how many, and whether chance explains it.
+"""Whether rows that should be unseen occur in another table more often than chance explains.
 
-In come hashes of rows as the trees see them; out goes an Overlap, or a refusal when one table
-evidently repeats the other. No model remembers its training rows: silence proves nothing.
+No model stores its training rows, so finding no overlap proves nothing.
 """
 
 from __future__ import annotations

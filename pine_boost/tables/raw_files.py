@@ -1,8 +1,4 @@
-"""Table files as a Pipeline takes them: raw columns, text included.
-
-In come a path and the columns that the Pipeline was fitted on; out goes a table with these columns
-in its order. Refuses a table without them, and texts of a CSV file that may be numbers or not.
-"""
+"""Table files as a Pipeline takes them: the raw columns it was fitted on, text included."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rows that a survey has looked at: they cannot carry a promise any more.
-
-In come a survey or its file and hashes of rows; out goes nothing, or a refusal. Knows only the
-surveys that it is shown.
-"""
+"""Rows that a survey has looked at cannot carry a promise any more: they raise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Rows of a table, chunk by chunk: in memory, from Parquet, or on the workers of a Dask cluster.
 
-In comes a table of any kind; out go functions of its chunks, in the order of the rows. What is
-counted adds up, so a table larger than memory gives bit for bit what the same rows in memory give.
+A table larger than memory gives bit for bit the counts that the same rows in memory give.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a model knows of its input table: columns, names, categories, what counts as missing.
-
-In comes a Forest; out goes an InputSchema and the check of a table's shape against it. Refuses
-another number of columns, and says which differ.
-"""
+"""What a model expects of its input table: columns, names, categories, what counts as missing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One table becomes two: rows to fit on and rows to calibrate on.
-
-In come X_fit and no X_cal; out go both, 80/20 and seeded, with a warning that these rows must be
-unseen. Refuses tables too small to split; where nothing is calibrated nothing is split off.
-"""
+"""Split X_fit into rows to fit on and rows to calibrate on, 80/20 and seeded, where no X_cal is given."""
 
 from __future__ import annotations
 

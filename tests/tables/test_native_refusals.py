@@ -126,3 +126,11 @@ def test_a_path_that_is_no_parquet_says_which_paths_are_read() -> None:
     for path in ("train.csv", Path("train.csv")):
         with pytest.raises(InvalidInputError, match=r"X_fit is the path 'train.csv'.*Parquet.*folders.*read_csv"):
             prune_booster(result.original.native, path)
+
+
+def test_half_floats_of_arrow_are_read_exactly() -> None:
+    values = np.array([1.5, np.nan, -0.25], dtype=np.float16)
+    table = pa.table({name: pa.array(values) for name in ("a", "b", "c")})
+    schema = schema_of(_pruned(named=True).original.forest)
+    for arrow in (table, table.to_batches()[0]):
+        assert np.array_equal(to_matrix(arrow, schema)[:, 0], values.astype(np.float64), equal_nan=True)
