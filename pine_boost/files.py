@@ -1,12 +1,11 @@
-"""Files: read whole but never without a limit, written so that they are old or new, not in between.
+"""Files: read whole but never without a limit; written under a temporary name and renamed.
 
-In come paths, names and contents; out go bytes, or files that were written under a temporary name
-and renamed. Refuses devices and pipes (which need not end), files larger than anything that is
-written here, and to replace a file of somebody else.
+Files that pine_boost did not write are never replaced unless the user says so, and never removed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -85,11 +84,10 @@ def _read_up_to(file: BinaryIO, limit: int) -> bytes:
 def require_size(
     size: int, limit: int, subject: str, what: str, too_large: type[PineBoostError] = MalformedModelError
 ) -> None:
-    """Refuse more bytes than the limit."""
+    """Raise unless the size is within the limit."""
     if size > limit:
         raise too_large(
-            f"{subject} is larger than any {what} that is accepted ({limit // 2**20} MiB); it is "
-            "damaged or something else."
+            f"{subject} is larger than any {what} ({limit // 2**20} MiB at most); it is damaged or something else."
         )
 
 
@@ -117,13 +115,13 @@ def write_folder(
         Files of an earlier result in this folder. They may be replaced and removed; no other
         file is removed, and none replaced unless ``overwrite``.
     overwrite : bool
-        Replace files of the same names, whosever they are.
+        Replace files of the same names, whoever wrote them.
 
     Raises
     ------
     InvalidInputError
-        The name is empty or no path, there is a file of that name, or the folder holds files of
-        somebody else under names that would be written.
+        The name is empty or not a path, there is a file of that name, or the folder holds other
+        people's files under names that would be written.
     OutputError
         The system refused: no space, no permission. Nothing that looks complete was left.
     """
@@ -156,7 +154,7 @@ def require_free(
     overwrite: bool = False,
     inputs: Iterable[str | os.PathLike[str]] = (),
 ) -> None:
-    """Refuse a folder in which a file would be replaced that is not ours to replace.
+    """Raise if a file would be replaced that pine_boost did not write.
 
     ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
     """
@@ -188,7 +186,7 @@ def require_free_file(
     overwrite: bool = False,
     remedy: str = "name another file, or say --force",
 ) -> None:
-    """Refuse to replace a file that is read, or unasked one that is not ours.
+    """Raise if a file would be replaced that is read, or that pine_boost did not write.
 
     ``beginning`` is how files that are written here begin: an earlier one may be replaced.
     """
@@ -206,7 +204,7 @@ def require_free_file(
 
 
 def require_writable(folder: str | os.PathLike[str]) -> None:
-    """Try whether files can be written where the folder is or would be; leaves nothing behind."""
+    """Raise unless files can be written where the folder is or would be; leaves nothing behind."""
     folder = path_of(folder)
     with clear_errors(folder):
         place = folder
@@ -254,7 +252,7 @@ def write_file(path: Path, contents: bytes) -> None:
 
 @contextmanager
 def clear_errors(target: Path) -> Iterator[None]:
-    """Say in one line where nothing could be written, and why."""
+    """Turn errors of the system into one line that says what could not be written, and why."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -272,9 +270,9 @@ def clear_errors(target: Path) -> Iterator[None]:
 
 
 def path_of(named: str | os.PathLike[str], what: str = "folder") -> Path:
-    """The path of a folder, or of a file; refuses what names none."""
+    """The path of a folder, or of a file."""
     if not isinstance(named, (str, os.PathLike)) or not os.fspath(named):
-        raise InvalidInputError(f"{named!r} names no {what}; pass a path.")
+        raise InvalidInputError(f"{named!r} is not the path of a {what}.")
     return Path(named)
 
 
@@ -284,6 +282,21 @@ def _begins(path: Path, beginning: bytes) -> bool:
             return path.is_file() and file.read(len(beginning)) == beginning
     except OSError:
         return False
+
+
+def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
+    """Names of the files in a folder, links aside, that have the SHA-256 stated for them."""
+    names = {Path(name).name: digest for name, digest in digests.items()}
+    return {name for name, digest in names.items() if sha256_of(folder / name) == digest}
+
+
+def sha256_of(path: Path) -> str | None:
+    """SHA-256 of a regular file; None for a link, and for what cannot be read."""
+    try:
+        contents = None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
+    except PineBoostError:
+        return None
+    return None if contents is None else hashlib.sha256(contents).hexdigest()
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -1,1 +1,1 @@
-"""What was proved, in words and in JSON; proved anew by anyone."""
+"""What was proved, in words and in JSON, and how to prove it again."""

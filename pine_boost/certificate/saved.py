@@ -1,8 +1,4 @@
-"""A saved result: the folder with a certificate, its region and the pruned model.
-
-In comes a folder; out go its parts, checked against one another, or the names of the files in it
-that its certificate names by digest. Refuses a folder that lacks a part, and another model.
-"""
+"""A saved result: the folder with a certificate, its region and the pruned model, and folders of sweeps."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from typing import Any
 from pine_boost import json_fields as f
 from pine_boost.certificate.certificate import Certificate
 from pine_boost.errors import CertificateMismatch, InvalidInputError, PineBoostError
-from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
+from pine_boost.files import CERTIFICATE_LIMIT, MODEL_LIMIT, path_of, read_limited, unchanged
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.forest import Model
 from pine_boost.parsers import read_model
@@ -30,7 +26,6 @@ MODEL_SUFFIXES = ("json", "ubj", "txt", "pkl")
 CERTIFICATE, REGION, REPORT = "certificate.json", "region.json", "report.html"
 COMPRESSION = "compression.json"  # what a folder of the other kind holds
 SWEEP_JSON, SWEEP_CSV = "sweep.json", "sweep.csv"
-_READ_LIMIT = 2**30
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +92,10 @@ def model_path(folder: Path) -> Path:
 
 
 def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
-    """Names of the files in a folder that are results of ours and unchanged since.
+    """Names of the files in a folder that pine_boost wrote and that were not changed since.
 
-    Of a sweep's folder those of its folders too. A file is ours if the certificate beside it names
-    its digest; the certificate if its own digest fits; a report if it names both models.
+    Those in the folders of a sweep too. The certificate beside a file names its digest; a
+    certificate has a digest of its own; a report names both models.
     """
     folder = path_of(folder)
     owned = _owned_result(folder)
@@ -156,11 +151,7 @@ def _owned_result(folder: Path) -> set[str]:
         certificate = Certificate.load(folder / CERTIFICATE)
     except PineBoostError:
         return set()
-    owned = {CERTIFICATE}
-    for name, digest in certificate.files.items():
-        contents = _bytes(folder / Path(name).name)
-        if contents is not None and hashlib.sha256(contents).hexdigest() == digest:
-            owned.add(Path(name).name)
+    owned = {CERTIFICATE, *unchanged(folder, certificate.files)}
     page = _bytes(folder / REPORT)
     named = (certificate.original_digest, certificate.pruned_digest)
     if page is not None and all(digest.encode() in page for digest in named):
@@ -170,7 +161,7 @@ def _owned_result(folder: Path) -> set[str]:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return None if path.is_symlink() else read_limited(path, _READ_LIMIT, "file")
+        return None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
     except PineBoostError:
         return None
 

@@ -1,7 +1,6 @@
 """The pruned model, read from its file, as leaf values over the trees of the original.
 
-In come two parsed Forests and a grid; out goes a PrunedForest made of the file's own numbers, and
-how far its native margin can lie from the integers. Refuses trees that the original does not have.
+Also bounds how far its native margin can be from the integers. Trees that the original does not have are refused.
 """
 
 from __future__ import annotations

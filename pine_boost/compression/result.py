@@ -5,7 +5,6 @@ Only the sentence that belongs to the status is ever printed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -33,7 +32,7 @@ from pine_boost.compression.record import FIRST_CHAIN, RECORD, CompressionRecord
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
-from pine_boost.files import MODEL_LIMIT, read_limited, write_folder
+from pine_boost.files import MODEL_LIMIT, read_limited, unchanged, write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
@@ -267,11 +266,7 @@ def owned_files(folder: str | os.PathLike[str]) -> frozenset[str]:
         record = read_record(folder)
     except (CertificateMismatch, InvalidInputError):
         return frozenset()
-    owned = {RECORD}
-    for name, digest in record.files.items():
-        path = Path(folder) / Path(name).name
-        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
-            owned.add(path.name)
+    owned = {RECORD, *unchanged(Path(folder), record.files)}
     report = Path(folder) / REPORT  # may be written again; it names both models
     named = (record.original_digest.encode(), record.compressed_digest.encode())
     if report.is_file() and all(digest in report.read_bytes() for digest in named):

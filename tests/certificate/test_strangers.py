@@ -1,0 +1,334 @@
+"""Every field of every file that pine_boost writes, edited in many ways, with a digest that fits.
+
+No edit ends in anything but agreement, a mismatch or a message, and `verify` never agrees where a field was changed
+that a user is shown and that is not listed as taken on trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost import Certificate, CertificateMismatch, GuardedModel, PineBoostError, Region, prune_booster, verify
+from pine_boost.certificate.certificate import FORMAT, UNDIGESTED
+from pine_boost.certificate.claims import HOW_IT_WAS_MADE, claim_of, kept_reason, rests_on
+from pine_boost.cli import main
+from pine_boost.compression import record as compression_record
+from pine_boost.compression.verification import ON_TRUST
+from pine_boost.json_fields import digest_of
+from pine_boost.model.digest import forest_digest
+from pine_boost.monitoring import RegionMonitor
+from pine_boost.parsers import read_model
+from pine_boost.serving.folder import load_guarded
+
+xgboost = pytest.importorskip("xgboost")
+pytestmark = pytest.mark.usefixtures("few_synthetic_rows")
+
+GONE, TWICE = object(), object()
+
+
+def edits_of(value: Any) -> list[Any]:
+    """What a stranger might write instead of a value."""
+    edits: list[Any] = [0, 1, -1, 2**63, 10**400, 0.5, 1e308, None, True, "", "x", "1", [], {}, GONE, TWICE]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        edits += [value + 1, value - 1, -value, value * 2, float(value), value * (1 + 1e-3)]
+    if isinstance(value, bool):
+        edits.append(not value)
+    if isinstance(value, str):
+        edits += [f"{value}0", value[:-1], value.upper(), "0" * 64]
+    if isinstance(value, list):
+        edits += [value[:-1], [*value, *value[:1]], value[::-1], [None], [[]]]
+    return edits
+
+
+def places(document: Any, most: int, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all values, lists and objects too; of long lists the ends and a few between."""
+    if path:
+        yield path
+    keys = list(document) if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else []
+    if isinstance(document, list) and len(document) > most:
+        keys = sorted({0, len(document) - 1, *random.Random(0).sample(range(len(document)), most - 2)})
+    for key in keys:
+        yield from places(document[key], most, (*path, key))
+
+
+def edited(document: Any, path: tuple[Any, ...], edit: Any) -> Any:
+    """A copy of the document with one value changed, deleted or doubled; None where nothing changed."""
+    copy = json.loads(json.dumps(document))
+    parent = copy
+    for key in path[:-1]:
+        parent = parent[key]
+    before = parent[path[-1]]
+    if edit is GONE:
+        del parent[path[-1]]
+    elif edit is TWICE:
+        if isinstance(parent, dict):
+            parent[f"{path[-1]} "] = before
+        else:
+            parent.insert(path[-1], before)
+    elif type(edit) is type(before) and edit == before:
+        return None
+    else:
+        parent[path[-1]] = edit
+    return copy
+
+
+def all_edits(document: Any, most: int, per_place: int | None = None) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every place with every edit, or a few of them."""
+    draw = random.Random(1)
+    for path in places(document, most):
+        value = document
+        for key in path:
+            value = value[key]
+        found = [edited(document, path, edit) for edit in edits_of(value)]
+        found = [copy for copy in found if copy is not None]
+        for copy in found if per_place is None else draw.sample(found, min(per_place, len(found))):
+            yield path, copy
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
+    """A model, its pruned, compressed and guarded versions, and the rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 4)).astype(np.float32)
+    y = (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(0, 0.5, 900) > 0).astype(int)
+    folder = tmp_path_factory.mktemp("strangers")
+    model = xgboost.XGBClassifier(n_estimators=8, max_depth=2, n_jobs=1).fit(X[:300], y[:300])
+    model.save_model(folder / "original.json")
+    original = folder / "original.json"
+    # a region with a margin for serving, a bound and proofs: every optional part of a certificate
+    pruned = prune_booster(original, X[:300], X[300:600], alpha=0.25, indifference="auto")
+    certificate = pruned.certificate
+    assert certificate.serving is not None
+    assert certificate.bound is not None
+    pruned.save(folder / "pruned", report=False)
+    compressed = pine_boost.compress_booster(original, X[:300], X[300:], fidelity=0.9, segments=X[300:, 3] > 0)
+    assert compressed.status == "VALIDATED"
+    compressed.save(folder / "compressed")
+    GuardedModel(pruned).save(folder / "guarded")
+    GuardedModel(pruned, X[600:], fidelity=0.9).save(folder / "margin")
+    pine_boost.survey(original, X[:300], X[300:600], time_limit=5).save(folder / "survey.json")
+    monitor = RegionMonitor(Region.load(folder / "pruned" / "region.json").with_alpha(0.3))
+    for part in (X[600:750], X[750:]):
+        monitor.update(part, model=read_model(original))
+    (folder / "monitor.json").write_text(json.dumps(monitor.to_json()))
+    return folder, X
+
+
+def _verdict(folder: Path, text: str, region: Region | None = None) -> str:
+    """AGREES, DISAGREES, NOT SETTLED or the name of an error of ours; anything else fails the test."""
+    try:
+        certificate = Certificate.from_json(text)
+        pruned = folder / "pruned"
+        found = verify(
+            folder / "original.json",
+            pruned / "model.json",
+            region or pruned / "region.json",
+            certificate,
+            time_limit=60,
+        )
+    except PineBoostError as error:
+        return type(error).__name__
+    assert found.summary().startswith({True: "AGREES", False: "DISAGREES", None: "NOT SETTLED"}[found.agrees])
+    return found.summary().partition(":")[0]
+
+
+def _is_trusted(path: tuple[Any, ...]) -> bool:
+    """Whether a field of a certificate is one that `rests_on` lists as taken on trust."""
+    if path[0] in (*HOW_IT_WAS_MADE, "digest") or path[:2] == ("serving", "n_inside"):
+        return True
+    # which methods proved a question, not which questions were proved
+    names_a_method = path[0] == "proofs" and path[2:] != ("question",)
+    return names_a_method or (path[:2] == ("serving", "proofs") and path[3:] != (0,))
+
+
+# statements that are true as well where they were weakened, and hints that `verify` tries and nobody is shown
+WEAKER = {"undecided_exists", "lower_bound", "optimal", "bound", "grid", "unit"}
+
+
+def _resealed(document: dict[str, Any]) -> str:
+    return json.dumps({**document, "digest": digest_of(document, UNDIGESTED)})
+
+
+def _reworded(document: dict[str, Any]) -> str | None:
+    """The edited certificate with the sentences that belong to its numbers: a careful forger's."""
+    try:
+        made = Certificate.from_json(_resealed(document))
+        made = replace(made, reason=kept_reason(made))
+        return replace(made, claim=claim_of(made), rests_on=rests_on(made)).to_json()
+    except PineBoostError:
+        return None
+
+
+# a sample of the edits in every run, all of them in the slow ones
+SOME_OR_ALL = pytest.mark.parametrize("per_place", [2, pytest.param(None, marks=pytest.mark.slow)], ids=["some", "all"])
+
+
+@SOME_OR_ALL
+def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+    folder, _ = files
+    healthy = (folder / "pruned" / "certificate.json").read_text()
+    document, own = json.loads(healthy), Certificate.from_json(healthy)
+    assert _verdict(folder, healthy) == "AGREES"
+    assert _reworded(document) == healthy
+    verdicts, believed = Counter(), []
+    for path, copy in all_edits(document, 3, per_place):
+        texts = {_resealed(copy)}
+        if path[0] not in ("claim", "reason", "rests_on"):
+            texts |= {_reworded(copy) or healthy}
+        for text in texts:
+            verdict = _verdict(folder, text)
+            verdicts[verdict] += 1
+            is_changed = verdict == "AGREES" and Certificate.from_json(text) != own  # 0 for 0.0 is no change
+            if is_changed and not _is_trusted(path) and path[0] not in WEAKER:
+                believed.append((path, text))
+    assert believed == []
+    assert set(verdicts) <= {"AGREES", "DISAGREES", "CertificateMismatch", "InvalidInputError"}
+    assert verdicts["CertificateMismatch"] > 200
+    assert verdicts["AGREES"] > 20
+
+
+@SOME_OR_ALL
+def test_every_edit_of_a_region(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+    """With the certificate as it is, and with one that names the edited region."""
+    folder, _ = files
+    document = json.loads((folder / "pruned" / "region.json").read_text())
+    certificate = Certificate.load(folder / "pruned" / "certificate.json")
+    n_read = 0
+    for path, copy in all_edits(document, 2, per_place):
+        try:
+            region = Region.from_json(json.dumps(copy))
+        except PineBoostError:
+            continue
+        if region == Region.load(folder / "pruned" / "region.json"):
+            continue  # 1.0 for 1
+        n_read += 1
+        assert _verdict(folder, certificate.to_json(), region) == "CertificateMismatch", path
+        forged = replace(
+            certificate,
+            region_fingerprint=region.fingerprint(),
+            **{name: getattr(region, name) for name in ("alpha", "tau", "n_cal", "n_fit", "indifference", "delta")},
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            verdict = _verdict(folder, _reworded(json.loads(forged.to_json())) or "{}", region)
+        # that scores and calibration are those of X_fit and X_cal is taken on trust, and said so
+        trusted = {"score", "calibration", "n_fit", "overlap", "nesting", "schema"}
+        assert verdict != "AGREES" or path[0] in trusted, path
+    assert n_read > 5
+
+
+@SOME_OR_ALL
+def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: int | None) -> None:
+    folder, X = files
+    document = json.loads((folder / "compressed" / "compression.json").read_text())
+    before, after = (
+        read_model(path, decision="value") for path in (folder / "original.json", folder / "compressed" / "model.json")
+    )
+    shown = {"path", "segments", "proved_trees", "attack_row"}  # partly on trust, or a hint
+    n_agreed = 0
+    for path, copy in all_edits(document, 3, per_place):
+        try:
+            record = compression_record.read_record(
+                json.dumps({**copy, "digest": digest_of(copy, compression_record.UNDIGESTED)}).encode()
+            )
+        except CertificateMismatch:
+            continue
+        for claim in {record.claim, record.expected_claim()}:
+            try:
+                verdict = pine_boost.verify_compression(before, after, replace(record, claim=claim), X[300:])
+            except PineBoostError:
+                continue
+            assert verdict.summary().startswith("AGREES" if verdict.agrees else "DISAGREES")
+            if verdict.agrees and record != compression_record.read_record(folder / "compressed"):
+                n_agreed += 1
+                # a lower target is a weaker claim, which the same rows support
+                assert path[0] in {*ON_TRUST, *shown, "fidelity", "digest", "probability_shift"}, path
+    assert n_agreed > 5
+
+
+@pytest.mark.parametrize("name", ["guarded", "margin"])
+def test_every_edit_of_a_guarded_folder(files: tuple[Path, np.ndarray], name: str) -> None:
+    folder, X = files
+    path = folder / name / "guarded.json"
+    healthy = path.read_bytes()
+    expected = load_guarded(folder / name).predict(X)
+    try:
+        for place, copy in all_edits(json.loads(healthy), 3, per_place=8):
+            path.write_text(json.dumps({**copy, "digest": digest_of(copy)}))
+            try:
+                loaded = load_guarded(folder / name)
+            except PineBoostError:
+                continue
+            assert place[0] in ("pine_boost", "margin", "classes", "digest"), place
+            if place[0] not in ("margin", "classes"):
+                assert (loaded.predict(X) == expected).all()
+    finally:
+        path.write_bytes(healthy)
+
+
+def test_every_edit_of_a_survey_and_a_monitor(files: tuple[Path, np.ndarray]) -> None:
+    folder, X = files
+    region = Region.load(folder / "pruned" / "region.json").with_alpha(0.3)
+    original = read_model(folder / "original.json")
+    for _, copy in all_edits(json.loads((folder / "monitor.json").read_text()), 2):
+        with contextlib.suppress(PineBoostError):
+            monitor = RegionMonitor.from_json(json.dumps(copy), region)
+            str(monitor.update(X[:50], model=original))
+    path = folder / "edited survey.json"
+    for _, copy in all_edits(json.loads((folder / "survey.json").read_text()), 2):
+        path.write_text(json.dumps(copy))
+        with contextlib.suppress(PineBoostError):
+            str(pine_boost.load_survey(path, original))
+
+
+def test_a_wrong_model_under_a_wide_band_is_not_believed(files: tuple[Path, np.ndarray], tmp_path: Path) -> None:
+    """One tree scaled by 1/64 and a certificate that leaves out everything within 10: verify agreed, exit code 0."""
+    folder, X = files
+    result = prune_booster(folder / "original.json", X[:300], X[300:600], alpha=0.25)
+    document = json.loads(result.model)
+    trees = document["learner"]["gradient_booster"]["model"]["trees"]
+    heaviest = max(trees, key=lambda tree: np.ptp(tree["base_weights"]))
+    is_leaf = np.array(heaviest["left_children"]) < 0
+    for name in ("split_conditions", "base_weights"):
+        heaviest[name] = [v / 64 if leaf else v for v, leaf in zip(heaviest[name], is_leaf, strict=True)]
+    wrong = json.dumps(document).encode()
+    before, after = (read_model(model) for model in (folder / "original.json", wrong))
+    natives = [xgboost.Booster(model_file=bytearray(m)) for m in ((folder / "original.json").read_bytes(), wrong)]
+    inside = X[result.region.contains(X)]
+    classes = [model.predict(xgboost.DMatrix(inside)) > 0.5 for model in natives]
+    assert (classes[0] != classes[1]).mean() > 0.02  # it is wrong, in the region
+    assert before.forest.n_trees > after.forest.n_trees
+    out = tmp_path / "out"
+    result.save(out, report=False)
+    (out / "model.json").write_bytes(wrong)
+    for band in ({}, {"undecided": 10.0}, {"undecided": 10.0, "native_band": 10.0}, {"undecided_exists": False}):
+        forged = replace(
+            result.certificate, pruned_digest=forest_digest(after.forest), **{"undecided_exists": None, **band}
+        )
+        forged = replace(forged, claim=claim_of(forged), rests_on=rests_on(forged))
+        for version in (1, 2, 5):
+            written = {**json.loads(forged.to_json()), "format": FORMAT, "format_version": version}
+            (out / "certificate.json").write_text(_resealed(written))
+            assert main(["verify", str(folder / "original.json"), str(out)]) == 1
+        assert _attacked(folder, wrong, result.region, forged) in ("CertificateMismatch", "DISAGREES")
+    plain = replace(result.certificate, pruned_digest=forest_digest(after.forest))
+    assert _attacked(folder, wrong, result.region, plain) == "DISAGREES"
+
+
+def _attacked(folder: Path, model: bytes, region: Region, certificate: Certificate) -> str:
+    try:
+        return verify(folder / "original.json", model, region, certificate).summary().partition(":")[0]
+    except CertificateMismatch as error:
+        return type(error).__name__
