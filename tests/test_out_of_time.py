@@ -27,7 +27,7 @@ def _require_nothing_claimed(result: PruneResult, alpha: float) -> None:
     certificate = result.certificate
     assert result.status == "NOT_CERTIFIED"
     assert certificate.claim == ""
-    assert "region was being fitted" in certificate.reason
+    assert "before the search began" in certificate.reason
     assert "no probability" in certificate.reason
     assert (certificate.alpha, certificate.tau, certificate.n_cal) == (alpha, None, 0)
     assert (certificate.lower_bound, certificate.optimal) == (1, False)
