@@ -171,8 +171,9 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _installed_version(name: str) -> str | None:
     """Version of the imported module of this name, else of the installed distribution."""
-    if hasattr(module := sys.modules.get(name), "__version__"):
-        return str(module.__version__)
+    version = getattr(sys.modules.get(name), "__version__", None)
+    if version is not None:
+        return str(version)
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

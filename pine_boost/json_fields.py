@@ -277,7 +277,7 @@ def array(dtype: Any, length: int | None = None, *, typed: bool) -> Reader:
         if typed:
             found = value.dtype.name if isinstance(value, np.ndarray) else _shown(value)
             require(found == expected.name, f"{where!r} is {found}, expected an array of {expected.name}")
-            numbers = value
+            numbers: npt.NDArray[Any] = value
         elif expected.kind == "f":
             fits = isinstance(value, list) and set(map(type, value)) <= {float}
             require(fits, f"{where!r} is {_shown(value)}, expected a list of numbers with a decimal point")

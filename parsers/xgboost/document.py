@@ -217,7 +217,7 @@ def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> I
         if n_trees % trees_per_round:
             raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
-    rounds = f.integers(0, MAX_INTEGER)(model["iteration_indptr"], "iteration_indptr")
+    rounds: IntArray = f.integers(0, MAX_INTEGER)(model["iteration_indptr"], "iteration_indptr")
     if len(rounds) < 2 or rounds[0] != 0 or rounds[-1] != n_trees or np.any(np.diff(rounds) < 0):
         raise fault("iteration_indptr", f"does not divide the {n_trees} trees into rounds")
     return rounds

@@ -133,12 +133,12 @@ def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> X
     n_outputs, base = document.n_outputs, read_intercept(document)[0].astype(np.float32)
     wanted = np.asarray(wanted, dtype=np.float32)
     first: list[tuple[int, np.float32]] = []
-    for output in np.flatnonzero(base != wanted).tolist():
-        step = wanted[output] - base[output]
-        exact_step = base[output] + step == wanted[output]
+    for index in np.flatnonzero(base != wanted).tolist():
+        step = wanted[index] - base[index]
+        is_exact = base[index] + step == wanted[index]
         # base - base is 0, and 0 + wanted is wanted, without rounding
-        steps = (step,) if exact_step else (-base[output], wanted[output])
-        first += [(output, value) for value in steps if value]
+        steps = (step,) if is_exact else (-base[index], wanted[index])
+        first += [(index, value) for value in steps if value]
     output = np.concatenate([np.array([o for o, _ in first], dtype=np.int64), document.tree_output])
     n_fillers = -len(output) % n_outputs if len(output) else n_outputs
     output = np.append(output, np.argsort(np.bincount(output, minlength=n_outputs), kind="stable")[:n_fillers])
