@@ -89,7 +89,7 @@ def build_stages(task: Task, budget: Budget) -> Stages:
     wanted = np.geomspace(every[0], every[-1], _N_STAGES) if len(every) else np.zeros(0)
     counts = np.unique(every[np.abs(np.log(every) - np.log(wanted)[:, None]).argmin(axis=1)]) if len(every) else every
     shapes = [found[count] for count in counts.tolist()]
-    fits = [_odds(task, shape) for shape in shapes]
+    fits = [fit_odds(task, shape) for shape in shapes]
     offset, slope = np.array(fits).reshape(-1, 2).T
     return Stages(_order(task, shapes), counts, shapes, offset, slope)
 
@@ -106,7 +106,7 @@ def _order(task: Task, shapes: Sequence[Shape]) -> IntArray:
     return np.lexsort((-width, first_stage))
 
 
-def _odds(task: Task, shape: Shape) -> tuple[float, float]:
+def fit_odds(task: Task, shape: Shape) -> tuple[float, float]:
     """Logistic fit of "the class of the shape is another one" to its distance from the decision.
 
     On synthetic rows that the shape was not fitted to. Two rows at distance 0, one of them changed, stand for what the
