@@ -1,8 +1,7 @@
-"""The test: candidates in an order fixed beforehand, each by an exact binomial bound.
+"""Fixed-sequence testing: candidates in an order fixed beforehand, each by an exact binomial bound.
 
-In come counts of changed rows; out go bounds and how many candidates are accepted. Valid at the
-full level, as testing stops at the first candidate that fails; counts are whole numbers, so some
-of the level is left over, and a second chain is tested with it. Refuses samples that are too small.
+Every test is at the full level, because testing stops at the first candidate that fails. Counts are whole numbers, so
+that some of the level is left over; a second chain of candidates is tested with it.
 """
 
 from __future__ import annotations

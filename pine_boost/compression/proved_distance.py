@@ -1,7 +1,6 @@
-"""The one thing about a compression that is proved: how far from its decision a class can change.
+"""The one thing about a compression that is proved for every input: how far from the decision a class can change.
 
-In come both models as parsed; out goes a distance in margin, rounded up, that holds for every
-input, or None where it says nothing. It stands beside the statistic and is no part of it.
+It is reported beside the statistic and is not part of it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class ProvedDistance:
 
 def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ProvedDistance | None:
     """The proved distance; None where nothing is proved, or only what is true of any model."""
-    found = distance_anew(original, smaller, compared)
+    found = exact_distance(original, smaller, compared)
     if found is None:
         return None
     rounded = ClassDistance(rounded_up(found.distance), rounded_up(found.largest))
@@ -49,7 +48,7 @@ def prove_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -
     return ProvedDistance(float(rounded.distance), float(rounded.largest), tuple(compared))
 
 
-def distance_anew(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
+def exact_distance(original: Forest, smaller: Forest, compared: Sequence[int]) -> ClassDistance | None:
     """The exact distance; None too for models that do not read inputs alike."""
     try:
         require_same_reading(original, smaller)

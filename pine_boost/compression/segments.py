@@ -1,7 +1,6 @@
-"""Segments of the validation rows: how many of each changed, with an exact bound each.
+"""Segments of the validation rows: how many rows of each changed, with an exact bound for each.
 
-In come a column's name or position, or one label per row, and which rows changed; out go Segments.
-Refuses labels of another length. The bounds hold one at a time, not all at once.
+The bounds hold one at a time, not all at once.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from pine_boost.model.forest import Model
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import save_scorer
 
+_ALL_TREES = "predict_proba and decision_function evaluate all trees: they are those of the model itself."
+
 
 @dataclass(frozen=True, eq=False)
 class AccelerateResult:
@@ -114,6 +116,7 @@ class AccelerateResult:
         return [
             bound_in_words(self.status, *counts) + ".",
             *segments_in_words(segments, tested["confidence"] if self.status == VALIDATED else None),
+            *(() if "compressed_digest" in tested else (_ALL_TREES,)),
         ]
 
     def __str__(self) -> str:

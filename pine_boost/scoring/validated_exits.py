@@ -7,7 +7,7 @@ which is tested on X_val in fixed sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,8 @@ from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray,
 from pine_boost.options import AccelerateOptions
 from pine_boost.scoring.proved_exits import build_exits
 
-_N_STAGES = 12
+_N_STAGES, _FEWEST_STAGES = 12, 4
+_LARGEST_TABLE = 12_000_000  # leaf values of all stages: 100 MB
 # Sizes between two stages at which values are refitted. Work at 0.5 % / 0.05 % changed classes, mean of Adult, ELEC2
 # and FICO (XGBoost 100x6): 1 size 0.150 / 0.349, 3 sizes 0.117 / 0.269.
 _STEPS_PER_STAGE = 4
@@ -71,7 +72,8 @@ class Stages:
 def build_stages(task: Task, budget: Budget) -> Stages:
     """Drop whole trees and refit, and keep a shape per stage; nothing here depends on X_val."""
     n_trees = task.goal.forest.n_trees
-    sizes = np.geomspace(_MOST * n_trees, max(1.0, _FEWEST * n_trees), _N_STAGES * _STEPS_PER_STAGE)
+    n_stages = int(np.clip(_LARGEST_TABLE // task.original.value.size, _FEWEST_STAGES, _N_STAGES))
+    sizes = np.geomspace(_MOST * n_trees, max(1.0, _FEWEST * n_trees), n_stages * _STEPS_PER_STAGE)
     sizes = np.unique(np.rint(sizes).astype(int))[::-1]
     found: dict[int, Shape] = {}
     cost = replace(task.cost, minimize=TREES)
@@ -86,7 +88,7 @@ def build_stages(task: Task, budget: Budget) -> Stages:
     except OutOfTime:
         pass
     every = np.array(sorted(found), dtype=np.int64)
-    wanted = np.geomspace(every[0], every[-1], _N_STAGES) if len(every) else np.zeros(0)
+    wanted = np.geomspace(every[0], every[-1], n_stages) if len(every) else np.zeros(0)
     counts = np.unique(every[np.abs(np.log(every) - np.log(wanted)[:, None]).argmin(axis=1)]) if len(every) else every
     shapes = [found[count] for count in counts.tolist()]
     fits = [fit_odds(task, shape) for shape in shapes]
@@ -134,29 +136,36 @@ def fit_odds(task: Task, shape: Shape) -> tuple[float, float]:
     return float(found.x[0]), float(np.exp(found.x[1]) / scale)
 
 
-def exit_plan(task: Task, stages: Stages, proved: ExitPlan, level: float) -> ExitPlan:
+def exit_plans(task: Task, stages: Stages, proved: ExitPlan) -> Callable[[float], ExitPlan]:
     """The exits at a level, followed by those that are proved; what exits nowhere is summed natively.
 
-    ``proved`` has the same order of trees.
+    ``proved`` has the same order of trees. All plans share their leaf values.
     """
-    forest = task.goal.forest
-    distance = stages.distances(level)
-    n_refitted = len(stages.counts)
-    late = np.flatnonzero(proved.stage > (stages.counts[-1] if n_refitted else 0))
+    forest, n_refitted = task.goal.forest, len(stages.counts)
+    late = np.flatnonzero(proved.stage > stages.counts[-1])
     cuts = np.array(forest.decision.cuts)
-    gap = np.broadcast_to(distance[:, None, None], (n_refitted, forest.n_outputs, forest.n_outputs))
-    value = np.stack([*(shape.value for shape in stages.shapes), task.original.value], axis=1)
-    intercept = np.stack([*(shape.intercept for shape in stages.shapes), task.original.intercept])
-    return ExitPlan(
+    plan = ExitPlan(
         order=stages.order.astype(np.int32),
         stage=np.concatenate([stages.counts, proved.stage[late]]).astype(np.int32),
         stage_set=np.concatenate([np.arange(n_refitted), np.full(len(late), n_refitted)]).astype(np.int32),
-        value=value,
-        intercept=intercept,
-        low=np.concatenate([cuts - distance[:, None], proved.low[late]]),
-        high=np.concatenate([cuts + distance[:, None], proved.high[late]]),
-        gap=np.concatenate([gap, proved.gap[late]]) if forest.n_outputs > 1 else proved.gap,
+        value=np.stack([*(shape.value for shape in stages.shapes), task.original.value], axis=1),
+        intercept=np.stack([*(shape.intercept for shape in stages.shapes), task.original.intercept]),
+        low=proved.low,
+        high=proved.high,
+        gap=proved.gap,
     )
+
+    def at_level(level: float) -> ExitPlan:
+        distance = stages.distances(level)
+        gap = np.broadcast_to(distance[:, None, None], (n_refitted, forest.n_outputs, forest.n_outputs))
+        return replace(
+            plan,
+            low=np.concatenate([cuts - distance[:, None], proved.low[late]]),
+            high=np.concatenate([cuts + distance[:, None], proved.high[late]]),
+            gap=np.concatenate([gap, proved.gap[late]]) if forest.n_outputs > 1 else proved.gap,
+        )
+
+    return at_level
 
 
 @dataclass(frozen=True)
@@ -252,28 +261,31 @@ def validate_exits(
 
     The levels and their order are fixed before X_val is seen, and the test stops at the first that fails.
     """
-    n_rows = tables.val.n_rows
+    n_rows, changed = tables.val.n_rows, np.zeros(tables.val.n_rows, dtype=bool)
+    if not stages.shapes:
+        return ValidatedExits(None, (), changed, lower_bound(0, n_rows, options.confidence))
     target = (n_rows, options.fidelity, options.confidence)
-    levels = choose(estimate_levels(task, stages), expected_share(*target)) if stages.shapes else []
-    proved = build_exits(parsed.forest, flat, order=stages.order)
+    levels = choose(estimate_levels(task, stages), expected_share(*target))
+    plan_at = exit_plans(task, stages, build_exits(parsed.forest, flat, order=stages.order))
     expected = task.goal.native_answers(parsed, tables.X_val).classes
-    found: list[tuple[ExitPlan, BoolArray]] = []
+    tested: list[TestedLevel] = []
+    now = changed
 
     def counts() -> Iterator[int]:
+        nonlocal now
         for level in levels:
-            if found and budget.is_over:
+            if tested and budget.is_over:
                 return
-            plan = exit_plan(task, stages, proved, level.level)
-            trees = kernels.bind(flat, native, plan)
-            classes = np.concatenate([trees.classes(matrix) for matrix in tables.val.chunks()])
-            found.append((plan, classes != expected))
-            yield int(found[-1][1].sum())
+            trees = kernels.bind(flat, native, plan_at(level.level))
+            now = np.concatenate([trees.classes(matrix) for matrix in tables.val.chunks()]) != expected
+            yield int(now.sum())
 
-    outcomes = list(in_order(counts(), n_rows, options.confidence, allowed(*target)))
-    tested = tuple(
-        TestedLevel(level.level, level.estimate, level.cost, outcome.n_changed, outcome.bound, outcome.accepted)
-        for level, outcome in zip(levels, outcomes, strict=False)
-    )
-    n_accepted = sum(outcome.accepted for outcome in outcomes)
-    plan, changed = found[n_accepted - 1] if n_accepted else (None, np.zeros(n_rows, dtype=bool))
-    return ValidatedExits(plan, tested, changed, lower_bound(int(changed.sum()), n_rows, options.confidence))
+    plan = None
+    for level, found in zip(levels, in_order(counts(), n_rows, options.confidence, allowed(*target)), strict=False):
+        tested.append(
+            TestedLevel(level.level, level.estimate, level.cost, found.n_changed, found.bound, found.accepted)
+        )
+        if found.accepted:
+            plan, changed = plan_at(level.level), now
+    bound = lower_bound(int(changed.sum()), n_rows, options.confidence)
+    return ValidatedExits(plan, tuple(tested), changed, bound)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost.compression.proved_distance import distance_anew, prove_distance, rounded_up
+from pine_boost.compression.proved_distance import exact_distance, prove_distance, rounded_up
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
 from tests.support.grids import edge_rows
@@ -56,14 +56,14 @@ def test_no_input_beyond_the_distance_changes(both: Any) -> None:
     X, before, after, record = both
     seen = _farthest_change(X, before, after)
     trees = _compared(before.forest, after.forest, record)
-    found = distance_anew(before.forest, after.forest, trees)
+    found = exact_distance(before.forest, after.forest, trees)
     assert found is not None
     assert seen <= found.distance <= found.largest
     assert record.proved_distance is None or record.proved_distance >= found.distance
     # another choice of trees is looser or tighter, and never wrong
     n_trees = before.forest.n_trees
     for other in (range(len(trees)), range(n_trees - len(trees), n_trees)):
-        another = distance_anew(before.forest, after.forest, tuple(other))
+        another = exact_distance(before.forest, after.forest, tuple(other))
         assert another is not None
         assert seen <= another.distance
 
@@ -77,7 +77,7 @@ def _compared(original: Any, smaller: Any, record: Any) -> tuple[int, ...]:
 def test_a_model_is_no_distance_from_itself(both: Any) -> None:
     _, before, *_ = both
     every = tuple(range(before.forest.n_trees))
-    found = distance_anew(before.forest, before.forest, every)
+    found = exact_distance(before.forest, before.forest, every)
     assert found is not None
     assert found.distance < 1e-4 * found.largest  # the roundings of both
     proved = prove_distance(before.forest, before.forest, every)
@@ -96,7 +96,7 @@ def test_numbers_by_hand() -> None:
     assert low < 0 < high
     text = bytes(model.get_booster().save_raw("json"))
     after = read_model(_with_leaves(text, before, 1.0))
-    found = distance_anew(before.forest, after.forest, (0,))
+    found = exact_distance(before.forest, after.forest, (0,))
     assert found is not None
     assert abs(float(found.distance) + low) < 1e-5
     assert abs(float(found.largest) - max(high, -low)) < 1e-5
@@ -118,7 +118,7 @@ def test_what_cannot_be_compared_is_not_said(both: Any) -> None:
     trees = _compared(before.forest, after.forest, record)
     for wrong in ((*trees, before.forest.n_trees), trees[::-1], (-1, *trees[1:]), trees[1:]):
         if len(trees) > 1:
-            assert distance_anew(before.forest, after.forest, wrong) is None
+            assert exact_distance(before.forest, after.forest, wrong) is None
 
 
 @pytest.mark.parametrize("number", [Fraction(1, 3), Fraction(10**9 + 1, 7), Fraction(1, 10**12)])

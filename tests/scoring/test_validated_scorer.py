@@ -205,3 +205,14 @@ def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
         pine_boost.accelerate_booster(model, fidelity=0.99)
     with pytest.raises(InvalidInputError, match="needs at least 2995"):
         pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.999)
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3])
+def test_few_trees_have_few_stages_or_none(n_trees: int) -> None:
+    X, y = _table()
+    model = xgboost.XGBClassifier(n_estimators=n_trees, max_depth=3, n_jobs=1).fit(X[:2000], y[:2000])
+    result = pine_boost.accelerate_booster(model, X[:2000], X[2000:4500], fidelity=0.9)
+    assert result.status in ("VALIDATED", "NOT_VALIDATED")
+    if n_trees == 1:
+        assert result.status == "NOT_VALIDATED"
+    assert np.mean(result.scorer.predict(X[4500:]) == model.predict(X[4500:])) > 0.88
