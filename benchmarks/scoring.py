@@ -62,11 +62,13 @@ def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
     return ensemble.RandomForestClassifier(n_estimators=200, n_jobs=1, random_state=0).fit(X, y)
 
 
-def engines(model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool) -> Iterator[tuple[str, Predict]]:
+def engines(
+    model: Any, scorer: pine_boost.FastScorer, folder: Path, compiled: bool, all_cores: bool
+) -> Iterator[tuple[str, Predict]]:
     """Everything that answers for a model, by name."""
     yield "scorer", scorer.predict
-    threaded = pine_boost.FastScorer(scorer.parts, n_jobs=-1)
-    yield "scorer, all cores", threaded.predict
+    if all_cores:
+        yield "scorer, all cores", pine_boost.FastScorer(scorer.parts, n_jobs=-1).predict
     yield "native predict", model.predict
     if not type(model).__module__.startswith("sklearn"):
         yield "native booster", native_predict(model)
@@ -96,6 +98,7 @@ def onnx_predict(model: Any) -> Predict:
 
 def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One line per data set, model, engine and batch."""
+    clock = time.thread_time if options.cpu_time else time.perf_counter
     for dataset in options.datasets:
         table = data.load(dataset, options.data, "raw")
         order = np.random.default_rng(options.seed).permutation(len(table.X))
@@ -111,9 +114,9 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             n_trees = scorer.parts.flat.n_trees
             work = float(scorer.trees_met(rows).mean()) / n_trees
             with tempfile.TemporaryDirectory() as folder:
-                named = dict(engines(model, scorer, Path(folder), options.compiled))
+                named = dict(engines(model, scorer, Path(folder), options.compiled, not options.cpu_time))
                 for batch in options.batches:
-                    speeds = rows_per_second(list(named.values()), repeat_rows(rows, batch))
+                    speeds = rows_per_second(list(named.values()), repeat_rows(rows, batch), clock)
                     times = dict(zip(named, (1e6 * batch / speed for speed in speeds), strict=True))
                     for engine, microseconds in times.items():
                         ratio = microseconds / times["scorer"]
@@ -137,6 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", type=listed, default=list(MODELS), metavar="A,B")
     parser.add_argument("--batches", type=lambda text: [int(word) for word in listed(text)], default=list(BATCHES))
     parser.add_argument("--compiled", action="store_true", help="tl2cgen too; it compiles for seconds to minutes")
+    parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread, for a busy machine")
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--out", type=Path, default=RESULTS / "scoring.csv")
     options = parser.parse_args(arguments)
