@@ -35,7 +35,7 @@ COLUMNS = (
     "same_class",
 )
 BATCHES = (1, 100, 100_000)
-BACKENDS = ("native", "gtil", "tl2cgen")
+BACKENDS = ("native", "kernel")
 
 
 def results_of(dataset: str, options: argparse.Namespace) -> list[tuple[str, Any, Any]]:

@@ -36,6 +36,7 @@ COLUMNS = ("dataset", "model", "trees", "work", "build_s", "engine", "batch", "u
 BATCHES = (1, 100, 100_000)
 MODELS = ("xgboost-100x6", "xgboost-500x7", "lightgbm-100x31", "lightgbm-1000x63", "histgb-100", "forest-200")
 FIT_SHARE = 0.64
+SINGLE_CALLS = 200  # single rows per timing
 
 
 def train(model: str, X: npt.NDArray[Any], y: npt.NDArray[Any]) -> Any:
@@ -96,6 +97,16 @@ def onnx_predict(model: Any) -> Predict:
     return lambda X: session.run(label, {name: np.asarray(X, dtype=dtype)})
 
 
+def calls(rows: npt.NDArray[Any], batch: int) -> npt.NDArray[Any]:
+    """The rows of one timing: a batch, or many single rows."""
+    return repeat_rows(rows, batch) if batch > 1 else repeat_rows(rows, SINGLE_CALLS)[:, None, :]
+
+
+def in_calls(predict: Predict, batch: int) -> Predict:
+    """One call for a batch; single rows are scored one after another, as a server scores them."""
+    return predict if batch > 1 else lambda X: [predict(row) for row in X]
+
+
 def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One line per data set, model, engine and batch."""
     clock = time.thread_time if options.cpu_time else time.perf_counter
@@ -116,7 +127,8 @@ def run(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 named = dict(engines(model, scorer, Path(folder), options.compiled, not options.cpu_time))
                 for batch in options.batches:
-                    speeds = rows_per_second(list(named.values()), repeat_rows(rows, batch), clock)
+                    predictors = [in_calls(one, batch) for one in named.values()]
+                    speeds = rows_per_second(predictors, calls(rows, batch), clock)
                     times = dict(zip(named, (1e6 * batch / speed for speed in speeds), strict=True))
                     for engine, microseconds in times.items():
                         ratio = microseconds / times["scorer"]

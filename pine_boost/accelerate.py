@@ -21,7 +21,7 @@ from pine_boost.compression.path import set_up
 from pine_boost.compression.reading import read_tables
 from pine_boost.compression.record import TREES, rows_digest
 from pine_boost.compression.segments import find_segments
-from pine_boost.errors import InvalidInputError, PineBoostError
+from pine_boost.errors import InvalidInputError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
@@ -31,11 +31,10 @@ from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
-from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.proved_exits import build_exits
+from pine_boost.scoring.proved_parts import SAMPLE_ROWS, proved_plan
 from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.scoring.validated_exits import build_stages, validate_exits
 from pine_boost.tables.matrix import to_matrix
@@ -44,7 +43,6 @@ from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.schema import schema_of
 
-_SAMPLE_ROWS, _SAMPLE_CELLS = 2000, 1_000_000
 _STAGES_SHARE = 0.8  # of a limited time, for the stages; the test gets the rest
 
 
@@ -157,14 +155,10 @@ def accelerate_booster(
     if fidelity < 1:
         status, statement, plan = _validate(parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent)
         claim = statement_claim(status, statement, forest.decision.thresholds, claim)
-    rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * _SAMPLE_ROWS), schema_of(forest))
-    sample = synthetic_rows(forest, _SAMPLE_ROWS, random_state) if rows is None else rows
+    rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * SAMPLE_ROWS), schema_of(forest))
+    sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
-        few = max(100, min(_SAMPLE_ROWS, _SAMPLE_CELLS // (forest.n_trees * forest.n_outputs)))
-        plan = build_exits(forest, flat, sample[:few], is_fitted=rows is not None)
-        faults = faults_of(forest, plan)
-        if faults:  # the builder is not believed
-            raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
+        plan = proved_plan(forest, flat, sample, is_fitted=rows is not None)
     parts = ScorerParts(
         flat=flat,
         native=native,
@@ -337,4 +331,4 @@ def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:
 
 def _as_given(sample: FloatArray, parsed: Model, X_fit: Any) -> Any:
     """Rows as the native ``predict`` takes them."""
-    return as_table(sample, schema_of(parsed.forest)) if X_fit is None else first_rows(X_fit, 20 * _SAMPLE_ROWS)
+    return as_table(sample, schema_of(parsed.forest)) if X_fit is None else first_rows(X_fit, 20 * SAMPLE_ROWS)

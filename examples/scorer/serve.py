@@ -65,7 +65,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("scorer-demo"))
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--backend", default="tl2cgen", choices=("tl2cgen", "gtil", "native"))
+    parser.add_argument("--backend", default="kernel", choices=("kernel", "native"))
     parser.add_argument("--original", action="store_true", help="serve the original, to compare")
     options = parser.parse_args()
     if not options.folder.exists():

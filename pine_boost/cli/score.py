@@ -13,7 +13,7 @@ from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
   pine-boost score scorer today.csv -o classes.csv
-  pine-boost score scorer today.parquet --backend tl2cgen --json"""
+  pine-boost score scorer today.parquet --backend kernel --json"""
 
 
 def format_parser(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +23,7 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="CSV file to write.")
     flags.add_switch(parser, "--force", "Replace FILE, whatever it holds.")
     parser.add_argument(
-        "--backend",
-        default="native",
-        choices=("native", "gtil", "tl2cgen"),
-        help="Engine that predicts (default: native).",
+        "--backend", default="native", choices=("native", "kernel"), help="Engine that predicts (default: native)."
     )
     flags.add_switch(parser, "--proba", "Write probabilities too (scorers only).")
     flags.add_reading(parser)

@@ -137,7 +137,7 @@ class FastScorer:
                 return self.classes_[found : found + 1].copy()
         if not self.parts.classes:
             return self._scores(X, self.parts.native.link)[:, 0].astype(self.parts.native.value.dtype)
-        return self.classes_[self._classes(X)]
+        return self.classes_[self.class_indices(X)]
 
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:
         """Probabilities, one column per class; every tree is evaluated.
@@ -194,7 +194,8 @@ class FastScorer:
         table = X if self.parts.prepare is None else self.parts.prepare(X)
         return to_matrix(table, self.parts.schema)
 
-    def _classes(self, X: Any) -> Int32Array:
+    def class_indices(self, X: Any) -> Int32Array:
+        """Index of every row's class among ``classes_``."""
         if self._is_raw(X):
             found = self._trees.classes(X, is_raw=True, n_jobs=self._threads())
             if not (found < 0).any():

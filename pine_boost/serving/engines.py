@@ -1,40 +1,22 @@
-"""What evaluates a model behind a guard: the native library, Treelite's gtil, or compiled C.
-
-In come a parsed Model and rows; out go class indices, margins and probabilities. gtil and tl2cgen
-sum in double precision; where that could decide otherwise than the native library, and for inputs
-that compiled code misreads, the native library is asked. Refuses what Treelite cannot say.
-"""
+"""What evaluates a model behind a guard: the native library, or a proved scorer with the same classes."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from pine_boost.errors import InvalidInputError, MissingDependencyError, UnsupportedModelError
-from pine_boost.model.exact import XGBOOST_MAX_CATEGORY, certain_distance
+from pine_boost import kernels
+from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import FloatArray, IntArray, Model
-from pine_boost.model.rules import Comparison, SplitKind
-from pine_boost.native.predict import (
-    has_plain_link,
-    linked_probabilities,
-    load_native,
-    predict_classes,
-    predict_margins,
-    predict_probabilities,
-)
+from pine_boost.native.predict import load_native, predict_classes, predict_margins, predict_probabilities
+from pine_boost.scoring.fast_scorer import FastScorer
+from pine_boost.scoring.native_sum import leaf_nodes
+from pine_boost.scoring.proved_parts import proved_parts
 from pine_boost.tables.matrix import to_matrix
-from pine_boost.tables.schema import schema_of
 
-BACKENDS = ("native", "gtil", "tl2cgen")
-_LOW_WORD = 0xFFFFFFFF
+BACKENDS = ("native", "kernel")
 
 
 class Engine(Protocol):
@@ -58,27 +40,11 @@ def make_engine(model: Model, backend: str) -> Engine:
     InvalidInputError
         An unknown backend.
     MissingDependencyError
-        The library of the model, Treelite or tl2cgen is not installed.
-    UnsupportedModelError
-        Treelite cannot hold the model, or it could not be compiled.
+        The library of the model is not installed; the kernel needs none.
     """
     if backend not in BACKENDS:
-        raise InvalidInputError(f"backend={backend!r}: accepted are {', '.join(BACKENDS)}.")
-    native = NativeEngine(replace(model, native=load_native(model)))
-    if backend == "native":
-        return native
-    from pine_boost.exporters.treelite import to_treelite_sums
-
-    has_codes = any(known is not None for known in model.forest.feature_categories)
-    twin = to_treelite_sums(model, codes=has_codes)
-    predict = _interpreted(twin) if backend == "gtil" else _compiled(twin)
-    return SumEngine(
-        native,
-        predict,
-        certain_distance(model.forest),
-        backend == "tl2cgen",
-        np.unique(model.forest.feature[model.forest.kind == SplitKind.CATEGORICAL]).astype(int),
-    )
+        raise InvalidInputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    return KernelEngine(model) if backend == "kernel" else NativeEngine(replace(model, native=load_native(model)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,114 +66,29 @@ class NativeEngine:
         return predict_probabilities(self.model, X)
 
 
-@dataclass(frozen=True, eq=False)
-class SumEngine:
-    """Sums of leaves in double precision, and the native library where they do not settle it.
+class KernelEngine:
+    """A scorer whose exits are proved, so that its classes are the native ones on every input."""
 
-    Attributes
-    ----------
-    native : NativeEngine
-    predict : callable
-        From float64 rows to margins.
-    categorical : int64
-        Columns split by category: the libraries read fractions and negative codes each in their
-        own way, so that such rows are the library's.
-    certain : float
-        Distance to the decision above which the sums decide as the library does.
-    is_compiled : bool
-        tl2cgen takes a double whose low 32 bits are all ones for missing; such rows are not its.
-    """
-
-    native: NativeEngine
-    predict: Callable[[FloatArray], FloatArray]
-    certain: float
-    is_compiled: bool
-    categorical: IntArray
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        parts = proved_parts(model)
+        self._scorer = FastScorer(parts)
+        forest = model.forest
+        # the sums that cuts and distances of the Forest are about; scikit-learn's own may differ by a threshold
+        values = forest.value[leaf_nodes(forest)].astype(forest.arithmetic)
+        sums = replace(parts.native, value=values, intercept=forest.intercept.astype(forest.arithmetic))
+        self._sums = kernels.bind(parts.flat, sums)
 
     def classes(self, X: Any) -> IntArray:
-        """The native class: far from the decision by the sums, elsewhere by the library."""
-        margins, odd = self._sums(X)
-        decision = self.native.model.forest.decision
-        classes = decision.classes(margins)
-        open_ = odd | (decision.distance(margins) <= self.certain)
-        if open_.any():
-            rows = np.flatnonzero(open_)
-            classes[rows] = self.native.classes(_rows(X, rows))
-        return classes
+        """Class index (or score band) that the native ``predict`` gives."""
+        return self._scorer.class_indices(X).astype(np.int64)
 
     def margins(self, X: Any) -> FloatArray:
-        """Exact sums of a model on a grid; native ones for rows that compiled code misreads."""
-        margins, odd = self._sums(X)
-        if odd.any():
-            rows = np.flatnonzero(odd)
-            margins[rows] = self.native.margins(_rows(X, rows))
-        return margins
+        """Sums of the leaves in the library's order and type."""
+        return self._sums.margins(to_matrix(X, self._scorer.parts.schema))[0]
 
     def probabilities(self, X: Any) -> FloatArray:
-        """Sigmoid, softmax or mean of the sums, in double precision."""
-        if not has_plain_link(self.native.model):
-            return self.native.probabilities(X)
-        return linked_probabilities(self.native.model, self.margins(X))
-
-    def _sums(self, X: Any) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-        forest = self.native.model.forest
-        matrix = to_matrix(X, schema_of(forest))
-        if forest.comparison is not Comparison.FLOAT64_LESS_EQUAL:
-            with np.errstate(over="ignore"):
-                matrix = matrix.astype(np.float32).astype(np.float64)
-        matrix = np.ascontiguousarray(matrix)
-        odd = np.zeros(len(matrix), dtype=bool)
-        if self.is_compiled and forest.comparison is Comparison.FLOAT64_LESS_EQUAL:
-            bits = matrix.view(np.uint64)
-            odd = ((bits & _LOW_WORD) == _LOW_WORD).any(axis=1)
-        if len(self.categorical):
-            codes = matrix[:, self.categorical]
-            known = (codes >= 0) & (codes < XGBOOST_MAX_CATEGORY) & (codes == np.floor(codes))
-            odd |= ~(np.isnan(codes) | known).all(axis=1)
-        return self.predict(matrix).reshape(len(matrix), forest.n_outputs), odd
-
-
-def _interpreted(twin: Any) -> Callable[[FloatArray], FloatArray]:
-    from treelite import gtil
-
-    def predict(matrix: FloatArray) -> FloatArray:
-        if len(matrix) == 0:
-            return np.zeros(0)
-        return np.asarray(gtil.predict(twin, matrix, nthread=1, pred_margin=True))
-
-    return predict
-
-
-def _compiled(twin: Any) -> Callable[[FloatArray], FloatArray]:
-    try:
-        import tl2cgen
-    except ImportError as error:
-        raise MissingDependencyError("backend='tl2cgen' needs tl2cgen; install it with: pip install tl2cgen") from error
-    if shutil.which("gcc") is None:
-        raise MissingDependencyError(
-            "backend='tl2cgen' compiles C code and no gcc was found on the PATH; install gcc, or use backend='gtil'."
-        )
-    # the library stays mapped after its file is gone
-    with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tl2cgen remarks on checkpoints of a newer Treelite
-        path = Path(folder) / "model.so"
-        try:
-            tl2cgen.export_lib(twin, toolchain="gcc", libpath=str(path), params={"parallel_comp": 8})
-        except Exception as error:  # tl2cgen raises its own and what subprocess raises
-            raise UnsupportedModelError(
-                f"tl2cgen could not compile the model ({str(error).strip()[:200]}); install gcc, or use backend='gtil'."
-            ) from error
-        predictor = tl2cgen.Predictor(str(path), nthread=1)
-
-    def predict(matrix: FloatArray) -> FloatArray:
-        if len(matrix) == 0:
-            return np.zeros(0)
-        return np.asarray(predictor.predict(tl2cgen.DMatrix(matrix), pred_margin=True))
-
-    return predict
-
-
-def _rows(X: Any, rows: IntArray) -> Any:
-    from pine_boost.tables.native import take_rows
-
-    return take_rows(X, rows)
+        """``predict_proba``; asked natively where it is no function of the sums."""
+        if self._scorer.parts.probability.form == "none":
+            return NativeEngine(replace(self._model, native=load_native(self._model))).probabilities(X)
+        return np.asarray(self._scorer.predict_proba(X), dtype=np.float64)

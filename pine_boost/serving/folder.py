@@ -87,7 +87,7 @@ def load_guarded(
     Parameters
     ----------
     folder : path
-    backend : {"native", "gtil", "tl2cgen"}
+    backend : {"native", "kernel"}
         Who evaluates both models.
     trust_pickle : bool
         Load pickles (scikit-learn models, the first steps of a Pipeline). Unpickling runs code

@@ -76,9 +76,9 @@ class GuardedModel:
         Rows that nothing else has seen, for the margin guard. Without it, the region is the guard.
     fidelity, confidence : float
         With X_val: a future input keeps the original's class with probability ``fidelity``.
-    backend : {"native", "gtil", "tl2cgen"}
-        Who evaluates both models: the library, Treelite's interpreter, or C that is compiled now.
-        Classes do not depend on it.
+    backend : {"native", "kernel"}
+        What evaluates both models: the library, or proved scorers (see `accelerate_booster`), which
+        need no library. Classes do not depend on it.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class GuardedModel:
         self._pruned: Engine = make_engine(parts.pruned, backend)
         self._contains: Contains | None = None
         if parts.region is not None:
-            self._contains = fast_membership(parts.region, in_c=backend == "tl2cgen")
+            self._contains = fast_membership(parts.region, in_c=backend == "kernel")
         self._lock = threading.Lock()
         self._counts = GuardCounts()
 

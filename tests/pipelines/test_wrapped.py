@@ -106,7 +106,7 @@ def test_the_same_kind_comes_out_with_the_same_classes(name, kind):
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "fixed", "isotonic", "sigmoid-pipeline"])
-@pytest.mark.parametrize("backend", ["native", "gtil"])
+@pytest.mark.parametrize("backend", ["native", "kernel"])
 def test_guarded_models_take_raw_rows(kind, backend, tmp_path):
     whole = WRAPPED[kind]("xgboost")
     result = prune_booster(whole, FIT, CAL, alpha=0.3, time_limit=20)

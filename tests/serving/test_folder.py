@@ -39,7 +39,7 @@ def saved(tmp_path_factory):
 
 def test_xgboost_with_and_without_wrapper(tmp_path):
     wrapper = xgboost.XGBClassifier(**SIZE, n_jobs=1).fit(X[:280], Y[:280])
-    for model, backend in ((wrapper, "native"), (wrapper.get_booster(), "gtil")):
+    for model, backend in ((wrapper, "native"), (wrapper.get_booster(), "kernel")):
         guarded = guarded_of(model)
         guarded.save(tmp_path / "folder")
         again = load_guarded(tmp_path / "folder", backend=backend)

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 import pine_boost.parsers
-from pine_boost import GuardedModel, InvalidInputError, MissingDependencyError, prune_booster
+from pine_boost import GuardedModel, InvalidInputError, prune_booster
 from pine_boost.native.predict import predict_classes
 from pine_boost.serving.engines import BACKENDS
 
-for library in ("treelite", "tl2cgen"):
-    pytest.importorskip(library)
 lightgbm = pytest.importorskip("lightgbm")
 xgboost = pytest.importorskip("xgboost")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -101,7 +99,7 @@ def test_every_row_gets_the_class_of_the_original(results, name, n_classes, back
     assert guarded.claim.startswith("On every input, the guarded model predicts the same class")
 
 
-@pytest.mark.parametrize("backend", ["native", "gtil"])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 def test_probabilities_are_those_of_the_model_that_answers(results, name, n_classes, backend):
     model, result = results[name, n_classes]
@@ -111,25 +109,20 @@ def test_probabilities_are_those_of_the_model_that_answers(results, name, n_clas
     expected = np.where(inside[:, None], result.model.predict_proba(X), model.predict_proba(X))
     found = guarded.predict_proba(X)
     assert found.shape == (len(X), n_classes)
-    if backend == "native":
-        assert (found == expected).all()
-    else:  # double precision against the float32 sigmoid of the libraries
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert (found == expected).all()
 
 
-def test_a_pruned_model_in_float32_has_exact_margins_in_compiled_code(results):
-    """What tl2cgen gets wrong for float32 models, it gets right for sums of doubles."""
+def test_a_pruned_model_in_float32_has_exact_margins_in_the_kernel(results):
     from pine_boost.serving.engines import make_engine
 
     for n_classes in (2, 3):
         _, result = results["xgboost", n_classes]
         X = hard_rows(result.original.forest, tables(n_classes)[0], seed=1)
         native = make_engine(result.pruned, "native").margins(X)
-        for backend in ("gtil", "tl2cgen"):
-            assert (make_engine(result.pruned, backend).margins(X) == native).all()
+        assert (make_engine(result.pruned, "kernel").margins(X) == native).all()
 
 
-def test_doubles_that_compiled_code_takes_for_missing_are_asked_natively(results):
+def test_doubles_that_other_compiled_code_takes_for_missing(results):
     model, result = results["lightgbm", 2]
     X = tables(2)[0][:64].copy()
     X.view(np.uint64)[:, 0] |= 0xFFFFFFFF  # tl2cgen reads these low bits as "missing"
@@ -261,7 +254,7 @@ def test_a_domain_is_part_of_the_guard():
     guarded = GuardedModel(result)
     single = np.concatenate([guarded.guarded(row[None]) for row in rows])
     assert (single == result.region.contains(rows)).all()
-    compiled = GuardedModel(result, backend="tl2cgen")
+    compiled = GuardedModel(result, backend="kernel")
     assert (compiled.guarded(rows) == result.region.contains(rows)).all()
     assert (guarded.predict(rows) == model.predict(rows)).all()
     assert not guarded.guarded(rows[rows[:, 3] > edge * 1.01]).any()
@@ -280,37 +273,31 @@ def test_what_cannot_be_guarded_is_refused_with_the_reason():
         GuardedModel(out_of_time)
     with pytest.raises(InvalidInputError, match="not a XGBClassifier"):
         GuardedModel(model)
-    with pytest.raises(InvalidInputError, match="accepted are native, gtil, tl2cgen"):
+    with pytest.raises(InvalidInputError, match="backend must be one of native, kernel, got 'onnx'"):
         GuardedModel(prune_booster(model, X, X_cal, alpha=0.9), backend="onnx")
 
 
-def test_without_a_compiler_it_says_what_is_missing(results, monkeypatch, tmp_path):
-    _, result = results["xgboost", 2]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(MissingDependencyError, match="no gcc was found on the PATH"):
-        GuardedModel(result, backend="tl2cgen")
-    assert GuardedModel(result, backend="gtil").backend == "gtil"
-
-
-def test_unequal_sums_are_asked_natively(results):
-    """Of an original that is not on a grid, rows within its band are the library's to decide."""
-    from dataclasses import replace
-
-    from pine_boost.serving.engines import make_engine
+def test_without_a_compiler_the_kernel_is_numpy(results, monkeypatch):
+    from pine_boost.kernels import library
 
     model, result = results["xgboost", 2]
-    engine = make_engine(result.original, "gtil")
-    assert 0 < engine.certain < 1e-3
+    monkeypatch.setenv("PINE_BOOST_KERNEL", "numpy")
+    library.load.cache_clear()
+    try:
+        X = hard_rows(result.original.forest, tables(2)[0], seed=2)
+        assert (GuardedModel(result, backend="kernel").predict(X) == model.predict(X)).all()
+    finally:
+        library.load.cache_clear()
+
+
+def test_rows_within_the_band_are_summed_as_the_library_sums(results):
+    """Of an original that is not on a grid: where no exit decides, its own float32 sum does."""
+    from pine_boost.kernels import bind
+    from pine_boost.scoring.proved_parts import proved_parts
+
+    model, result = results["xgboost", 2]
+    parts = proved_parts(result.original)
+    never = np.full_like(parts.plan.low, np.inf)
     X = tables(2)[0]
-    asked = []
-
-    class Spy:
-        model = engine.native.model
-
-        def classes(self, rows):
-            asked.append(len(rows))
-            return engine.native.classes(rows)
-
-    everything = replace(engine, native=Spy(), certain=np.inf)
-    assert (everything.classes(X) == model.predict(X)).all()
-    assert asked == [len(X)]
+    found = bind(parts.flat, parts.native, replace(parts.plan, low=-never, high=never)).classes(X)
+    assert (np.asarray(parts.classes)[found] == model.predict(X)).all()

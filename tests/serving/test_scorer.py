@@ -19,7 +19,7 @@ from pine_boost import GuardedModel, prune_booster
 
 xgboost = pytest.importorskip("xgboost")
 datasets = pytest.importorskip("sklearn.datasets")
-for library in ("fastapi", "uvicorn", "tl2cgen"):
+for library in ("fastapi", "uvicorn"):
     pytest.importorskip(library)
 
 SERVE = Path(__file__).resolve().parents[2] / "examples" / "scorer" / "serve.py"

@@ -99,7 +99,7 @@ FORMATS = [
 
 
 @pytest.mark.filterwarnings("ignore:Unknown data type")
-@pytest.mark.parametrize("backend", ["native", "gtil"])
+@pytest.mark.parametrize("backend", ["native", "kernel"])
 @pytest.mark.parametrize("named", [False, True])
 def test_guards_take_the_sparse_tables_that_the_original_takes(named: bool, backend: str, tmp_path: Path) -> None:
     result = _pruned(named)
