@@ -43,6 +43,18 @@ from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.schema import schema_of
 
+# what a record of a compression and the statement of a scorer have in common
+_STATED = (
+    "fidelity",
+    "confidence",
+    "tolerance",
+    "n_fit",
+    "n_val",
+    "n_changed",
+    "bound",
+    "overlap",
+    "validation_digest",
+)
 _STAGES_SHARE = 0.8  # of a limited time, for the stages; the test gets the rest
 
 
@@ -78,7 +90,8 @@ def accelerate_booster(
     X_fit : table, optional
         Rows for which the order of the trees is chosen and on which the work is measured; the
         training rows are fine. No labels are needed. Without them the trees that can add most come
-        first, and the work is measured on synthetic rows.
+        first, and the work is measured on synthetic rows. They are required if ``fidelity`` is
+        below 1, because leaf values of early exits are fitted to them.
     X_val : table, optional
         Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1.
         They are used up by it.
@@ -283,20 +296,8 @@ def _accelerate_compressed(
     result = accelerate_booster(
         smaller.model, X_fit, threshold=threshold, random_state=options.random_state, trust_pickle=trust_pickle
     )
-    statement = {
-        "fidelity": record.fidelity,
-        "confidence": record.confidence,
-        "tolerance": record.tolerance,
-        "n_fit": record.n_fit,
-        "n_val": record.n_val,
-        "n_changed": record.n_changed,
-        "bound": record.bound,
-        "overlap": record.overlap,
-        "validation_digest": record.validation_digest,
-        "compressed_digest": record.compressed_digest,
-        "segments": [asdict(segment) for segment in record.segments],
-        "path": [asdict(size) for size in record.path],
-    }
+    statement = {name: getattr(record, name) for name in (*_STATED, "compressed_digest")}
+    statement |= {name: [asdict(entry) for entry in getattr(record, name)] for name in ("segments", "path")}
     claim = statement_claim(record.status, statement, record.thresholds, result.claim, keeps_class=record.keeps_class)
     facts = {**result.facts, "model_digest": record.original_digest, "status": record.status, "claim": claim}
     work = result.work * smaller.compressed.forest.n_trees / parsed.forest.n_trees

@@ -359,7 +359,7 @@ accelerate_booster.model : object, path or bytes
 accelerate_booster.X_fit : table, optional
     Rows for which the order of the trees is chosen and on which the work is measured; the training rows are fine.
     No labels are needed. Without them the trees that can add most come first, and the work is measured on synthetic
-    rows.
+    rows. They are required if ``fidelity`` is below 1, because leaf values of early exits are fitted to them.
 accelerate_booster.X_val : table, optional
     Rows that neither the model nor you have seen, for the test where ``fidelity`` is below 1. They are used up by
     it.

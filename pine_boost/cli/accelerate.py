@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
+from typing import Any
 
 from pine_boost.cli import flags, output
 from pine_boost.options import AccelerateOptions
@@ -11,6 +12,7 @@ from pine_boost.options import AccelerateOptions
 EXAMPLES = """examples:
   pine-boost accelerate model.json -o scorer           (no data: proved for every input)
   pine-boost accelerate model.txt --fit train.csv -o scorer --speedup
+  pine-boost accelerate model.json --fit train.csv --val held-out.csv --fidelity 0.999 -o scorer   (a statistic)
   pine-boost verify model.json scorer
   pine-boost score scorer today.csv -o classes.csv"""
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
@@ -43,9 +45,14 @@ def main(arguments: argparse.Namespace) -> int:
         facts = {"status": result.status, "claim": result.claim, "work": result.work, "work_rows": result.work_rows}
         speed = {str(size): ratio for size, ratio in measured.items()}
         flags.print_json(facts | {"speedup": speed, "seconds": result.seconds, "folder": str(folder)})
-        return 0
+        return exit_code(result)
     print(result.summary())
     for size, ratio in measured.items():
         print(f"{size} rows per call: {ratio:.1f} times as fast as the native predict.")
     print(f"Written to {folder}")
-    return 0
+    return exit_code(result)
+
+
+def exit_code(result: Any) -> int:
+    """0 proved, validated or measured; 2 if no exits passed the test, so that the scorer is the proved one."""
+    return 2 if result.status == "NOT_VALIDATED" else 0

@@ -62,3 +62,25 @@ def test_the_version_names_the_kernel(capsys):
         main(["--version"])
     assert stopped.value.code == 0
     assert "kernel: " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("few_synthetic_rows")
+def test_a_statistic_from_files(tmp_path, capsys):
+    from sklearn.datasets import make_classification
+
+    xgboost = pytest.importorskip("xgboost")
+    X, y = make_classification(2000, 4, n_informative=3, n_redundant=0, flip_y=0.05, random_state=0)
+    X = X.astype(np.float32)
+    model = xgboost.XGBClassifier(n_estimators=30, max_depth=3, n_jobs=1).fit(X[:1000], y[:1000])
+    model.save_model(tmp_path / "model.json")
+    for name, rows in (("fit", X[:1000]), ("val", X[1000:])):
+        np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="f0,f1,f2,f3", comments="")
+    files, place = [str(tmp_path / name) for name in ("model.json", "fit.csv", "val.csv")], str(tmp_path / "scorer")
+    call = ["accelerate", files[0], "--fit", files[1], "--val", files[2], "--fidelity", "0.97", "-o", place]
+    assert main(call) == 0
+    assert "This is a statistic, not a proof." in capsys.readouterr().out
+    assert main(["verify", files[0], place]) == 1
+    assert "--val" in capsys.readouterr().err
+    assert main(["verify", files[0], place, "--val", files[2]]) == 0
+    assert "Counted again: 1000 validation rows" in capsys.readouterr().out
+    assert main(["verify", files[0], place, "--val", files[1]]) == 1
