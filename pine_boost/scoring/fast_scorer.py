@@ -98,6 +98,7 @@ class FastScorer:
         self._class_of_row = self._trees.class_of_row
         self.n_features_in_ = parts.flat.n_features
         self.classes_ = np.asarray(parts.classes)
+        self._answers = [self.classes_[k : k + 1] for k in range(len(self.classes_))]
         if parts.schema.feature_names is not None:
             self.feature_names_in_ = np.asarray(parts.schema.feature_names, dtype=object)
         schema = parts.schema
@@ -126,15 +127,13 @@ class FastScorer:
             A table that the native ``predict`` would refuse, or with other columns.
         """
         if X.__class__ is np.ndarray and X.shape == self._row_shape:
-            dtype = X.dtype
-            if dtype is _FLOAT64:
+            dtype, found = X.dtype, -1
+            if dtype is _FLOAT64 or dtype == _FLOAT64:  # identity is the usual case, and cheap
                 found = self._class_of_row(X.tobytes(), False)
-            elif dtype is _FLOAT32:
+            elif dtype is _FLOAT32 or dtype == _FLOAT32:
                 found = self._class_of_row(X.tobytes(), True)
-            else:
-                found = -1
             if found >= 0:
-                return self.classes_[found : found + 1].copy()
+                return self._answers[found].copy()
         if not self.parts.classes:
             return self._scores(X, self.parts.native.link)[:, 0].astype(self.parts.native.value.dtype)
         return self.classes_[self.class_indices(X)]

@@ -17,7 +17,7 @@ from pine_boost.scoring.native_sum import leaf_nodes
 
 # Of the sum of all magnitudes: far above the rounding of the sums here, far below what an exit is worth
 _SAFETY = 2.0**-44
-_LOOK = 0.4  # what looking for an exit costs, in trees
+_LOOK = 0.2  # what looking for an exit costs, in trees
 _RIVALS = 3  # classes behind the leader that the order is chosen for
 _LARGEST_TABLE = 2_000_000  # entries of the table of gaps
 
