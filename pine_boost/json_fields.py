@@ -59,10 +59,9 @@ def require(condition: bool, message: str) -> None:
 
 def parse(document: str | bytes | Mapping[str, Any]) -> dict[str, Any]:
     """JSON text, or data that was parsed already, as an object."""
-    if isinstance(document, (str, bytes, bytearray)):
-        document = parse_text(document)
-    require(isinstance(document, Mapping), f"expected an object, got {type(document).__name__}")
-    return dict(document)
+    parsed: Any = parse_text(document) if isinstance(document, (str, bytes, bytearray)) else document
+    require(isinstance(parsed, Mapping), f"expected an object, got {type(parsed).__name__}")
+    return dict(parsed)
 
 
 def parse_text(text: str | bytes) -> Any:
@@ -297,7 +296,7 @@ def floats(*, finite: bool = True, length: int | None = None) -> Reader:
 
     def check(value: Any, where: str) -> FloatArray:
         require(isinstance(value, list), f"{where!r} is {_shown(value)}, expected a list of numbers")
-        values = value if finite else [_INFINITIES.get(v, v) if isinstance(v, str) else v for v in value]
+        values: list[Any] = value if finite else [_INFINITIES.get(v, v) if isinstance(v, str) else v for v in value]
         fits = set(map(type, values)) <= {int, float} and all(
             abs(v) <= 1e308 or v in _INFINITIES.values() for v in values
         )

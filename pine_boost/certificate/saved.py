@@ -120,7 +120,9 @@ def digests(files: Mapping[str, bytes]) -> dict[str, str]:
 def read_table(path: Path) -> list[dict[str, Any]]:
     """The rows of a sweep.json, as far as a report and a folder need them checked."""
     with f.reading("sweep file", "Sweep again", InvalidInputError):
-        rows = f.parse_text(read_limited(path, CERTIFICATE_LIMIT, "sweep file", InvalidInputError))
+        rows: list[dict[str, Any]] = f.parse_text(
+            read_limited(path, CERTIFICATE_LIMIT, "sweep file", InvalidInputError)
+        )
         f.require(isinstance(rows, list) and len(rows) > 0, "expected a list of rows")
         for row in rows:
             f.require(isinstance(row, dict), "a row is not an object")

@@ -187,7 +187,7 @@ def prove_again(
     require_interchangeable(before, after)
     problem = build_problem(before.forest, region.space, region.tables, delta=region.delta or 0.0)
     require_band(problem, certificate)
-    refitted, remarks = False, ()
+    refitted, remarks = False, tuple[str, ...]()
     if any(table is not None for table in tables):
         refitted, remarks = recompute_region(before.forest, region, certificate, *tables)
     remarks += (f"Taken on trust: {'; '.join(rests_on(certificate, tables=refitted))}.",)

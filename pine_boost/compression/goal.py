@@ -104,7 +104,7 @@ class Goal:
             parts.append(before.classes != after.classes)
         if self.tolerance is not None and before.numbers is not None and after.numbers is not None:
             parts.append(np.abs(after.numbers - before.numbers).max(axis=1) > self.tolerance)
-        return np.logical_or.reduce(parts)
+        return np.asarray(np.logical_or.reduce(parts))
 
 
 def native_probabilities(model: Model, X: Any, check: Callable[[], None] | None = None) -> FloatArray | None:

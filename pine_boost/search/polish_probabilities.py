@@ -60,7 +60,9 @@ def _project(
     target, counts = wanted
     n_kept, n_free = len(kept), program.n_free
     n_values = n_kept + n_free  # and as many distances as kept values after them
-    pool = RowPool(np.hstack([program.rows[:, kept], program.free_rows]), room * program.strict)
+    pool = RowPool(
+        np.hstack([program.rows[:, kept], program.free_rows]), np.asarray(room * program.strict, dtype=np.float64)
+    )
     lower = np.concatenate([np.full(n_values, -np.inf), np.zeros(n_kept)])
     upper = np.full(n_values + n_kept, np.inf)
     cuts = problem.forest.decision.cuts
