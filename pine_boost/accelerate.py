@@ -164,7 +164,8 @@ def accelerate_booster(
         return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)
     flat, native = flatten(forest), native_sum(parsed)
     claim = scorer_claim(forest, is_unordered=_is_unordered(parsed))
-    status, statement, plan = "CERTIFIED", {}, None
+    status, plan = "CERTIFIED", None
+    statement: dict[str, Any] = {}
     if fidelity < 1:
         status, statement, plan = _validate(parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent)
         claim = statement_claim(status, statement, forest.decision.thresholds, claim)
@@ -184,7 +185,7 @@ def accelerate_booster(
     )
     met = np.zeros(len(sample), dtype=np.int32)
     kernels.bind(flat, native, plan).classes(sample, met=met)
-    facts = {
+    facts: dict[str, Any] = {
         "model_digest": forest_digest(forest),
         "status": status,
         "claim": claim,

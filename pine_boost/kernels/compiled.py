@@ -113,7 +113,7 @@ class CompiledTrees:
         struct.snaps, struct.zero = int(flat.zero >= 0), flat.zero
         struct.missing_value, struct.has_missing_value = flat.missing_value, int(not np.isnan(flat.missing_value))
         struct.category_rule = int(flat.code_rule)
-        for name, _ in ScorerStruct._fields_:
+        for name in (entry[0] for entry in ScorerStruct._fields_):
             if isinstance(array := getattr(flat, name, None), np.ndarray):
                 self._point(name, array, array.dtype)
         quick, quick_tree = quick_nodes(flat)

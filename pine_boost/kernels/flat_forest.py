@@ -229,7 +229,7 @@ class ExitPlan:
     @property
     def n_sets(self) -> int:
         """Number of value sets."""
-        return self.value.shape[1]
+        return int(self.value.shape[1])
 
 
 def freeze(record: Any) -> None:

@@ -152,7 +152,7 @@ class NumpyTrees:
                 right[sets] = (word >> (state & 63).astype(np.uint64) & np.uint64(1)) == 0
             node[walking] = here + self._step[here] + right
             walking = walking[self._step[node[walking]] > 0]
-        return flat.leaf_of_node[node].reshape(n_rows, len(trees))
+        return np.asarray(flat.leaf_of_node[node].reshape(n_rows, len(trees)), dtype=np.int32)
 
     def _sums(self, leaves: Int32Array) -> FloatArray:
         """The library's own sums of all trees in file order, widened to float64."""
@@ -217,8 +217,8 @@ def decide(native: NativeSum, scores: FloatArray) -> Int32Array:
     """The library's class from linked scores."""
     if len(native.cuts):
         above = scores[:, :1] >= native.cuts if native.wins_ties else scores[:, :1] > native.cuts
-        return above.sum(axis=1).astype(np.int32)
-    return np.argmax(scores, axis=1).astype(np.int32)
+        return np.asarray(above.sum(axis=1), dtype=np.int32)
+    return np.asarray(np.argmax(scores, axis=1), dtype=np.int32)
 
 
 def apply_link(native: NativeSum, link: Link, margins: FloatArray) -> FloatArray:
@@ -242,11 +242,11 @@ def apply_link(native: NativeSum, link: Link, margins: FloatArray) -> FloatArray
         if link is Link.SIGMOID:
             return 1.0 / (1.0 + _exp(-native.slope * score))
         if link is Link.SOFTMAX:
-            terms = _exp(score - score.max(axis=1, keepdims=True))
-            total = np.zeros(len(terms))
-            for k in range(terms.shape[1]):
-                total += terms[:, k]
-            return np.asarray(terms / total[:, None])
+            powers = _exp(score - score.max(axis=1, keepdims=True))
+            total = np.zeros(len(powers))
+            for k in range(powers.shape[1]):
+                total += powers[:, k]
+            return np.asarray(powers / total[:, None])
         return _exp(score)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pine_boost.errors import UnsupportedModelError
@@ -17,7 +19,7 @@ from pine_boost.kernels.flat_forest import (
     FlatForest,
 )
 from pine_boost.model.exact import LIGHTGBM_ZERO
-from pine_boost.model.forest import Forest, IntArray
+from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.routing import category_sides
 from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace, build_space
@@ -111,12 +113,15 @@ def _breadth_first(forest: Forest) -> tuple[IntArray, IntArray]:
 class _Columns:
     """The columns of bins of a forest, collected feature by feature."""
 
-    def __init__(self, forest: Forest, space: StateSpace, sources: IntArray) -> None:
+    def __init__(self, forest: Forest, space: StateSpace, sources: Int32Array) -> None:
         self.forest, self.space = forest, space
-        self.edges: list[IntArray] = []
+        self.edges: list[FloatArray] = []
         self.codes: list[IntArray] = []
         self.states: list[IntArray] = []
-        self.source_column, self.other, self.missing, self.known = [1], [], [], []
+        self.source_column = [1]
+        self.other: list[int] = []
+        self.missing: list[int] = []
+        self.known: list[int] = []
         self.base, self.nan, self.zero = [0], [0], [-1]
         self.column = np.zeros(forest.n_nodes, dtype=np.int64)
         self.rank = np.zeros(forest.n_nodes, dtype=np.int64)
@@ -177,7 +182,7 @@ class _Columns:
         self.nan.append(0)
         self.zero.append(-1)
 
-    def of_nodes(self) -> tuple[IntArray, IntArray, dict[str, np.ndarray]]:
+    def of_nodes(self) -> tuple[IntArray, IntArray, dict[str, Any]]:
         """Rank and column of every node, and the category sets, numbered within their trees."""
         forest = self.forest
         nodes = np.flatnonzero(forest.kind == SplitKind.CATEGORICAL)
@@ -193,10 +198,14 @@ class _Columns:
             padded[: len(sides)] = sides
             words.append(np.packbits(padded, bitorder="little").view(np.uint64))
             set_word.append(set_word[-1] + len(words[-1]))
-        sets = {"tree_set": tree_set, "set_word": np.array(set_word, dtype=np.int32), "word": np.concatenate(words)}
+        sets: dict[str, Any] = {
+            "tree_set": tree_set,
+            "set_word": np.array(set_word, dtype=np.int32),
+            "word": np.concatenate(words),
+        }
         return self.rank, self.column, sets
 
-    def arrays(self) -> dict[str, np.ndarray | int]:
+    def arrays(self) -> dict[str, Any]:
         """The arrays of sources and columns of a `FlatForest`."""
         empty = np.zeros(0)
         lengths = [[len(part) for part in parts] for parts in (self.edges, self.codes)]

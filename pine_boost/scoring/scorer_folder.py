@@ -71,7 +71,8 @@ _RECORDS = {"forest": FlatForest, "native": NativeSum, "exits": ExitPlan}
 def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a scorer by name; ``facts`` are model_digest, status, claim, thresholds and more."""
     buffer = io.BytesIO()
-    np.savez(buffer, **_arrays(parts))
+    arrays: dict[str, Any] = _arrays(parts)
+    np.savez(buffer, **arrays)
     files = {ARRAYS: buffer.getvalue()}
     if parts.prepare is not None or parts.finish is not None:
         from pine_boost.parsers import pickled

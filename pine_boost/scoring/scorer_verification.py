@@ -208,6 +208,8 @@ def _differences(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], is
 
 def _is_same(found: Any, expected: Any) -> bool:
     if isinstance(expected, np.ndarray):
-        return found.dtype == expected.dtype and found.shape == expected.shape and found.tobytes() == expected.tobytes()
+        return bool(found.dtype == expected.dtype and np.array_equal(found.shape, expected.shape)) and bool(
+            found.tobytes() == expected.tobytes()
+        )
     both_nan = isinstance(expected, float) and isinstance(found, float) and found != found and expected != expected
     return both_nan or bool(found == expected)
