@@ -1,1 +1,1 @@
-"""Tables of users: what the native library really sees in them."""
+"""Convert users' tables to the values that the native library compares."""

@@ -1,7 +1,7 @@
-"""Categories of a table become the codes that the trees compare.
+"""Map the categories of a table to the codes that the trees compare.
 
-Unknown values become what the library makes of them, missing or an error. Booleans where the model was trained on
-numbers, or the reverse, raise unless the library matches them.
+Unknown categories become missing or raise, as in the native library. Boolean categories raise if the model was trained
+on numbers, and the reverse, unless the library matches them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pine_boost.tables.schema import InputSchema, listing
 def recode(
     own_codes: IntArray, own_values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str
 ) -> FloatArray:
-    """Codes of a categorical column, by value and whatever the order of its own categories.
+    """Return the model's codes for a categorical column, matched by value and not by position.
 
-    ``own_codes`` are positions in ``own_values``, negative for missing. XGBoost compares them, and
-    not the model's codes, with its ``missing=``.
+    ``own_codes`` are positions in ``own_values``, negative for missing. XGBoost compares these
+    codes, not the model's, with its ``missing=``.
     """
     if schema.reader is not Reader.LIGHTGBM or list(own_values) != list(known):
         check_booleans(own_values, known, schema, label)  # LightGBM keeps the codes of equal lists
     used = np.unique(own_codes[own_codes >= 0])
     if schema.reader is Reader.XGBOOST and not all(isinstance(v, str) for v in own_values):
-        used = np.arange(len(own_values))  # it refuses an unknown number even if no row has it
-    table = np.full(len(own_values) + 1, np.nan)  # the last for missing
+        used = np.arange(len(own_values))  # XGBoost refuses an unknown number even if no row has it
+    table = np.full(len(own_values) + 1, np.nan)  # the last entry is for missing
     table[used] = code_of(np.array(own_values, dtype=object)[used], known, schema, label)
     codes: FloatArray = table[np.where(own_codes < 0, len(own_values), own_codes)]
     if not np.isnan(schema.missing_value):
@@ -41,7 +41,7 @@ def recode(
 
 
 def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema, label: str) -> FloatArray:
-    """Codes of raw category values; what the library does with unknown ones."""
+    """Return the codes of raw category values; unknown ones become missing or raise, as in the library."""
     if values.dtype.kind in "fiub":
         if known and all(isinstance(category, str) for category in known):
             raise refuse_unencoded(str(values.dtype), known, label)
@@ -56,7 +56,7 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
         if code is not None:
             codes[row] = code
         elif traits.refuses_unknown_categories:
-            # XGBoost 3.2, trained on the categories [1, 2], takes 0 of [0, 1] for 1
+            # XGBoost 3.2, trained on the categories [1, 2], reads 0 of [0, 1] as 1
             native = (
                 "refuses such numbers, or takes them for a category that it knows; convert them "
                 "to the values of training or to missing"
@@ -72,11 +72,11 @@ def code_of(values: npt.NDArray[Any], known: Sequence[Any], schema: InputSchema,
 
 
 def check_booleans(values: Sequence[Any], known: Sequence[Any], schema: InputSchema, label: str) -> None:
-    """Refuse booleans against numbers as categories, where the library does not match them.
+    """Raise if booleans meet numbers as categories and the library does not match the two.
 
-    For LightGBM, pandas finds no boolean among numbers and no number among booleans: all would be
-    missing. It does find them where one side mixes both, and where numbers are stored as objects,
-    which is refused all the same. XGBoost takes no booleans at all.
+    With LightGBM, pandas finds no boolean among numbers and no number among booleans, so every
+    value would be missing. It does match them if one side mixes both or if numbers are stored as
+    objects, but we raise in these cases too. XGBoost accepts no booleans at all.
     """
     own_kinds, known_kinds = _kinds(values), _kinds(known)
     if schema.reader is Reader.XGBOOST and "boolean" in own_kinds:
@@ -97,7 +97,7 @@ def check_booleans(values: Sequence[Any], known: Sequence[Any], schema: InputSch
 
 
 def _kinds(values: Sequence[Any]) -> set[str]:
-    """Which kinds of values there are: boolean, number, other."""
+    """Return the kinds of the values: boolean, number, other."""
     kinds = set()
     for kind in {type(value) for value in values}:
         if issubclass(kind, (bool, np.bool_)):
@@ -108,9 +108,9 @@ def _kinds(values: Sequence[Any]) -> set[str]:
 
 
 def require_text(is_text: bool, found: str, known: Sequence[Any], schema: InputSchema, label: str) -> None:
-    """Raise on a column of numbers, booleans or dates where HistGradientBoosting was trained on text.
+    """Raise if a column holds numbers, booleans or dates but HistGradientBoosting was trained on text.
 
-    Its encoder fails on any such column, even where a row is only missing.
+    Its encoder fails on any such column, even if all values are missing.
     """
     if schema.reader is Reader.HISTOGRAM and not is_text and known and all(isinstance(v, str) for v in known):
         raise InvalidInputError(
@@ -121,7 +121,7 @@ def require_text(is_text: bool, found: str, known: Sequence[Any], schema: InputS
 
 
 def refuse_unencoded(found: str, known: Sequence[Any], label: str) -> InvalidInputError:
-    """The refusal of plain values where the model was trained on a categorical column."""
+    """Return the error for plain values in a column that was categorical in training."""
     return InvalidInputError(
         f"The {label} has dtype {found}, but the model was trained on a pandas categorical with "
         f"the values {listing(known)}; use .astype('category')."
@@ -129,7 +129,7 @@ def refuse_unencoded(found: str, known: Sequence[Any], label: str) -> InvalidInp
 
 
 def refuse_unstored(label: str) -> InvalidInputError:
-    """The refusal of a categorical column for which the model stores no categories."""
+    """Return the error for a categorical column for which the model stores no categories."""
     return InvalidInputError(
         f"The {label} is categorical, but the model stores no categories for it; pass the codes "
         "it was trained on as numbers."
@@ -137,5 +137,5 @@ def refuse_unstored(label: str) -> InvalidInputError:
 
 
 def _key(value: Any) -> Any:
-    """1, 1.0, np.int64(1) and True are one category, "1" is not; see also `check_booleans`."""
+    """Return a dictionary key: 1, 1.0, np.int64(1) and True are one category, "1" is not (see `check_booleans`)."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,8 +1,8 @@
-"""Which columns of a table are the model's: found by name, in the model's order, others left out.
+"""Select the model's columns from a table by name and drop the others.
 
-No library finds columns by name. All refuse further columns, so leaving those out changes no prediction. LightGBM
-always, and XGBoost in polars and pyarrow tables, read another order by position whatever the names say, so another
-order raises.
+No library selects columns by name, and all of them reject extra columns, so dropping those changes no prediction.
+LightGBM always, and XGBoost for polars and pyarrow tables, read columns by position regardless of their names.
+Columns in a different order therefore raise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pine_boost.tables.schema import InputSchema, difference, listing
 
 
 def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list[int]:
-    """Positions of the model's columns among these; refuses absent, double and reordered ones."""
+    """Return the positions of the model's columns; raise if one is absent, duplicated or out of order."""
     expected = schema.feature_names
     assert expected is not None
     stored = traits_of(schema.library).column_name
@@ -49,11 +49,11 @@ def find_columns(columns: Sequence[Any], schema: InputSchema, name: str) -> list
 
 
 def model_columns(X: Any, schema: InputSchema, name: str = "X") -> Any:
-    """A frame with the model's columns only; what has no names is returned as it is."""
+    """Return a frame with the model's columns only; a table without column names is returned unchanged."""
     columns = _names_of(X)
     if schema.feature_names is None or columns is None:
         return X
-    # a frame made from a bare array counts its columns 0, 1, ...: these are no names
+    # a frame made from a bare array numbers its columns 0, 1, ...; these are not names
     if all(column == j for j, column in enumerate(columns)):
         if schema.reader is Reader.XGBOOST:
             raise InvalidInputError(
@@ -70,7 +70,7 @@ def model_columns(X: Any, schema: InputSchema, name: str = "X") -> Any:
 
 
 def _names_of(X: Any) -> list[Any] | None:
-    """Column names of a pandas or polars DataFrame or a pyarrow Table; None for anything else."""
+    """Return the column names of a pandas or polars DataFrame or a pyarrow Table; None for anything else."""
     module = type(X).__module__.partition(".")[0]
     if module in ("pandas", "polars") and getattr(X, "ndim", 2) == 2 and hasattr(X, "columns"):
         return list(X.columns)

@@ -1,6 +1,6 @@
-"""Tables from files for the command line: CSV, Parquet, Arrow/Feather, NumPy.
+"""Read tables from files for the command line: CSV, Parquet, Arrow/Feather, NumPy.
 
-Numbers are read exactly, and columns are matched as in Python (`columns`); a table that cannot be matched raises.
+Numbers are read exactly, and columns are matched as in Python (see `columns`); a table that does not match raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ACCEPTED = "CSV/TSV (.gz too), Parquet, Feather/Arrow and .npy files"
 
 @dataclass(frozen=True, eq=False)
 class TableFile:
-    """A table as read.
+    """A table read from a file.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class TableFile:
     y : array or None
         The label column.
     left_out : tuple of str
-        Columns of the file that the model does not have.
+        Columns of the file that are not in the model.
     """
 
     X: Any
@@ -57,7 +57,7 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
     ----------
     path : path
     schema : InputSchema
-        Of the model (`inputs.schema_of`) or of a region.
+        The schema of the model (`schema.schema_of`) or of a region.
     label : str, optional
         Name of the column that holds the labels.
 
@@ -85,7 +85,7 @@ def read_table(path: str | Path, schema: InputSchema, label: str | None = None) 
 
 
 def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
-    """All of a table file: a frame, or the array of a .npy file; ``texts`` are columns of text."""
+    """Read a whole table file as a frame, or as an array for .npy; ``texts`` names the text columns."""
     if not path.is_file():
         raise InvalidInputError(f"{path} does not exist or is no file; accepted: {ACCEPTED}.")
     kind = _kind_of(path)
@@ -103,7 +103,7 @@ def read_any(path: Path, texts: Mapping[str, Any]) -> Any:
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether a table file is one without types: CSV or TSV."""
+    """Return whether a table file is CSV or TSV, which store no types."""
     return _kind_of(path) in _TEXT
 
 
@@ -128,8 +128,8 @@ def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str)
     try:
         first = pandas.read_csv(path, sep=separator, header=None, nrows=1, dtype=str)
         header = 0 if _is_header(first.iloc[0].tolist()) else None
-        # the fast parser of older pandas is off by an ulp at times, which is the other side of a
-        # split; from 3.1 on the exact one is the default and naming it a warning
+        # the fast parser of older pandas can be off by one ulp, which may cross a split; from 3.1 on
+        # the exact parser is the default and naming it gives a warning
         exact: dict[str, Any] = {"float_precision": "round_trip"}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -146,7 +146,7 @@ def _read_csv(pandas: Any, path: Path, texts: Mapping[str, Any], separator: str)
 
 
 def _check_widths(path: Path, separator: str) -> None:
-    """Refuse lines that are longer or shorter than the first: pandas would fill or shift them."""
+    """Raise if a line is longer or shorter than the first: pandas would pad or shift it."""
     try:
         with _open_text(path) as file:
             lines = csv.reader(file, delimiter=separator)
@@ -163,7 +163,7 @@ def _check_widths(path: Path, separator: str) -> None:
 
 
 def _open_text(path: Path) -> IO[str]:
-    """A text file, compressed or not."""
+    """Open a text file, compressed or not."""
     suffix = path.suffix.lower()
     if suffix == ".zip":
         archive = zipfile.ZipFile(path)
@@ -197,7 +197,7 @@ def _read_binary(path: Path, kind: str) -> Any:
 
 
 def _plain_csv(path: Path, schema: InputSchema, label: str | None, separator: str) -> TableFile:
-    """Numbers only, for an installation without pandas."""
+    """Read a CSV file of numbers without pandas."""
     if any(schema.feature_categories):
         raise MissingDependencyError(
             "This model has categories; reading them from CSV needs pandas: pine-boost[tables]."
@@ -280,7 +280,7 @@ def _from_frame(frame: Any, schema: InputSchema, label: str | None, path: Path) 
 
 def _match(names: list[str], schema: InputSchema, label: str | None, path: Path) -> tuple[list[int], tuple[str, ...]]:
     if schema.feature_names is not None:
-        find_columns(names, schema, str(path))  # as in Python: another order is refused
+        find_columns(names, schema, str(path))  # as in Python, columns out of order raise
     stored = traits_of(schema.library).column_name
     return match_names(names, schema.feature_names, schema.n_features, label, path, stored)
 
@@ -293,9 +293,9 @@ def match_names(
     path: Path,
     stored: Callable[[str], str],
 ) -> tuple[list[int], tuple[str, ...]]:
-    """Positions of the model's columns in the file, and the names that are left out.
+    """Return the positions of the model's columns in the file and the names of the other columns.
 
-    ``expected`` are the model's names as ``stored`` writes those of a file; None where it has none.
+    ``expected`` are the model's names in the spelling that ``stored`` produces; None if it has no names.
     """
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -321,7 +321,7 @@ def match_names(
 
 
 def _is_header(cells: list[Any]) -> bool:
-    """Names, or the 0, 1, 2, ... that pandas writes where there are none."""
+    """Return whether the cells are column names, or the 0, 1, 2, ... that pandas writes if there are none."""
     texts = [str(cell).strip() for cell in cells]
     if len(texts) > 1 and texts == [str(position) for position in range(len(texts))]:
         return True

@@ -1,4 +1,4 @@
-"""Frames: pandas, polars and pyarrow tables become a float64 matrix, each column as the native library reads it."""
+"""Convert pandas, polars and pyarrow tables to a float64 matrix; each column is read as the native library reads it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pine_boost.tables.schema import InputSchema, check_shape
 
 
 def read_pandas(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """The matrix of a pandas DataFrame."""
+    """Convert a pandas DataFrame to the matrix."""
     if getattr(X, "ndim", 0) != 2:
         raise InvalidInputError(f"{name} is a pandas {type(X).__name__}; pass a DataFrame (one row: X.iloc[[i]]).")
     X = model_columns(X, schema, name)
     check_shape(X.shape, schema, name, columns=[str(column) for column in X.columns])
-    if len(X) == 0:  # columns without a value have no type, as those of a CSV file
+    if len(X) == 0:  # columns without values have no type, for example those of a CSV file
         return np.empty(X.shape, dtype=np.float64)
     plain = [dtype for dtype in X.dtypes if isinstance(dtype, np.dtype)]
     early = any(dtype.kind == "b" for dtype in plain) or any(
@@ -92,7 +92,7 @@ def _pandas_numbers(column: Any, casting: Casting, label: str) -> FloatArray:
 
 
 def read_polars(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """The matrix of a polars DataFrame."""
+    """Convert a polars DataFrame to the matrix."""
     if type(X).__name__ != "DataFrame":
         raise _no_table(X, name)
     X = model_columns(X, schema, name)
@@ -101,7 +101,7 @@ def read_polars(X: Any, schema: InputSchema, name: str) -> FloatArray:
 
 
 def read_arrow(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """The matrix of a pyarrow Table or RecordBatch."""
+    """Convert a pyarrow Table or RecordBatch to the matrix."""
     if type(X).__name__ not in ("Table", "RecordBatch"):
         raise _no_table(X, name)
     import pyarrow as pa
@@ -150,12 +150,12 @@ def _read_columns(columns: list[Any], kind: TableKind, schema: InputSchema, name
 
 
 def _values_of(column: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Values of a column and where they are present; numbers as numbers, all else as objects."""
+    """Return the values of a column and a mask of those present; numbers stay numbers, all else becomes objects."""
     import narwhals.stable.v1 as nw
 
     series = nw.from_native(column, series_only=True)
     present = np.asarray((~series.is_null()).to_numpy(), dtype=bool)
-    kind = str(series.dtype)  # numpy has no decimals and no integers of 128 bits
+    kind = str(series.dtype)  # numpy has no decimals and no 128-bit integers
     if series.dtype.is_numeric() and not kind.startswith("Decimal") and not kind.endswith("128"):
         return np.asarray(series.fill_null(0).to_numpy()), present
     if series.dtype == nw.Boolean:
@@ -174,7 +174,7 @@ def _is_category(column: Any, kind: TableKind) -> bool:
 def _check_categories(
     column: Any, kind: TableKind, schema: InputSchema, known: Sequence[Any], label: str, complete: bool
 ) -> None:
-    """Refuse categories that the library cannot take from such a table, or takes otherwise."""
+    """Raise on categories that the library rejects, or reads differently, in this kind of table."""
     reader = schema.reader
     found = _type_of(column, kind)
     is_text = "string" in found.lower() or found.startswith(("Categorical", "Enum")) or found == "null"

@@ -1,7 +1,7 @@
-"""Tables of users become the float64 matrix that the trees compare.
+"""Convert users' tables to the float64 matrix that the trees compare.
 
-numpy, pandas, polars, pyarrow and scipy.sparse are read number for number as the native library reads them, with
-categories as codes and NaN for missing. What the native predict refuses, or could read in another way, raises.
+numpy, pandas, polars, pyarrow and scipy.sparse tables give exactly the numbers that the native library reads, with
+categories as codes and NaN for missing. A table that the native predict rejects, or might read differently, raises.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pine_boost.tables.schema import InputSchema, check_shape
 
 
 def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
-    """Turn a user's table into the matrix that the trees compare.
+    """Convert a user's table to the matrix that the trees compare.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
     Raises
     ------
     InvalidInputError
-        Other columns than the model's, text, a category that the library refuses, infinite or
-        missing values where the native ``predict`` raises on them.
+        The columns are not the model's; the table holds text, or a category that the library
+        rejects; or it has infinite or missing values for which the native ``predict`` raises.
 
     Examples
     --------
@@ -83,9 +83,9 @@ def _no_table(X: Any, name: str) -> InvalidInputError:
 
 
 def raw_values(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
-    """The inverse of `to_matrix` for people: codes become category values, in an object array.
+    """Invert `to_matrix` for display: codes become category values, in an object array.
 
-    A matrix of a model without stored categories comes back unchanged.
+    If the model stores no categories, the matrix is returned unchanged.
     """
     if not any(schema.feature_categories):
         return matrix
@@ -120,13 +120,13 @@ def _read_array(X: Any, schema: InputSchema, name: str) -> FloatArray:
             objects[label] = matrix[:, feature] = object_numbers(array[:, feature], label)
         else:
             matrix[:, feature] = cast_numbers(array[:, feature], casting, label)
-    for label, numbers in objects.items():  # after text was looked for in all columns
+    for label, numbers in objects.items():  # only after all columns were checked for text
         require_read_alike(numbers, label, schema)
     return matrix
 
 
 def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
-    """The dense matrix of a scipy.sparse one."""
+    """Convert a scipy.sparse matrix to a dense one."""
     if not hasattr(X, "tocoo"):
         raise InvalidInputError(f"{name} is a {type(X).__name__}; pass a scipy.sparse matrix.")
     check_shape(X.shape, schema, name)
@@ -154,7 +154,7 @@ def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
     if schema.reader is Reader.LIGHTGBM:
         tiny = (numbers != 0) & (np.abs(numbers) <= LIGHTGBM_ZERO)
         if tiny.any():
-            # an array's tiny values become 0 before they are compared, those of CSR do not
+            # tiny values of a dense array become 0 before they are compared, those of CSR do not
             raise InvalidInputError(
                 f"{name} has the entry {numbers[tiny][0]!r}; LightGBM reads values within 1e-35 of "
                 "zero in a sparse matrix otherwise than in an array. Set them to 0 first."
@@ -165,7 +165,7 @@ def _read_sparse(X: Any, schema: InputSchema, name: str) -> FloatArray:
 
 
 def _recoded(schema: InputSchema, is_frame: bool) -> list[int]:
-    """Features whose categories came by value."""
+    """Return the features whose categories were matched by value."""
     if not is_frame:
         return []
     return [j for j in range(schema.n_features) if schema.categories_of(j) is not None]
@@ -174,9 +174,9 @@ def _recoded(schema: InputSchema, is_frame: bool) -> list[int]:
 def _checked_values(matrix: FloatArray, schema: InputSchema, name: str, is_frame: bool) -> FloatArray:
     if not np.isnan(schema.missing_value):
         with np.errstate(over="ignore"):
-            # XGBoost compares the float32 of both
+            # XGBoost compares both as float32
             equal = matrix.astype(np.float32) == np.float32(schema.missing_value)
-        # a frame's categories were compared by their own codes
+        # categories of a frame were already compared by their own codes
         equal[:, _recoded(schema, is_frame)] = False
         if equal.any():
             matrix = np.where(equal, np.nan, matrix)

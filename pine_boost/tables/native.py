@@ -1,4 +1,4 @@
-"""Tables for the native library: some rows of a user's table, or our float matrix as the table type it expects."""
+"""Build tables for the native library: some rows of a user's table, or our float matrix in the type it expects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pine_boost.tables.schema import InputSchema
 
 
 def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
-    """Some rows of any table, as a table of the same kind."""
+    """Return some rows of any table, as a table of the same kind."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if hasattr(X, "tocsr"):  # not every format of scipy.sparse can be indexed by rows
+    if hasattr(X, "tocsr"):  # not every scipy.sparse format can be indexed by row
         return X.tocsr()[rows]
     if hasattr(X, "take") and type(X).__module__.partition(".")[0] == "pyarrow":
         return X.take(rows)
@@ -26,29 +26,29 @@ def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
 
 
 def first_rows(X: Any, n_rows: int, names: Sequence[str] | None = None) -> Any:
-    """The first rows of any table, at most so many; ``names`` are the model's columns."""
+    """Return at most ``n_rows`` first rows of any table; ``names`` are the model's columns."""
     if is_large(X):
         return large_head(X, n_rows, names)
     if not hasattr(X, "shape") and not isinstance(X, (list, tuple)):
-        return X  # no table: whoever reads it says so
+        return X  # not a table; the reader raises
     return take_rows(X, np.arange(min(n_rows, row_count(X))))
 
 
 def row_count(X: Any) -> int:
-    """Number of rows of a table in memory."""
+    """Return the number of rows of a table in memory."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
-    """The inverse of `to_matrix` for the native library: named columns, categories as such.
+    """Invert `to_matrix` for the native library: columns get names, codes become categories.
 
-    Where the library takes bare codes (XGBoost) the matrix itself is the table: a code that no
-    known category has would become NaN in a frame, which is another input.
+    If the library accepts bare codes (XGBoost), the matrix itself is the table: in a frame, a code
+    without a known category would become NaN, which is a different input.
     """
     is_plain = schema.feature_names is None and not any(schema.feature_categories)
     if is_plain or traits_of(schema.library).takes_codes:
         return matrix
-    if schema.feature_names is None:  # fitted on a plain matrix: names would be a surprise
+    if schema.feature_names is None:  # fitted on a plain matrix without names
         return _raw_matrix(matrix, schema)
     import pandas as pd
 
@@ -65,7 +65,7 @@ def as_table(matrix: FloatArray, schema: InputSchema) -> Any:
 
 
 def _raw_matrix(matrix: FloatArray, schema: InputSchema) -> npt.NDArray[Any]:
-    """Codes replaced by the raw categories; floats where all of those are numbers."""
+    """Replace codes by raw categories; the result is float if all categories are numbers."""
     table: npt.NDArray[Any] = matrix.astype(object)
     numeric = True
     for feature in range(schema.n_features):

@@ -1,6 +1,6 @@
-"""Numbers of a table, cast to float64 as the native library casts them.
+"""Cast numbers of a table to float64 as the native library casts them.
 
-A library may round once or twice on the way. What no test shows to be read alike raises, with the remedy.
+A library may round once or twice in the process. Where tests do not show that our cast agrees, the table raises.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.parsers.traits import Reader
 from pine_boost.tables.schema import InputSchema
 
-# Up to here every whole number is exact in float32, so that no chain of casts can change it.
+# Up to here every integer is exact in float32, so no chain of casts can change it.
 EXACT_WHOLE = 2**24
 FloatType = type[np.float32] | type[np.float64]
 
 
 class TableKind(Enum):
-    """What sort of table the library is handed; each has its own way into the library."""
+    """The kind of table that the library receives; it converts each kind differently."""
 
     ARRAY = "numpy array"
     SEQUENCE = "list"
@@ -36,10 +36,10 @@ class TableKind(Enum):
 
 @dataclass(frozen=True)
 class Casting:
-    """How whole numbers become floats: the type they are cast to first, None where unknown.
+    """How integers become floats: the type they are cast to first, None if unknown.
 
-    Floats of up to 64 bits pass unchanged: whoever compares float32 casts them later, once. A
-    whole number beyond 2**53 may be rounded twice on the way to float32, or only once.
+    Floats of up to 64 bits pass unchanged; a library that compares float32 casts them once, later.
+    An integer beyond 2**53 may be rounded once or twice on its way to float32.
     """
 
     whole: FloatType | None
@@ -47,9 +47,9 @@ class Casting:
 
 
 def casting_of(schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (), early: bool = False) -> Casting:
-    """The casts of a library for one table.
+    """Return how a library casts the numbers of one table.
 
-    ``dtypes`` are those of the columns of a frame; ``early`` says that one of them is of a kind
+    ``dtypes`` are those of the columns of a frame; ``early`` is True if one of them is of a kind
     (bool, nullable) for which scikit-learn casts column by column.
     """
     reader = schema.reader
@@ -68,20 +68,20 @@ def casting_of(schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (),
 
 
 def _common_cast(dtypes: Sequence[Any]) -> FloatType | None:
-    """scikit-learn makes one array of all columns before it casts that to float32."""
+    """Return the type of the one array that scikit-learn makes of all columns before it casts to float32."""
     if any(dtype == np.dtype(object) for dtype in dtypes):
         return np.float64
     if any(dtype.kind not in "fiub" for dtype in dtypes):
-        return None  # dates and the like: their column is refused
+        return None  # dates and similar types: their column raises
     return np.float32 if np.result_type(*dtypes).kind in "iub" else np.float64
 
 
 def cast_numbers(
     values: npt.NDArray[Any], casting: Casting, label: str, present: npt.NDArray[Any] | None = None
 ) -> FloatArray:
-    """float64 of an array of numbers (one column, or a whole table).
+    """Cast an array of numbers (one column or a whole table) to float64.
 
-    ``present`` is False where the value is missing; there the result is NaN.
+    ``present`` is False where a value is missing; the result is NaN there.
     """
     check_dtype(values.dtype, label)
     if values.dtype.kind not in "iu":
@@ -97,7 +97,7 @@ def cast_numbers(
 
 
 def check_dtype(dtype: Any, label: str) -> None:
-    """Refuse numbers that libraries read in ways of their own."""
+    """Raise on number types that libraries read differently."""
     if dtype.kind not in "fiub":
         raise InvalidInputError(f"The {label} has dtype {dtype}; numbers (float, int, bool) are accepted.")
     if not dtype.isnative or dtype.itemsize > 8:
@@ -109,13 +109,13 @@ def check_dtype(dtype: Any, label: str) -> None:
 
 
 def require_exact(values: npt.NDArray[Any], label: str, schema: InputSchema) -> None:
-    """Refuse whole numbers that could be rounded on a way that is not known."""
+    """Raise on integers that the library may round in an unknown way."""
     if len(values) and not (values.max() <= EXACT_WHOLE and values.min() >= -EXACT_WHOLE):
         raise inexact(label, schema)
 
 
 def inexact(label: str, schema: InputSchema) -> InvalidInputError:
-    """The refusal of numbers that would be rounded on a way that is not known."""
+    """Return the error for numbers that the library may round in an unknown way."""
     return InvalidInputError(
         f"The {label} holds numbers that float32 must round, in a table of a kind that "
         f"{schema.reader.value} may round otherwise than this library. Convert to float64/float32 "
@@ -124,14 +124,14 @@ def inexact(label: str, schema: InputSchema) -> InvalidInputError:
 
 
 def cast_objects(values: npt.NDArray[Any], label: str, schema: InputSchema) -> FloatArray:
-    """float64 of an object column as a library reads it; refuses text, and rounding unknown."""
+    """Cast an object column to float64 as the library reads it; text and unknown rounding raise."""
     numbers = object_numbers(values, label)
     require_read_alike(numbers, label, schema)
     return numbers
 
 
 def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
-    """float64 of an object column; None, NaN and pandas.NA are missing, text is refused."""
+    """Cast an object column to float64; None, NaN and pandas.NA are missing, text raises."""
     numbers = np.empty(len(values))
     for row, value in enumerate(values):
         if is_missing(value):
@@ -148,7 +148,7 @@ def object_numbers(values: npt.NDArray[Any], label: str) -> FloatArray:
 
 
 def require_read_alike(numbers: FloatArray, label: str, schema: InputSchema) -> None:
-    """Refuse objects whose numbers LightGBM rounds in one of its ways and not in the other."""
+    """Raise on objects that LightGBM's Booster and its scikit-learn wrapper round differently."""
     if schema.reader is Reader.LIGHTGBM:
         # its Booster casts objects to float32, its scikit-learn wrapper to float64
         with np.errstate(over="ignore"):
@@ -158,8 +158,8 @@ def require_read_alike(numbers: FloatArray, label: str, schema: InputSchema) -> 
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, pandas.NA and NaT."""
-    # recognised without importing pandas: neither equals itself as True
+    """Return whether a value is None, NaN, pandas.NA or NaT."""
+    # recognised without importing pandas: comparing either with itself does not give True
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))

@@ -1,4 +1,4 @@
-"""Whether rows that should be unseen occur in another table more often than chance explains.
+"""Detect held-out rows that occur in another table more often than chance explains.
 
 No model stores its training rows, so finding no overlap proves nothing.
 """
@@ -20,26 +20,26 @@ from pine_boost.tables.rows import Rows
 _LOGGER = logging.getLogger("pine_boost")
 Hashes = npt.NDArray[np.uint64]
 MOST_OVERLAP = 0.01  # share of the held-out rows, beyond what chance explains
-# Rows drawn as the seen ones were are refused by chance in one call of a thousand at most.
+# Probability of rejecting rows that come from the same distribution as the seen ones.
 CHANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Rows of a held-out table whose every cell equals that of some seen row.
+    """Rows of a held-out table that equal some seen row in every cell.
 
     Attributes
     ----------
     n_rows : int
-        Of the held-out table.
+        Rows of the held-out table.
     n_seen : int
-        Those that occur in the seen table.
+        Held-out rows that occur in the seen table.
     n_expected : float
-        As many would do so by chance: the share of the seen rows that occur again among the other
-        seen rows. For exchangeable rows both shares have the same expectation, however coarse the
-        features are, so that a table of few discrete features is not taken for a leak.
+        How many would occur by chance: the share of the seen rows that repeat among the other seen
+        rows, times ``n_rows``. For exchangeable rows both shares have the same expectation, however
+        coarse the features are, so a table of few discrete features is not mistaken for a leak.
     p_value : float
-        Bound on the probability of so many by chance, had the rows of both been shuffled.
+        Bound on the probability of at least this many by chance, had the rows of both been shuffled.
     """
 
     n_rows: int
@@ -54,15 +54,15 @@ class Overlap:
 
     @property
     def is_evident(self) -> bool:
-        """More than 1 % beyond what is expected, and not by chance."""
+        """Whether the excess is more than 1% and not explained by chance."""
         return self.share > MOST_OVERLAP and self.p_value < CHANCE
 
 
 def row_hashes(matrix: FloatArray) -> Hashes:
-    """64 bits per row: equal for rows that the trees cannot tell apart at all.
+    """Return a 64-bit hash per row, equal for rows that no tree can distinguish.
 
-    Two different rows share theirs with a probability of 2**-64; among ten million rows that
-    happens to any pair in 3 of a million tables, and would raise a count by one.
+    Two different rows collide with probability 2**-64. Among ten million rows, some pair collides
+    in 3 of a million tables, which raises a count by one.
     """
     mixed = np.zeros(len(matrix), dtype=np.uint64)
     for feature in range(matrix.shape[1]):
@@ -73,7 +73,7 @@ def row_hashes(matrix: FloatArray) -> Hashes:
 
 
 def hashes_of(rows: Rows) -> Hashes:
-    """`row_hashes` of all rows, chunk by chunk."""
+    """Compute `row_hashes` of all rows, chunk by chunk."""
     hashes, start = np.empty(rows.n_rows, dtype=np.uint64), 0
     for chunk in rows.map_values(row_hashes):
         hashes[start : start + len(chunk)] = chunk
@@ -82,7 +82,7 @@ def hashes_of(rows: Rows) -> Hashes:
 
 
 def _mix(bits: Hashes) -> Hashes:
-    """The finaliser of SplitMix64: every bit of the input moves every bit of the output."""
+    """Apply the finaliser of SplitMix64: every input bit affects every output bit."""
     with np.errstate(over="ignore"):
         bits = bits ^ (bits >> np.uint64(30))
         bits *= np.uint64(0xBF58476D1CE4E5B9)
@@ -93,7 +93,7 @@ def _mix(bits: Hashes) -> Hashes:
 
 
 def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:
-    """Count held-out rows among the seen ones, and what chance would give; sorts both."""
+    """Count the held-out rows among the seen ones and the number expected by chance; sorts both arrays."""
     (rows, n_own), (others, n_other) = _distinct(seen), _distinct(held_out)
     place = np.minimum(np.searchsorted(rows, others), len(rows) - 1)
     is_shared = rows[place] == others
@@ -111,7 +111,7 @@ def count_overlap(seen: Hashes, held_out: Hashes) -> Overlap:
 
 
 def _distinct(hashes: Hashes) -> tuple[Hashes, npt.NDArray[np.int32]]:
-    """Distinct hashes, ascending, and how often each occurs; sorts in place to save memory."""
+    """Return the distinct hashes in ascending order and their counts; sorts in place to save memory."""
     hashes.sort()
     is_first = np.ones(len(hashes) + 1, dtype=bool)
     is_first[1:-1] = hashes[1:] != hashes[:-1]
@@ -120,12 +120,12 @@ def _distinct(hashes: Hashes) -> tuple[Hashes, npt.NDArray[np.int32]]:
 
 
 def _chance(size: npt.NDArray[Any], n_groups: npt.NDArray[Any], found: int, share: float) -> float:
-    """Bound on the probability of ``found`` or more held-out rows with a seen twin.
+    """Bound the probability of ``found`` or more held-out rows with a seen twin.
 
     If the rows of both tables were shuffled, a group of ``m`` equal rows would put a
     Binomial(m, share) number of them among the held-out ones, and these have a seen twin unless
-    the whole group is held out. Chernoff's bound over the groups: equal rows go together, which a
-    test that counts single rows would take for evidence.
+    the whole group is held out. Chernoff's bound is taken over groups, because equal rows are not
+    independent: a test that counts single rows would overstate the evidence.
     """
     from scipy.optimize import minimize_scalar
 
@@ -143,7 +143,7 @@ def _chance(size: npt.NDArray[Any], n_groups: npt.NDArray[Any], found: int, shar
 
 
 def check_overlap(overlap: Overlap, seen_name: str, name: str, allow_overlap: bool, stacklevel: int = 2) -> None:
-    """Refuse (or, if allowed, warn of) held-out rows that were evidently seen."""
+    """Raise (or warn, if overlap is allowed) when held-out rows were evidently seen."""
     if overlap.n_seen:
         share = overlap.n_seen / overlap.n_rows
         _LOGGER.info("%.1f %% of the rows of %s also occur in %s", 100 * share, name, seen_name)

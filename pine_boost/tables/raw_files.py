@@ -1,4 +1,4 @@
-"""Table files as a Pipeline takes them: the raw columns it was fitted on, text included."""
+"""Read table files for a Pipeline: the raw columns it was fitted on, including text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pine_boost.errors import InvalidInputError
 from pine_boost.tables.files import TableFile, is_text_file, match_names, read_any
 
-_CODE = r"[+-]?0[0-9]+"  # "01" is a code to people, and 1 to whoever reads numbers
+_CODE = r"[+-]?0[0-9]+"  # "01" is a code, but a number parser reads it as 1
 
 
 def read_raw_table(
@@ -23,9 +23,9 @@ def read_raw_table(
     ----------
     path : path
     names : sequence of str or None
-        Columns that it was fitted on; None where it was fitted on a bare array or does not say.
+        Columns that it was fitted on; None if it was fitted on a bare array or does not store them.
     n_features : int or None
-        How many columns it was fitted on; None where it does not say.
+        Number of columns that it was fitted on; None if it does not store it.
     label : str, optional
         Name of the column that holds the labels.
 
@@ -55,7 +55,7 @@ def read_raw_table(
 
 
 def _require_plain_numbers(path: Path, chosen: Any) -> None:
-    """CSV has no types: a column of numbers must not have been one of codes like 01."""
+    """Raise if a numeric CSV column may hold codes such as 01; CSV stores no types."""
     numbers = [str(name) for name in chosen.columns if chosen[name].dtype.kind in "iuf"]
     if not numbers:
         return

@@ -1,4 +1,4 @@
-"""Rows that a survey has looked at cannot carry a promise any more: they raise."""
+"""Raise on rows that a survey has already used: they no longer support a guarantee."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ SURVEY_FORMAT = "pine_boost survey"
 
 
 class HasHashes(Protocol):
-    """What `pine_boost.survey` returns knows its rows by their hashes."""
+    """An object that holds the hashes of the rows it used, as `pine_boost.survey` returns."""
 
     @property
     def hashes(self) -> Hashes:
-        """One hash for each row that was looked at."""
+        """One hash for each row that was used."""
 
 
 Spent = HasHashes | str | os.PathLike[str]
 
 
 def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
-    """Refuse rows, by their hashes, that a survey has looked at; None: there was no survey.
+    """Raise on rows, given by their hashes, that a survey has used; None means that there was no survey.
 
     Raises
     ------
     InvalidInputError
-        More of the rows were looked at than would repeat by chance, or ``spent`` is no survey.
+        More of the rows were used than would repeat by chance, or ``spent`` is not a survey.
     """
     if spent is None:
         return
@@ -54,12 +54,12 @@ def refuse_spent(spent: Spent | None, hashes: Hashes, name: str) -> None:
 
 
 def read_hashes(path: str | os.PathLike[str]) -> Hashes:
-    """The hashes of the rows that a saved survey has looked at."""
+    """Read the hashes of the rows that a saved survey has used."""
     return np.array(read_survey(path)["hashes"], dtype=np.uint64)
 
 
 def read_survey(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The fields of a saved survey."""
+    """Read the fields of a saved survey."""
     contents = read_limited(path, CERTIFICATE_LIMIT, "survey file", InvalidInputError)
     with f.reading("survey file", "Use the file that Survey.save wrote", InvalidInputError):
         return f.read(f.open_document(contents, SURVEY_FORMAT), _FIELDS)

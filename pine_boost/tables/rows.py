@@ -1,6 +1,6 @@
-"""Rows of a table, chunk by chunk: in memory, from Parquet, or on the workers of a Dask cluster.
+"""Iterate over the rows of a table in chunks: in memory, from Parquet, or on the workers of a Dask cluster.
 
-A table larger than memory gives bit for bit the counts that the same rows in memory give.
+A table larger than memory gives exactly the counts that the same rows give in memory.
 """
 
 from __future__ import annotations
@@ -27,50 +27,50 @@ Found = TypeVar("Found")
 
 
 class KnownStates(Protocol):
-    """Rows of which no more is asked than their states."""
+    """Rows of which only the states are needed."""
 
     n_rows: int
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of states."""
+        """Apply ``function`` to every chunk of states."""
 
 
 @runtime_checkable
 class Rows(KnownStates, Protocol):
-    """Rows as the trees see them. Every method goes over them once, chunk by chunk."""
+    """Rows as the trees see them. Every method makes one pass over them, chunk by chunk."""
 
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of the matrix."""
+        """Apply ``function`` to every chunk of the matrix."""
 
     def take(self, rows: IntArray) -> FloatArray:
-        """The matrix of some rows, given in ascending order."""
+        """Return the matrix of some rows, given in ascending order."""
 
     def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """The states of some rows, given in ascending order."""
+        """Return the states of some rows, given in ascending order."""
 
     def chunks(self) -> Iterator[FloatArray]:
-        """The matrix itself, one chunk at a time."""
+        """Iterate over the matrix, one chunk at a time."""
 
     def kept(self, space: StateSpace) -> KnownStates:
-        """The same rows for later: without a deadline, and without the matrix in memory."""
+        """Return the same rows for later use: without a deadline, and without the matrix in memory."""
 
 
 class StateRows:
-    """States at hand, and nothing else of a table."""
+    """States in memory, without the matrix they come from."""
 
     def __init__(self, space: StateSpace, states: States) -> None:
         self.n_rows = len(states)
         self._space, self._states = space, states
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of states; of the one space that they are of."""
+        """Apply ``function`` to every chunk of states; ``space`` must be the one they were computed in."""
         assert space is self._space
         for start in range(0, self.n_rows, CHUNK_ROWS):
             yield function(self._states[start : start + CHUNK_ROWS])
 
 
 class MemoryRows:
-    """A matrix at hand; its states are computed once."""
+    """A matrix in memory; its states are computed once."""
 
     def __init__(self, matrix: FloatArray, budget: Budget | None = None) -> None:
         self.matrix = matrix
@@ -79,33 +79,33 @@ class MemoryRows:
         self._states: tuple[StateSpace, States] | None = None
 
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of the matrix."""
+        """Apply ``function`` to every chunk of the matrix."""
         for start in range(0, self.n_rows, CHUNK_ROWS):
             self._budget.check()
             yield function(self.matrix[start : start + CHUNK_ROWS])
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of states."""
+        """Apply ``function`` to every chunk of states."""
         states = self.states(space)
         for start in range(0, self.n_rows, CHUNK_ROWS):
             self._budget.check()
             yield function(states[start : start + CHUNK_ROWS])
 
     def take(self, rows: IntArray) -> FloatArray:
-        """The matrix of some rows, given in ascending order."""
+        """Return the matrix of some rows, given in ascending order."""
         return self.matrix if len(rows) == self.n_rows else self.matrix[rows]
 
     def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """The states of some rows, given in ascending order."""
+        """Return the states of some rows, given in ascending order."""
         states = self.states(space)
         return states if len(rows) == self.n_rows else states[rows]
 
     def chunks(self) -> Iterator[FloatArray]:
-        """The matrix itself, one chunk at a time."""
+        """Iterate over the matrix, one chunk at a time."""
         return self.map_values(np.asarray)
 
     def states(self, space: StateSpace) -> States:
-        """The states of all rows."""
+        """Return the states of all rows."""
         if self._states is None or self._states[0] is not space:
             states = np.empty(self.matrix.shape, dtype=np.int32, order="F")
             for start in range(0, self.n_rows, CHUNK_ROWS):
@@ -116,12 +116,12 @@ class MemoryRows:
         return self._states[1]
 
     def kept(self, space: StateSpace) -> KnownStates:
-        """The same rows for later: their states, without the matrix."""
+        """Return the states of the same rows, without the matrix."""
         return StateRows(space, self.states(space))
 
 
 class BatchRows:
-    """A pyarrow Dataset: one pass over its files for every map."""
+    """A pyarrow Dataset; every map is one pass over its files."""
 
     def __init__(self, dataset: Any, schema: InputSchema, name: str, budget: Budget) -> None:
         self.dataset = dataset
@@ -130,11 +130,11 @@ class BatchRows:
         self._schema, self._name, self._budget = schema, name, budget
 
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of the matrix."""
+        """Apply ``function`` to every chunk of the matrix."""
         import pyarrow
         from pyarrow import dataset
 
-        # a scanner that runs far in front of us, or holds whole row groups, would fill the memory
+        # a scanner that reads far ahead, or holds whole row groups, would fill the memory
         options: dict[str, Any] = {"batch_readahead": 0, "fragment_readahead": 0}
         if isinstance(getattr(self.dataset, "format", None), dataset.ParquetFileFormat):
             options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(
@@ -150,11 +150,11 @@ class BatchRows:
             raise InvalidInputError(f"{self._name} cannot be read: {error}.") from error
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of states."""
+        """Apply ``function`` to every chunk of states."""
         return self.map_values(partial(_of_states, space, function))
 
     def take(self, rows: IntArray) -> FloatArray:
-        """The matrix of some rows, given in ascending order."""
+        """Return the matrix of some rows, given in ascending order."""
         parts, start = [], 0
         for chunk in self.map_values(np.asarray):
             inside = np.searchsorted(rows, [start, start + len(chunk)])
@@ -163,20 +163,20 @@ class BatchRows:
         return np.concatenate(parts)
 
     def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """The states of some rows, given in ascending order."""
+        """Return the states of some rows, given in ascending order."""
         return space.states(self.take(rows))
 
     def kept(self, space: StateSpace) -> KnownStates:
-        """The same rows for later: read anew, without a deadline."""
+        """Return the same rows for later use: read again when needed, without a deadline."""
         return _without_deadline(self)
 
     def chunks(self) -> Iterator[FloatArray]:
-        """The matrix itself, one chunk at a time."""
+        """Iterate over the matrix, one chunk at a time."""
         return self.map_values(np.asarray)
 
 
 class DaskRows:
-    """A Dask DataFrame: what is counted is counted on the workers, partition by partition."""
+    """A Dask DataFrame; counts are computed on the workers, partition by partition."""
 
     def __init__(self, frame: Any, schema: InputSchema, name: str, budget: Budget) -> None:
         columns = _columns_of([str(column) for column in frame.columns], schema, name)
@@ -186,7 +186,7 @@ class DaskRows:
         self.n_rows = int(sum(self._lengths))
 
     def map_values(self, function: Callable[[FloatArray], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of the matrix."""
+        """Apply ``function`` to every chunk of the matrix."""
         import dask
 
         self._budget.check()
@@ -196,11 +196,11 @@ class DaskRows:
             yield from found
 
     def map_states(self, space: StateSpace, function: Callable[[States], Found]) -> Iterator[Found]:
-        """``function`` of every chunk of states."""
+        """Apply ``function`` to every chunk of states."""
         return self.map_values(partial(_of_states, space, function))
 
     def take(self, rows: IntArray) -> FloatArray:
-        """The matrix of some rows, given in ascending order; chosen on the workers."""
+        """Return the matrix of some rows, given in ascending order; the workers select them."""
         import dask
 
         starts = np.concatenate([[0], np.cumsum(self._lengths)])
@@ -213,15 +213,15 @@ class DaskRows:
         return np.concatenate(dask.compute(*tasks))
 
     def take_states(self, space: StateSpace, rows: IntArray) -> States:
-        """The states of some rows, given in ascending order."""
+        """Return the states of some rows, given in ascending order."""
         return space.states(self.take(rows))
 
     def kept(self, space: StateSpace) -> KnownStates:
-        """The same rows for later: read anew, without a deadline."""
+        """Return the same rows for later use: read again when needed, without a deadline."""
         return _without_deadline(self)
 
     def chunks(self) -> Iterator[FloatArray]:
-        """The matrix itself, one partition after another: never all of them at once."""
+        """Iterate over the matrix, one partition at a time."""
         import dask
 
         task = dask.delayed(_of_partition)
@@ -250,17 +250,17 @@ def _of_states(space: StateSpace, function: Callable[[States], Found], matrix: F
 
 
 def _of_partition(part: Any, schema: InputSchema, name: str, function: Callable[[FloatArray], Found]) -> list[Found]:
-    """On a worker: a partition of no rows says nothing."""
+    """Apply ``function`` to the chunks of a partition, on a worker; an empty partition gives nothing."""
     starts = range(0, len(part), CHUNK_ROWS)
     chunks = (part.iloc[start : start + CHUNK_ROWS] for start in starts)
     return [function(to_matrix(chunk, schema, name)) for chunk in chunks]
 
 
 def open_rows(X: Any, schema: InputSchema, name: str = "X", budget: Budget | None = None) -> AnyRows:
-    """The rows of a table of any kind.
+    """Open the rows of a table of any kind.
 
-    A path of a Parquet file or of a folder of them, a pyarrow Dataset and a Dask DataFrame are
-    read in chunks, columns by the model's names; every other table is converted as a whole.
+    A path to a Parquet file or to a folder of them, a pyarrow Dataset and a Dask DataFrame are
+    read in chunks, with columns selected by the model's names; any other table is converted as a whole.
     """
     budget = budget or Budget()
     if is_dask(X):
@@ -271,12 +271,12 @@ def open_rows(X: Any, schema: InputSchema, name: str = "X", budget: Budget | Non
 
 
 def is_dask(X: Any) -> bool:
-    """Whether a table is a Dask DataFrame."""
+    """Return whether a table is a Dask DataFrame."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(X, "to_delayed")
 
 
 def is_large(X: Any) -> bool:
-    """Whether a table is one that is read in chunks."""
+    """Return whether a table is read in chunks."""
     if isinstance(X, (str, os.PathLike)):
         path = Path(X)
         return path.suffix.lower() == ".parquet" or path.is_dir()
@@ -284,7 +284,7 @@ def is_large(X: Any) -> bool:
 
 
 def large_head(X: Any, n_rows: int, names: Sequence[str] | None) -> Any:
-    """The first rows of a table that is read in chunks, as a table in memory."""
+    """Return the first rows of a table that is read in chunks, as a table in memory."""
     if is_dask(X):
         return (X[list(names)] if names else X).head(n_rows, npartitions=-1)
     dataset = _dataset_of(X, "X")
@@ -310,7 +310,7 @@ def _dataset_of(X: Any, name: str) -> Any:
 
 
 def _columns_of(found: list[str], schema: InputSchema, name: str) -> list[str]:
-    """The model's columns in its order; others are left out by name only."""
+    """Return the model's columns in its order; extra columns are dropped only if the model has names."""
     if schema.feature_names is None:
         if len(found) != schema.n_features:
             raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""What a model expects of its input table: columns, names, categories, what counts as missing."""
+"""What a model expects of its input table: columns, names, categories, missing values."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pine_boost.parsers.traits import Reader, traits_of
 
 @dataclass(frozen=True)
 class InputSchema:
-    """What a model knows of its input table.
+    """What a model expects of its input table.
 
     Attributes
     ----------
     n_features : int
     feature_names : tuple of str or None
-        None when the model was trained without names (LightGBM's own Column_0, ... included).
+        None if the model was trained without names (this includes LightGBM's own Column_0, ...).
     feature_categories : tuple
         Per feature None, or the raw category values whose position is the code; may be empty.
     library : str
     comparison : Comparison
     category_rule : CategoryRule
     missing_value : float
-        Counts as missing besides NaN; NaN if none does.
+        Value that counts as missing besides NaN; NaN if there is none.
     sparse_zero_is_missing : bool
     accepts_missing : bool
     """
@@ -45,15 +45,15 @@ class InputSchema:
 
     @property
     def reader(self) -> Reader:
-        """Whose way of reading a table this model follows."""
+        """The library whose way of reading tables this model follows."""
         return traits_of(self.library).reader(self.comparison)
 
     def name_of(self, feature: int) -> str:
-        """A feature's name for people: the model's own, or ``f<index>``."""
+        """Return a feature's name for display: the model's own, or ``f<index>``."""
         return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
     def index_of(self, feature: str | int) -> int:
-        """Position of a feature given by name or position; refuses unknown ones."""
+        """Return the position of a feature given by name or position; raise if unknown."""
         if isinstance(feature, str):
             if self.feature_names is None:
                 raise InvalidInputError(
@@ -70,15 +70,15 @@ class InputSchema:
         return int(feature)
 
     def categories_of(self, feature: int) -> tuple[Any, ...] | None:
-        """Raw category values of a feature, None where the model stores none."""
+        """Return the raw category values of a feature, None if the model stores none."""
         return self.feature_categories[feature] if self.feature_categories else None
 
 
 def schema_of(forest: Forest) -> InputSchema:
-    """What the model of a Forest expects of its input."""
+    """Return what the model of a Forest expects of its input."""
     names = forest.feature_names
     if names is not None and names == tuple(f"Column_{j}" for j in range(len(names))):
-        names = None  # LightGBM's way of saying that it was trained on a bare array
+        names = None  # LightGBM's default names: it was trained on a bare array
     return InputSchema(
         n_features=forest.n_features,
         feature_names=names,
@@ -93,7 +93,7 @@ def schema_of(forest: Forest) -> InputSchema:
 
 
 def check_shape(shape: tuple[int, ...], schema: InputSchema, name: str, columns: Sequence[str] | None = None) -> None:
-    """Refuse what is no table with as many columns as the model has features."""
+    """Raise unless the shape is two-dimensional with as many columns as the model has features."""
     if len(shape) != 2:
         raise InvalidInputError(f"{name} has {len(shape)} dimension(s), a table has 2; for one row pass [row].")
     if shape[1] != schema.n_features:
@@ -107,7 +107,7 @@ def check_shape(shape: tuple[int, ...], schema: InputSchema, name: str, columns:
 
 
 def difference(found: Sequence[str], expected: Sequence[str]) -> str:
-    """What lacks and what is too many among column names, for a message."""
+    """Describe missing and extra column names, for a message."""
     missing = [column for column in expected if column not in set(found)]
     extra = [column for column in found if column not in set(expected)]
     text = f"Missing: {listing(missing)}. " if missing else ""
@@ -115,6 +115,6 @@ def difference(found: Sequence[str], expected: Sequence[str]) -> str:
 
 
 def listing(values: Sequence[Any], limit: int = 8) -> str:
-    """The first few values, for a message."""
+    """Format the first few values, for a message."""
     shown = ", ".join(repr(value) for value in values[:limit])
     return shown + (f", ... ({len(values)} in all)" if len(values) > limit else "")

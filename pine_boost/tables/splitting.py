@@ -1,4 +1,4 @@
-"""Split X_fit into rows to fit on and rows to calibrate on, 80/20 and seeded, where no X_cal is given."""
+"""Split X_fit 80/20 (seeded) into rows to fit on and rows to calibrate on if no X_cal is given."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FEWEST_ROWS = 10
 
 
 def split_tables(forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bool = False) -> tuple[Any, Any]:
-    """X_fit and X_cal, the second split off the first where it is missing.
+    """Return X_fit and X_cal, splitting X_cal off X_fit if it is None.
 
-    ``is_whole``: every input is asked about (alpha=0), so that there is nothing to calibrate.
+    With ``is_whole`` (alpha=0) the claim covers every input, so there is nothing to calibrate.
     """
     if X_cal is not None or is_whole:
         return X_fit, X_cal
@@ -31,7 +31,8 @@ def split_tables(forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bo
             "X_fit is read in chunks and not split; pass X_cal, rows that nothing else has seen.",
             option=("X_fit", "X_cal"),
         )
-    # a row shows whether it is a table at all; all of it is converted once, when it is split
+    # one row is enough to check that it is a table; the whole table is converted once, after the split
+
     to_matrix(first_rows(X_fit, 1), schema_of(forest), "X_fit")
     n_rows = row_count(X_fit)
     if n_rows < _FEWEST_ROWS:
