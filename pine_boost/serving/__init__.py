@@ -1,1 +1,1 @@
-"""Scoring in production: the pruned model where its promise holds, the original elsewhere."""
+"""Score in production: the pruned model where its guarantee holds, the original elsewhere."""

@@ -1,8 +1,7 @@
-"""Membership of a region in C: a fraction of a microsecond a row, from a single row on.
+"""Compile the membership test of a region to C: less than a microsecond per row, even for a single row.
 
-In come the compiled tables of a region; out goes a function from a float64 matrix to verdicts, the
-same as those of ``Region.contains``. One small C file for all regions, compiled when it is first
-needed; None where a table is not a plain one or no compiler is there.
+The compiled function returns the same verdicts as ``Region.contains``. One small C file serves all regions and is
+compiled on first use. Regions whose tables are not plain, and machines without a C compiler, give None.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from pine_boost.model.forest import FloatArray
 from pine_boost.model.rules import Comparison
 from pine_boost.region.fast.membership import Membership
 
-# States are found as digitize.py does: edges that are not left of the value (closed: below or at
-# it) are counted; NaN and zeros that count as missing have states of their own.
+# States are computed as in digitize.py: the state is the number of edges to the left of the value (closed comparison:
+# at or to the left of it); NaN and zeros that count as missing have states of their own.
 _SOURCE = r"""
 #include <stdint.h>
 
@@ -101,7 +100,7 @@ class _Term(ctypes.Structure):
 
 
 def compile_contains(compiled: Membership) -> Callable[[FloatArray], npt.NDArray[np.bool_]] | None:
-    """Membership in C; None for scores of trees, categories and knowledge of pairs."""
+    """Return a C membership test; None for tree scores, categorical features and constraints on pairs."""
     tables, score = compiled.tables, compiled.fast_score
     terms = () if score is None or tables.tau is None else score.terms
     if score is not None and (score.sums is not None or any(t.bins for t in score.terms)):
@@ -163,7 +162,7 @@ def _bound(
     def contains(matrix: FloatArray) -> npt.NDArray[np.bool_]:
         rows = np.ascontiguousarray(matrix, dtype=np.float64)
         inside = np.empty(len(rows), dtype=np.bool_)
-        states = np.empty(max(len(columns), 1), dtype=np.int64)  # per call: threads share nothing
+        states = np.empty(max(len(columns), 1), dtype=np.int64)  # per call, so threads share nothing
         assert kept is not None
         library.contains(
             rows.ctypes.data,
@@ -188,14 +187,14 @@ def _bound(
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """The compiled file; None without a C compiler."""
+    """Compile and load the C file; None without a C compiler."""
     with tempfile.TemporaryDirectory(prefix="pine-boost-") as folder:
         source, target = Path(folder) / "region.c", Path(folder) / "region.so"
         source.write_text(_SOURCE, encoding="utf-8")
         command = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(target), str(source)]
         try:
             subprocess.run(command, check=True, capture_output=True, timeout=60)
-            library = ctypes.CDLL(str(target))  # stays mapped after its file is gone
+            library = ctypes.CDLL(str(target))  # stays mapped after the file is deleted
         except (OSError, subprocess.SubprocessError):
             return None
     number, pointer = ctypes.c_int64, ctypes.c_void_p

@@ -1,4 +1,4 @@
-"""What evaluates a model behind a guard: the native library, or a proved scorer with the same classes."""
+"""Evaluate a model behind a guard: with the native library, or with a proved scorer that gives the same classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKENDS = ("native", "kernel")
 
 
 class Engine(Protocol):
-    """One model, ready to answer batch after batch."""
+    """A model loaded once and evaluated on many batches."""
 
     def classes(self, X: Any) -> IntArray:
         """Class index (or score band) of every row, as the native ``predict`` gives it."""
@@ -33,14 +33,14 @@ class Engine(Protocol):
 
 
 def make_engine(model: Model, backend: str) -> Engine:
-    """The engine of a model.
+    """Return the engine of a model.
 
     Raises
     ------
     InvalidInputError
         An unknown backend.
     MissingDependencyError
-        The library of the model is not installed; the kernel needs none.
+        The library of the model is not installed; the kernel does not need it.
     """
     if backend not in BACKENDS:
         raise InvalidInputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}.")
@@ -49,7 +49,7 @@ def make_engine(model: Model, backend: str) -> Engine:
 
 @dataclass(frozen=True, eq=False)
 class NativeEngine:
-    """The library itself."""
+    """Evaluate with the native library."""
 
     model: Model
 
@@ -67,14 +67,14 @@ class NativeEngine:
 
 
 class KernelEngine:
-    """A scorer whose exits are proved, so that its classes are the native ones on every input."""
+    """Evaluate with a scorer whose early exits are proved: it returns the native classes on every input."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         parts = proved_parts(model)
         self._scorer = FastScorer(parts)
         forest = model.forest
-        # the sums that cuts and distances of the Forest are about; scikit-learn's own may differ by a threshold
+        # the sums that the cuts and distances of the Forest refer to; scikit-learn's own may differ by a threshold
         values = forest.value[leaf_nodes(forest)].astype(forest.arithmetic)
         sums = replace(parts.native, value=values, intercept=forest.intercept.astype(forest.arithmetic))
         self._sums = kernels.bind(parts.flat, sums)
@@ -88,7 +88,7 @@ class KernelEngine:
         return self._sums.margins(to_matrix(X, self._scorer.parts.schema))[0]
 
     def probabilities(self, X: Any) -> FloatArray:
-        """``predict_proba``; asked natively where it is no function of the sums."""
+        """``predict_proba``; computed natively if it is not a function of the sums."""
         if self._scorer.parts.probability.form == "none":
             return NativeEngine(replace(self._model, native=load_native(self._model))).probabilities(X)
         return np.asarray(self._scorer.predict_proba(X), dtype=np.float64)

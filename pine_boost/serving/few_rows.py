@@ -1,8 +1,7 @@
-"""Membership of a few rows without numpy's cost per call.
+"""Test a few rows for membership in a region without numpy's overhead per call.
 
-In comes a region; out goes a function from a float64 matrix to verdicts, the same as those of
-``Region.contains``. A single row takes microseconds instead of hundreds; scores made of trees and
-categorical features take the ordinary way.
+The verdicts are those of ``Region.contains``. A single row takes microseconds instead of hundreds of them. Tree scores
+and categorical features use the ordinary path.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from pine_boost.region.fast.membership import Membership, compile_membership
 from pine_boost.region.region import Region
 from pine_boost.serving.compiled_region import compile_contains
 
-# From here on numpy's vectorised way is faster than a loop in Python.
+# From here on the vectorised numpy code is faster than a Python loop.
 FEW_ROWS = 24
-_FEW_IN_C = 1000  # the same for the loop in C, which branches where numpy's columns do not
+_FEW_IN_C = 1000  # the same limit for the C loop, which branches where numpy's columns do not
 Contains = Callable[[FloatArray], npt.NDArray[np.bool_]]
 _StateOf = Callable[[float], int]
 
 
 def fast_membership(region: Region, *, in_c: bool = False) -> Contains:
-    """``region.contains`` for matrices of any size, without the region's indifference.
+    """Return ``region.contains`` for matrices of any size, ignoring the region's indifference.
 
-    The matrix is what `to_matrix` returned; it is not checked again. ``in_c`` compiles it where
-    the tables allow that and a compiler is there.
+    The matrix must come from `to_matrix`; it is not checked again. ``in_c`` compiles the test if
+    the tables allow it and a compiler is installed.
     """
     compiled = compile_membership(region.space, region.tables, region.score_tables)
     if _is_everything(compiled):
@@ -63,7 +62,7 @@ def _is_everything(compiled: Membership) -> bool:
 
 
 def _one_row(compiled: Membership) -> Callable[[list[float]], bool] | None:
-    """Membership of one row of plain floats; None where a table is not a plain one."""
+    """Return a membership test for one row of Python floats; None if a table is not plain."""
     tables, score = compiled.tables, compiled.fast_score
     if score is not None and (score.sums is not None or any(t.bins for t in score.terms)):
         return None
@@ -109,7 +108,7 @@ def _used(allowed: Any, forbidden: Any, clauses: Any, unary: Any, pairs: Any) ->
 
 
 def _state_of(column: Digitizer) -> _StateOf:
-    """The state of one value, already in the native type."""
+    """Return a function that gives the state of one value, already cast to the native type."""
     axis, edges = column.axis, column.edges.tolist()
     if axis.n_states == 1:
         return lambda x: 0

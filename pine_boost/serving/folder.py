@@ -1,7 +1,7 @@
-"""A guarded model as a folder: both models, the guard, the certificate, and a digest of each.
+"""Save a guarded model as a folder and load it: both models, the guard, the certificate, and a digest of each file.
 
-In come checked parts or a folder; out go a folder or a GuardedModel. A file that was exchanged,
-damaged or belongs to another pair is refused, and a pickle is only loaded when it is trusted.
+A file that was replaced or damaged, or that belongs to another pair of models, raises. Pickles are loaded only if they
+are trusted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def save_guarded(parts: GuardedParts, folder: str | os.PathLike[str], *, overwri
 
 
 def guarded_files(folder: Path) -> list[str]:
-    """Files of a guarded model in this folder: those that its manifest names by digest."""
+    """Return the files of the guarded model in this folder: those that its manifest lists with a digest."""
     try:
         digests = _read_manifest(folder)["files"]
         for name in digests:
@@ -100,11 +100,12 @@ def load_guarded(
     Raises
     ------
     CertificateMismatch
-        A file is not the one that the manifest or the certificate speaks of.
+        A file is not the one that the manifest or the certificate names.
     InvalidInputError
-        No such folder, or it was not written by `GuardedModel.save`.
+        There is no such folder, `GuardedModel.save` did not write it, or it holds a pickle and
+        ``trust_pickle`` is False.
     UnsupportedModelError
-        A pickle that was not trusted.
+        A model file is not supported, or its library fails to load it.
     """
     folder = path_of(folder)
     manifest = _read_manifest(folder)
@@ -119,7 +120,7 @@ def load_guarded(
         region = Region.from_json(files["region.json"])
     _check_guard(manifest, certificate, region, margin)
     _check_classes(original, manifest["classes"])
-    for model in (original, pruned):  # what does not belong together is not even tried
+    for model in (original, pruned):  # loaded natively only after all digests matched
         try_in_child(model)
     prepare = finish = None
     if "layers.pkl" in files:
@@ -130,7 +131,7 @@ def load_guarded(
 
 
 def _model_contents(model: Model) -> tuple[str, bytes]:
-    """The native file if it says all that the model is, else a pickle of the live object."""
+    """Return the native file if it holds the whole model, else a pickle of the live object."""
     thresholds = model.forest.decision.thresholds or None
     native = model.native
     contents = original_bytes(model) if native is None else None
@@ -140,7 +141,7 @@ def _model_contents(model: Model) -> tuple[str, bytes]:
         return suffix, contents
     try:
         again = read_model(contents, threshold=thresholds)
-    except PineBoostError:  # a file of this library does not hold all that the object knows
+    except PineBoostError:  # a file of this library cannot hold everything the object contains
         return "pkl", pickled(native)
     if _identity(again) == _identity(model):
         return suffix, contents
@@ -222,7 +223,7 @@ def _read_model(
 def _check_guard(
     manifest: Mapping[str, Any], certificate: Certificate | None, region: Region | None, margin: MarginGuard | None
 ) -> None:
-    """Every part must be the one that the certificate was issued for."""
+    """Raise unless every part is the one that the certificate was issued for."""
     if margin is not None:
         return
     if certificate is None or region is None:
@@ -245,7 +246,7 @@ def _check_guard(
 
 
 def _check_classes(original: Model, stated: Sequence[Any]) -> None:
-    """Labels are the model's own, except where its file knows only 0, 1, ... in their place."""
+    """Raise unless the labels are the model's own; a file that stores only 0, 1, ... accepts any labels."""
     own = [_plain(label) for label in original.forest.classes]
     if len(own) != len(stated) or own not in (list(stated), list(range(len(own)))):
         raise CertificateMismatch(f"The classes of {MANIFEST} are not those of the original model.")

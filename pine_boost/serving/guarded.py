@@ -1,7 +1,6 @@
-"""The guarded scorer: the pruned model where its promise holds, the original everywhere else.
+"""The guarded scorer: the pruned model where its guarantee holds, the original everywhere else.
 
-In come a result and rows; out go classes, probabilities and counts of who answered. Refuses a
-guard that would have to evaluate the original for every row, and a result without a promise.
+A guard that would need the original for every row raises, and so does a result without a guarantee.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pine_boost.tables.schema import schema_of
 
 @dataclass(frozen=True)
 class GuardCounts:
-    """Who answered so far.
+    """Rows answered so far by each model.
 
     Attributes
     ----------
@@ -55,19 +54,19 @@ class GuardCounts:
 
 
 class GuardedModel:
-    """The pruned model where its promise holds, the original elsewhere.
+    """The pruned model where its guarantee holds, the original elsewhere.
 
-    **With a certified result** the guard is the region: inside it the pruned model answers, which
-    is proved to give the original's class; outside the original answers itself. So the class is
-    the original's on *every* input, with proof (``claim`` says when rounding has to be left out).
-    Where the region leaves out toss-ups of the original, the pruned model's own margin takes their
-    place (``certificate.serving``): the original is not asked whether it is undecided.
+    **With a certified result** the region is the guard: inside it the pruned model answers, with a
+    proof that it gives the original's class; outside, the original answers. So the class is the
+    original's on *every* input, with proof (``claim`` states any exception for rounding).
+    If the region leaves out inputs on which the original is undecided, a threshold on the pruned
+    model's own margin replaces that test (``certificate.serving``), so the original is not needed.
 
-    **With X_val** the guard is the pruned model's own margin: inputs on which it is nearer than
-    ``margin.distance`` to its decision go to the original. The distance is the smallest that
-    reaches ``fidelity`` on X_val by an exact test: a statistic about future inputs, no proof.
+    **With X_val** the pruned model's own margin is the guard: inputs closer to its decision
+    boundary than ``margin.distance`` go to the original. The distance is the smallest one that
+    reaches ``fidelity`` on X_val by an exact test: a statistical guarantee, not a proof.
 
-    Safe to be used by several threads at once. Made again in every process: `load_guarded`.
+    Thread-safe. Create one per process, for example with `load_guarded`.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ class GuardedModel:
 
     @classmethod
     def of_parts(cls, parts: GuardedParts, backend: str = "native") -> GuardedModel:
-        """Make a guarded model of parts that were checked (see `load_guarded`)."""
+        """Build a guarded model from parts that were already checked (see `load_guarded`)."""
         guarded = cls.__new__(cls)
         guarded._assemble(parts, backend)
         return guarded
@@ -142,7 +141,7 @@ class GuardedModel:
 
     @property
     def claim(self) -> str:
-        """The one sentence that may be said of this model."""
+        """The exact guarantee of this model, as one sentence."""
         if self.parts.margin is not None:
             guard = self.parts.margin
             thresholds = self.parts.original.forest.decision.thresholds
@@ -154,12 +153,12 @@ class GuardedModel:
 
     @property
     def margin(self) -> MarginGuard | None:
-        """The margin guard, None where the region is the guard."""
+        """The margin guard, None if the region is the guard."""
         return self.parts.margin
 
     @property
     def counts(self) -> GuardCounts:
-        """Who answered so far: a snapshot."""
+        """A snapshot of the rows answered so far by each model."""
         with self._lock:
             return self._counts
 
@@ -174,17 +173,17 @@ class GuardedModel:
         return self.counts.n_fallbacks
 
     def reset_counts(self) -> GuardCounts:
-        """Start counting anew; returns what was counted."""
+        """Reset the counts to zero and return the old ones."""
         with self._lock:
             counted, self._counts = self._counts, GuardCounts()
         return counted
 
     def guarded(self, X: Any) -> npt.NDArray[np.bool_]:
-        """Which rows the pruned model would answer; nothing is counted."""
+        """Return which rows the pruned model would answer, without counting them."""
         return self._inside(self._prepared(X))[0]
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Class label of every row; with your own thresholds the band of the row."""
+        """Return the class label of every row; with several thresholds, its score band."""
         table = self._prepared(X)
         inside, classes = self._inside(table)
         rows, others = np.flatnonzero(inside), np.flatnonzero(~inside)
@@ -198,9 +197,10 @@ class GuardedModel:
         return self._labels(classes)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the model that answers: those of the pruned one differ a little.
+        """Return the probabilities of the model that answers each row.
 
-        The columns are those of ``classes_``. Classes are promised, probabilities are not.
+        The columns are those of ``classes_``. The guarantee covers classes, not probabilities: those
+        of the pruned model differ slightly from the original's.
         """
         table = self._prepared(X)
         inside, _ = self._inside(table)
@@ -240,7 +240,7 @@ class GuardedModel:
         return table if hasattr(table, "shape") else to_matrix(table, self._schema)
 
     def _inside(self, table: Any) -> tuple[npt.NDArray[np.bool_], IntArray | None]:
-        """Which rows the pruned model answers, and its classes where they are known by now."""
+        """Return which rows the pruned model answers, and its classes if they were computed for that."""
         matrix = to_matrix(table, self._schema)
         least = self.parts.own_distance
         plausible = None if self._contains is None else self._contains(matrix)
@@ -265,5 +265,5 @@ class GuardedModel:
 
 
 def _some(table: Any, rows: IntArray, n_rows: int) -> Any:
-    """Rows of a table; all of them without a copy."""
+    """Return some rows of a table; all rows without a copy."""
     return table if len(rows) == n_rows else take_rows(table, rows)

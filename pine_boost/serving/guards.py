@@ -1,7 +1,6 @@
-"""From a result to the parts of a guarded model: which guard it allows, and why not another.
+"""Build the parts of a guarded model from a result, with the region or the margin as its guard.
 
-In come a result and perhaps X_val; out go GuardedParts. Refuses results that promise nothing, and
-regions whose membership needs the original itself.
+Results without a guarantee raise, and so do regions whose membership test needs the original.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pine_boost.tables.schema import schema_of
 
 @dataclass(frozen=True, eq=False)
 class GuardedParts:
-    """What a guarded model is made of; exactly one of ``region`` and ``margin`` is the guard.
+    """The parts of a guarded model; exactly one of ``region`` and ``margin`` is the guard.
 
     Attributes
     ----------
@@ -35,9 +34,9 @@ class GuardedParts:
     margin : MarginGuard or None
     certificate : Certificate or None
     prepare : callable or None
-        What turns a user's rows into the model's columns (the first steps of a Pipeline).
+        Maps the user's rows to the model's columns (the first steps of a Pipeline).
     finish : callable or None
-        What turns the model's probabilities into the user's (a calibrator).
+        Maps the model's probabilities to the user's (a calibrator).
     """
 
     original: Model
@@ -51,7 +50,7 @@ class GuardedParts:
 
     @property
     def own_distance(self) -> float | None:
-        """How far from its own decision the pruned model must be; None: the region is enough."""
+        """Least distance of the pruned model from its own decision; None if the region is enough."""
         if self.margin is not None:
             return self.margin.distance
         if self.certificate is None or self.certificate.serving is None:
@@ -60,7 +59,7 @@ class GuardedParts:
 
 
 def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> GuardedParts:
-    """The parts of a guarded model, with the region as its guard, or with X_val the margin."""
+    """Return the parts of a guarded model: with X_val the margin is the guard, otherwise the region."""
     prepare = finish = None
     if hasattr(result, "wrapper"):
         prepare, finish = result.wrapper.prepare, result.wrapper.finish
@@ -119,7 +118,7 @@ def parts_of(result: Any, X_val: Any, fidelity: float, confidence: float) -> Gua
 
 
 def _require_fresh(result: Any, rows: Any) -> None:
-    """Rows that chose the size of a compressed model cannot choose its guard as well."""
+    """Raise on rows that chose the size of a compressed model: they cannot choose its guard as well."""
     record = getattr(result, "record", None)
     if record is None:
         return
@@ -136,7 +135,7 @@ def _require_fresh(result: Any, rows: Any) -> None:
 
 
 def measure_margin(original: Model, pruned: Model, X_val: Any, fidelity: float, confidence: float) -> MarginGuard:
-    """The margin guard of two models on rows that nothing else has seen."""
+    """Choose the margin guard of two models on rows that were used for nothing else."""
     engine = make_engine(pruned, "native")
     if len(to_matrix(X_val, schema_of(original.forest), "X_val")) == 0:
         raise InvalidInputError("X_val has no rows.", option="X_val")
