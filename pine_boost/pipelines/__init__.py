@@ -1,1 +1,1 @@
-"""What people deploy around a model: Pipelines, thresholds, calibration, frozen estimators."""
+"""Handle what is deployed around a model: Pipelines, thresholds, calibration, frozen estimators."""

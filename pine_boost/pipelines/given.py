@@ -1,4 +1,4 @@
-"""A model as a command is given it: a file, perhaps a pickle with layers around the ensemble, and tables for it."""
+"""Read the model and tables given to a command; the model may be a pickle with layers around the ensemble."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pine_boost.tables.schema import InputSchema, schema_of
 
 @dataclass(frozen=True, eq=False)
 class GivenModel:
-    """A model that was read.
+    """A model as it was given, and the ensemble inside it.
 
     Attributes
     ----------
     source : object or path
-        What to hand to `prune_booster` and the like: the live model of a pickle, else what was
-        given.
+        What to pass to `prune_booster` and similar functions: the live model of a pickle, otherwise
+        the argument itself.
     wrapper : Wrapper
         Its layers; none for a plain ensemble.
     parsed : Model
@@ -46,31 +46,31 @@ class GivenModel:
 
     @property
     def schema(self) -> InputSchema:
-        """Columns of the ensemble."""
+        """The columns of the ensemble."""
         return schema_of(self.parsed.forest)
 
     @property
     def remark(self) -> str:
-        """What a proof about the ensemble says of the whole; empty without layers."""
+        """What a proof about the ensemble implies for the whole model; empty without layers."""
         kinds = [layer.kind for layer in self.wrapper.layers]
         decides = any(layer.decides for layer in self.wrapper.layers)
         return layers_remark(kinds, type(self.wrapper.inner).__name__, decides) if kinds else ""
 
     def require_writable(self) -> None:
-        """Refuse layers that could not be written back, before anything is searched for them."""
+        """Raise, before any search, if the layers could not be written back."""
         if self.is_wrapped:
             pickled(self.source, REMEDY)
 
     def read_table(self, path: str | Path, label: str | None = None) -> TableFile:
-        """A table file as the whole model takes it: raw columns where a Pipeline prepares them."""
+        """Read a table file for the whole model: raw columns if a Pipeline prepares them."""
         if self.wrapper.prepare is None:
             return read_table(path, self.schema, label)
         return read_raw_rows(self.wrapper.prepare, path, label)
 
     def read_rows(self, path: str | Path) -> Any:
-        """The rows of a table file; of a folder of Parquet files its path, read in chunks later.
+        """Read the rows of a table file; for a folder of Parquet files, return its path to read in chunks later.
 
-        A folder is refused where a Pipeline would have to prepare it.
+        A folder raises if a Pipeline would have to prepare it.
         """
         if Path(path).is_dir() and self.wrapper.prepare is None:
             return path
@@ -80,7 +80,7 @@ class GivenModel:
 def read_given(
     model: Any, *, threshold: float | Sequence[float] | None = None, trust_pickle: bool = False, decision: str = "class"
 ) -> GivenModel:
-    """Read a model, with layers or without; parameters as of `read_model`."""
+    """Read a model, with or without layers; the parameters are those of `read_model`."""
     source = open_pickle(model, trust_pickle)
     wrapper = unwrap(source, threshold)
     parsed = read_model(wrapper.inner, threshold=wrapper.threshold, decision=decision)
@@ -90,7 +90,7 @@ def read_given(
 def read_named_model(
     model: Any, thresholds: Sequence[float], *, trust_pickle: bool = False, decision: str = "class"
 ) -> GivenModel:
-    """Read a model that a certificate names together with these thresholds.
+    """Read a model that a certificate names, with the thresholds of the certificate.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def read_named_model(
 
 
 def read_raw_rows(prepare: Callable[[Any], Any], path: str | Path, label: str | None = None) -> TableFile:
-    """A table file for the first steps of a Pipeline, ``prepare``: their columns, as they are."""
+    """Read a table file with the raw columns of ``prepare``, the first steps of a Pipeline."""
     if Path(path).is_dir():
         raise InvalidInputError(
             f"{path} is a folder, which is read in chunks; the first steps of a Pipeline take a "

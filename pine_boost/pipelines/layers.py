@@ -1,4 +1,4 @@
-"""The layers around a model, from the outside in, and how to rebuild them around another model."""
+"""Peel the layers around a model from the outside in, and rebuild them around another model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Layer:
     model : object
         The estimator itself.
     inner : object
-        What it holds.
+        The estimator inside it.
     prepare : callable or None
-        What it does to rows before ``inner`` sees them.
+        Transforms rows before they reach ``inner``.
     calibrators : tuple
-        What it does to the score of ``inner``.
+        Transform the score of ``inner``.
     """
 
     kind: str
@@ -45,11 +45,11 @@ class Layer:
 
     @property
     def decides(self) -> bool:
-        """Whether it turns the scores of ``inner`` into classes by a rule of its own."""
+        """Whether it turns the scores of ``inner`` into classes by its own rule."""
         return self.kind not in ("Pipeline", "FrozenEstimator")
 
     def rebuild(self, new: Any) -> Any:
-        """The same estimator around something else; nothing that was given is changed."""
+        """Return a copy of the estimator around another model; nothing that was given is changed."""
         made = copy.copy(self.model)
         if self.kind == "Pipeline":
             made.steps = [*self.model.steps[:-1], (self.model.steps[-1][0], new)]
@@ -60,18 +60,18 @@ class Layer:
             pair = copy.copy(self.model.calibrated_classifiers_[0])
             pair.estimator = new
             made.calibrated_classifiers_ = [pair]
-        if self.model.estimator is self.inner:  # given fitted: the same object is the parameter
+        if self.model.estimator is self.inner:  # was passed fitted, so the parameter is the same object
             made.estimator = new
         return made
 
 
 def peel(model: Any) -> Layer | None:
-    """The outermost layer of a model, None for anything that is not of `KINDS`.
+    """Return the outermost layer of a model, None if its class is not one of `KINDS`.
 
     Raises
     ------
     UnsupportedModelError
-        A layer whose classes do not follow from one score of the model inside.
+        The classes of a layer do not follow from one score of the model inside.
     InvalidInputError
         A layer that is not fitted.
     """
@@ -82,7 +82,7 @@ def peel(model: Any) -> Layer | None:
 
 
 def kind_of(model: Any) -> str | None:
-    """The kind of a layer by its class, subclasses included; None where it is none."""
+    """Return the kind of a layer by its class or a base class; None if it is not a layer."""
     for base in type(model).__mro__:
         if base.__module__.partition(".")[0] == "sklearn" and base.__name__ in KINDS:
             return base.__name__

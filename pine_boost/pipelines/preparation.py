@@ -1,7 +1,7 @@
-"""Rows through the first steps of a Pipeline.
+"""Pass rows through the first steps of a Pipeline.
 
-Steps that change the number of rows, or that answer differently when called again, raise: then no row has a class that
-could be kept.
+Steps that change the number of rows, or that give a different result when called again, raise: the original class of a
+row would not be defined.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _ASKED_AGAIN = 50
 
 @dataclass(frozen=True)
 class Prepared:
-    """Several steps one after another (a class, because a folder holds it as a pickle)."""
+    """Several steps in sequence (a class, so that it can be pickled into a folder)."""
 
     steps: tuple[Callable[[Any], Any], ...]
 
     def __call__(self, X: Any) -> Any:
-        """Rows after all steps."""
+        """Apply all steps to rows."""
         for step in self.steps:
             X = step(X)
         return X
 
 
 def prepare_rows(prepare: Callable[[Any], Any], X: Any) -> Any:
-    """Rows of the ensemble.
+    """Prepare rows for the ensemble.
 
     Raises
     ------
     InvalidInputError
-        The steps cannot take these rows, or they are a table that is read in chunks.
+        The steps reject these rows, or the table is one that is read in chunks.
     UnsupportedModelError
-        The steps add or drop rows, or give another answer for the same rows.
+        The steps add or drop rows, or give a different result for the same rows.
     """
     if is_large(X):
         raise InvalidInputError(
@@ -96,7 +96,7 @@ def _alike(one: Any, other: Any) -> bool:
         return False
     try:
         one, other = (np.asarray(table, dtype=np.float64) for table in (first, second))
-    except (TypeError, ValueError):  # categories of text
+    except (TypeError, ValueError):  # text categories
         same = (first == second) | ((first != first) & (second != second))
         return bool(np.all(same))
     return bool(np.allclose(one, other, rtol=SAME_PREPARED, atol=SAME_PREPARED, equal_nan=True))

@@ -1,4 +1,4 @@
-"""The result for a model with layers: the whole smaller model, and a region that takes rows as the Pipeline does."""
+"""The result for a model with layers: the whole smaller model, and a region that accepts rows as the Pipeline does."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ REMEDY = "Use functions of a module in it; in Python result.inner.save(folder) w
 
 @dataclass(frozen=True, eq=False)
 class PreparedRegion:
-    """A region that takes the rows of a Pipeline.
+    """A region that accepts the rows of a Pipeline.
 
     Attributes
     ----------
     region : Region
-        Over the columns of the ensemble; this is what a certificate names, and what files hold.
+        Over the columns of the ensemble; the certificate and the files refer to this one.
     prepare : callable or None
         The first steps of the Pipeline.
     """
@@ -40,40 +40,40 @@ class PreparedRegion:
     prepare: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("region", "prepare"):  # while it is unpickled
+        if name in ("region", "prepare"):  # during unpickling
             raise AttributeError(name)
         return getattr(self.region, name)
 
     def contains(self, X: Any, **options: Any) -> npt.NDArray[np.bool_]:
-        """Whether each row lies in the region; options as for `Region.contains`."""
+        """Return whether each row lies in the region; options as for `Region.contains`."""
         return self.region.contains(self.rows(X), **options)
 
     def coverage(self, X: Any, **options: Any) -> Coverage:
-        """Share of rows inside; options as for `Region.coverage`."""
+        """Return the share of rows inside; options as for `Region.coverage`."""
         return self.region.coverage(self.rows(X), **options)
 
     def states(self, X: Any) -> npt.NDArray[np.int32]:
-        """States of the rows."""
+        """Return the states of the rows."""
         return self.region.states(self.rows(X))
 
     def score(self, X: Any) -> npt.NDArray[np.int64]:
-        """Integer plausibility score of every row."""
+        """Return the integer plausibility score of every row."""
         return self.region.score(self.rows(X))
 
     def explain(self, x: Any, **options: Any) -> Explanation:
-        """Why one input is (im)plausible, in the columns of the ensemble; a table of one row."""
+        """Explain why one input (a table of one row) is plausible or not, in the columns of the ensemble."""
         return self.region.explain(self.rows(x), **options)
 
     def rows(self, X: Any) -> Any:
-        """The rows as the ensemble takes them."""
+        """Return the rows as the ensemble expects them."""
         return X if self.prepare is None else self.prepare(X)
 
 
 @dataclass(frozen=True, eq=False)
 class WrappedResult:
-    """A result about a Pipeline, or a model with thresholds or calibration around it.
+    """A result about a Pipeline, or about a model with thresholds or calibration around it.
 
-    Everything that is not listed here (``certificate``, ``status``, ...) is that of
+    Every attribute that is not listed here (``certificate``, ``status``, ...) is that of
     ``inner``, the result about the ensemble.
 
     Attributes
@@ -81,8 +81,8 @@ class WrappedResult:
     inner : PruneResult
     wrapper : Wrapper
     model : object
-        Of the kind that was given, with the smaller ensemble inside. The layers are shared with
-        the model that was given, which is not changed.
+        Same kind as the model that was given, with the smaller ensemble inside. It shares its layers
+        with that model, which is not changed.
     """
 
     inner: Any
@@ -90,7 +90,7 @@ class WrappedResult:
     model: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("inner", "wrapper", "model"):  # while it is unpickled
+        if name in ("inner", "wrapper", "model"):  # during unpickling
             raise AttributeError(name)
         return getattr(self.inner, name)
 
@@ -98,7 +98,7 @@ class WrappedResult:
         return self.summary()
 
     def summary(self) -> str:
-        """The lines of the inner result, and whose probabilities they speak of."""
+        """Return the summary of the inner result, and which model's probabilities it refers to."""
         text = str(self.inner)
         found = getattr(self.inner, "certificate", None) or getattr(self.inner, "record", None)
         is_moved = self.wrapper.calibrates and bool(getattr(found, "probability_shift", None))
@@ -109,11 +109,11 @@ class WrappedResult:
 
     @property
     def region(self) -> PreparedRegion:
-        """The region, for rows as the whole model takes them."""
+        """The region, for rows as the whole model expects them."""
         return PreparedRegion(self.inner.region, self.wrapper.prepare)
 
     def evaluate(self, X: Any, y: Any = None, **options: Any) -> Any:
-        """Compare both ensembles on rows of the whole model, by the thresholds around them."""
+        """Compare both ensembles on rows of the whole model, with the thresholds around them."""
         labels = () if y is None else (y,)
         return self.inner.evaluate(self.wrapper.rows(X), *labels, **options)
 
@@ -126,11 +126,11 @@ class WrappedResult:
         report: bool = True,
         overwrite: bool = False,
     ) -> Path:
-        """Write the files of the inner result, and the whole model as a pickle beside them.
+        """Write the files of the inner result and, next to them, the whole model as a pickle.
 
-        The certificate speaks of the ensemble inside and of rows that the layers have prepared;
-        `verify` takes the ensemble's files as always. ``X`` are rows for the report; for that of a
-        compressed model the validation rows.
+        The certificate is about the ensemble inside and about rows that the layers have prepared;
+        `verify` takes the ensemble's files as always. ``X`` are rows for the report; for a
+        compressed model, the validation rows.
         """
         from pine_boost.files import write_folder
 
@@ -145,9 +145,9 @@ class WrappedResult:
         return write_folder(folder, files, last=[last], owned=owned, overwrite=overwrite)
 
     def files(self, X_val: Any = None) -> dict[str, bytes]:
-        """The files of the inner result and the whole model, which its record names too.
+        """Return the files of the inner result and the whole model; the record of the result names both.
 
-        With the validation rows of a compressed model, its report.html too.
+        With the validation rows of a compressed model, report.html is included.
         """
         whole = {WHOLE_MODEL: pickled(self.model, REMEDY)}
         if hasattr(self.inner, "certificate"):

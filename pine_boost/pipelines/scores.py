@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 
 class _Echo:
-    """What scikit-learn asks of a fitted classifier."""
+    """The interface that scikit-learn requires of a fitted classifier."""
 
     def __init__(self, classes: npt.ArrayLike) -> None:
         self.classes_ = np.asarray(classes)
 
     def fit(self, X: Any, y: Any) -> _Echo:
-        """There is nothing to learn."""
+        """Do nothing; there is nothing to learn."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -32,16 +32,16 @@ class _Echo:
 
 
 class EchoProbability(_Echo):
-    """Its column is the probability of class 1."""
+    """A classifier whose only column is the probability of class 1."""
 
     def predict_proba(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Probabilities of both classes."""
+        """Return the probabilities of both classes."""
         return np.stack([1 - X[:, 0], X[:, 0]], axis=1)
 
 
 class EchoMargin(_Echo):
-    """Its column is the margin."""
+    """A classifier whose only column is the margin."""
 
     def decision_function(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The margin of class 1."""
+        """Return the margin of class 1."""
         return X[:, 0]

@@ -1,6 +1,6 @@
-"""The exact score at which a chain of thresholds and calibrators switches from class 0 to class 1.
+"""Find the exact score at which a chain of thresholds and calibrators switches from class 0 to class 1.
 
-The chain is evaluated by scikit-learn's own code. One that never switches, or more than once, raises.
+scikit-learn's own code evaluates the chain. A chain that never switches, or switches more than once, raises.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def switch_point(
     value: Value | None = None,
     knots: Scores | None = None,
 ) -> float:
-    """The largest float for which ``decide`` is False; it is True for all larger ones.
+    """Return the largest float for which ``decide`` is False; it is True for all larger ones.
 
-    Without ``value`` and ``knots`` the score itself is compared, which is monotone to the bit.
+    Without ``value`` and ``knots`` the score itself is compared, which is exactly monotone.
 
     Parameters
     ----------
     decide : callable
-        From scores to "class 1 or not"; monotone but for rounding.
+        Maps scores to whether they give class 1; monotone except for rounding.
     float_type : numpy float type of the scores
     lowest, highest : float
         Range of the scores.
     value : callable, optional
-        A smooth calibrated probability that is compared inside: every float is asked for which
-        rounding could matter.
+        The smooth calibrated probability that ``decide`` compares: every float for which rounding
+        could matter is tested.
     knots : array, optional
-        Of a piecewise linear calibrator. Between two knots each of its float operations is
-        monotone, so that rounding could turn it around only from one piece to the next.
+        Knots of a piecewise linear calibrator. Between two knots each of its float operations is
+        monotone, so rounding can break the order only from one piece to the next.
     """
     ends = np.array([lowest, highest], dtype=float_type)
     is_low, is_high = decide(ends)
@@ -66,9 +66,9 @@ def switch_point(
 
 
 def _last(is_met: Decide, float_type: Any, low: int, high: int) -> int:
-    """The last of the ordered floats for which a property is met; ``low`` meets it, ``high`` not.
+    """Return the last of the ordered floats that has a property; ``low`` has it, ``high`` does not.
 
-    A thousand floats at a time: scikit-learn's checks cost more than the answers.
+    A thousand floats are evaluated per call, because scikit-learn's input checks dominate the cost.
     """
     while high - low > 1:
         asked = sorted({low + (high - low) * k // 1024 for k in range(1, 1024)} - {low, high})
@@ -114,7 +114,7 @@ def _orders(values: Scores) -> tuple[int, int]:
 
 
 def _order(value: Any) -> int:
-    """Position among all floats of its type: neighbours differ by one."""
+    """Return the position among all floats of its type: adjacent floats differ by one."""
     if value < 0:
         return -_order(-value)
     bits = np.int32 if value.dtype == np.float32 else np.int64

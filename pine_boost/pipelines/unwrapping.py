@@ -1,4 +1,4 @@
-"""The tree ensemble inside a Pipeline, threshold wrapper or calibrated classifier, and the way back.
+"""Find the tree ensemble inside a Pipeline, threshold wrapper or calibrated classifier, and wrap a smaller one again.
 
 A model without layers passes unchanged.
 """
@@ -20,7 +20,7 @@ from pine_boost.pipelines.scores import EchoMargin, EchoProbability
 from pine_boost.pipelines.switch_point import switch_point
 from pine_boost.tables.native import take_rows
 
-# exp does not overflow, and no boosted margin that means anything is larger
+# exp does not overflow here, and no meaningful boosted margin is larger
 _LARGEST_MARGIN = 500.0
 _COMPARED_ROWS = 20_000
 
@@ -32,13 +32,13 @@ class Wrapper:
     Attributes
     ----------
     outer : object
-        What was given.
+        The model that was given.
     inner : object
-        The tree ensemble (``outer`` itself where there are no layers).
+        The tree ensemble (``outer`` itself if there are no layers).
     layers : tuple of Layer
         From the outside in.
     threshold : number, sequence of numbers or None
-        For the inner model: the user's, or the one that follows from the layers.
+        For the inner model: the user's own, or the one that follows from the layers.
     """
 
     outer: Any
@@ -48,34 +48,34 @@ class Wrapper:
 
     @property
     def prepare(self) -> Callable[[Any], Any] | None:
-        """What turns a user's rows into those of the inner model; None for the rows themselves."""
+        """Maps the user's rows to those of the inner model; None if they are the same."""
         steps = [layer.prepare for layer in self.layers if layer.prepare is not None]
         if len(steps) <= 1:
             return steps[0] if steps else None
         return Prepared(tuple(steps))
 
     def rows(self, X: Any) -> Any:
-        """Rows of the inner model; None stays None."""
+        """Return the rows of the inner model; None stays None."""
         prepare = self.prepare
         return X if X is None or prepare is None else prepare_rows(prepare, X)
 
     def raw_column(self, given: Any, X: Any) -> Any:
-        """The cells of a column that was named, where the ensemble never sees it by that name."""
+        """Return the cells of a named raw column, which the ensemble does not have under that name."""
         is_raw = self.prepare is not None and isinstance(given, str)
         if is_raw and given in list(getattr(X, "columns", ())):
             return np.asarray(X[given])
         return given
 
     def rebuild(self, inner: Any) -> Any:
-        """The same layers around another model; nothing that was given is changed."""
+        """Return the same layers around another model; nothing that was given is changed."""
         for layer in reversed(self.layers):
             inner = layer.rebuild(inner)
         return inner
 
     def rewrap(self, result: Any, rows: Any = None) -> Any:
-        """A result about the inner model as one about the whole.
+        """Turn a result about the inner model into one about the whole model.
 
-        ``rows`` (of the inner model, in the region or not) are what both are compared on.
+        The two whole models are compared on those of ``rows`` (prepared for the inner model) that lie in the region.
         """
         if not self.layers:
             return result
@@ -87,7 +87,7 @@ class Wrapper:
 
     @property
     def finish(self) -> Calibration | None:
-        """What calibration makes of the inner model's probabilities; None without one."""
+        """Maps the inner model's probabilities to calibrated ones; None without calibration."""
         deciding = [layer for layer in self.layers if layer.decides]
         if not self.calibrates:
             return None
@@ -101,7 +101,7 @@ class Wrapper:
         return any(layer.calibrators for layer in self.layers)
 
     def require_own_probabilities(self, tolerance: float | None) -> None:
-        """Refuse a tolerance where a calibrator changes what the inner model says."""
+        """Raise if a tolerance is given but a calibrator changes the probabilities of the inner model."""
         if tolerance is None or not self.calibrates:
             return
         kind = next(layer.kind for layer in self.layers if layer.calibrators)
@@ -114,7 +114,7 @@ class Wrapper:
         )
 
     def decider(self, inner: Any) -> Any:
-        """Only the layers that decide, around a model: takes prepared rows."""
+        """Return a model with only the deciding layers around it; it takes prepared rows."""
         for layer in reversed(self.layers):
             inner = layer.rebuild(inner) if layer.decides else inner
         return inner
@@ -122,14 +122,14 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibrated probabilities from those of the ensemble."""
+    """Computes calibrated probabilities from those of the ensemble."""
 
     chain: Any
     float_type: Any
     on_margin: bool
 
     def __call__(self, probabilities: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Probabilities of both classes after calibration."""
+        """Return the probabilities of both classes after calibration."""
         if self.on_margin:
             raise UnsupportedModelError(
                 "This calibrator reads the margin, which does not follow from a probability; ask "
@@ -145,16 +145,16 @@ def unwrap(model: Any, threshold: Any = None) -> Wrapper:
     Parameters
     ----------
     model : object
-        Anything; what has no layers is returned as it is.
+        Any model; one without layers is returned unchanged.
     threshold : number, sequence of numbers or None
-        The user's own; refused where a layer already decides.
+        The user's own; raises if a layer already decides.
 
     Raises
     ------
     UnsupportedModelError
-        A layer whose class does not follow from one threshold on the ensemble's score.
+        The class of a layer does not follow from one threshold on the ensemble's score.
     InvalidInputError
-        A layer that is not fitted, or a threshold besides that of a layer.
+        A layer is not fitted, or a threshold was given besides that of a layer.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def unwrap(model: Any, threshold: Any = None) -> Wrapper:
 
 
 def _threshold_of(deciding: list[Layer], inner: Any) -> float:
-    """The threshold on the probability of class 1 that is the rule of all deciding layers."""
+    """Return the threshold on the probability of class 1 that is equivalent to all deciding layers."""
     for method in ("predict_proba", "classes_"):
         if not hasattr(inner, method):
             raise UnsupportedModelError(
@@ -206,7 +206,7 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
         knots=knots,
     )
     if on_margin:
-        # within exact.probability_guard of the cut, as every threshold on a probability
+        # within exact.probability_guard of the cut, like every threshold on a probability
         found = float(expit(_slope_of(inner) * found))
     if not 0 < found < 1:
         raise UnsupportedModelError(
@@ -217,7 +217,7 @@ def _threshold_of(deciding: list[Layer], inner: Any) -> float:
 
 
 def _chain(deciding: list[Layer], inner: Any, on_margin: bool) -> Any:
-    """The deciding layers around a classifier that predicts what it is given."""
+    """Return the deciding layers around a classifier that returns its input as the score."""
     chain: Any = (EchoMargin if on_margin else EchoProbability)(inner.classes_)
     for layer in reversed(deciding):
         chain = layer.rebuild(chain)
@@ -225,13 +225,13 @@ def _chain(deciding: list[Layer], inner: Any, on_margin: bool) -> Any:
 
 
 def _score_type(inner: Any) -> Any:
-    """The type in which a model returns its scores."""
+    """Return the float type of a model's scores."""
     is_xgboost = any(base.__module__.startswith("xgboost") for base in type(inner).__mro__)
     return np.float32 if is_xgboost else np.float64
 
 
 def _reads_margin(deciding: list[Layer], inner: Any) -> bool:
-    """Whether the innermost layer that reads a score reads decision_function."""
+    """Return whether the innermost layer that reads a score reads decision_function."""
     if not hasattr(inner, "decision_function"):
         return False
     if any(layer.calibrators for layer in deciding):
@@ -240,7 +240,7 @@ def _reads_margin(deciding: list[Layer], inner: Any) -> bool:
 
 
 def _slope_of(inner: Any) -> float:
-    """The slope of the sigmoid between decision_function and predict_proba."""
+    """Return the slope of the sigmoid between decision_function and predict_proba."""
     from pine_boost.parsers import read_model
 
     parsed = read_model(inner)
@@ -254,12 +254,13 @@ def _slope_of(inner: Any) -> float:
 
 
 def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
-    """Both models with the layers that decide; a difference would be a bug in the threshold."""
+    """Compare both models with the deciding layers; a difference would mean a bug in the threshold."""
     certificate = getattr(result, "certificate", None)
     if certificate is None or not certificate.claim or result.region.delta is not None:
         return
     if certificate.undecided and certificate.undecided_exists is not False:
-        return  # where rounding decides, nothing is claimed
+        return  # nothing is claimed where rounding decides
+
     if not hasattr(rows, "shape"):
         return
     some = take_rows(rows, np.arange(min(rows.shape[0], _COMPARED_ROWS)))
