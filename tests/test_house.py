@@ -32,30 +32,10 @@ VERIFY_RESTS_ON = {
 SAME_FILE_NAMES: set[str] = {"columns", "verification", "result", "rows", "files", "probabilities", "rounding"}
 SAME_CLASS_NAMES: set[str] = {"Shape", "Question", "Step", "FitRows", "Link", "Candidate"}
 OLD_WORDS_IN: set[str] = {
-    "sweeping.py",
-    "tables",
-    "parsers",
-    "serving",
-    "sweep_order.py",
-    "region/fast/tree_codes.py",
-    "native",
-    "exporters",
-    "survey_result.py",
-    "region/fast/membership.py",
-    "search",
-    "model",
-    "surveying.py",
     "region/fast/coarse.py",
-    "files.py",
-    "prune.py",
-    "budget.py",
-    "evaluation.py",
     "region/fast/digitize.py",
-    "classifier.py",
-    "certificate",
-    "selection.py",
-    "pipelines",
-    "compression",
+    "region/fast/membership.py",
+    "region/fast/tree_codes.py",
 }
 OLD_WORDS = re.compile(r"In comes?\b|\banew\b|DESIGN\b|\bfacts/")
 
