@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+import reprlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -342,8 +343,25 @@ def write_category(value: Any) -> str | int | float | bool:
     return value
 
 
+class _Brief(reprlib.Repr):
+    """The beginning of a value: messages are made for every field, and a model has millions of numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict, self.maxtuple, self.maxset = 2, 20, 10, 20, 20
+
+    def repr_str(self, value: str, _: int) -> str:
+        return repr(value[:60])
+
+    def repr_ndarray(self, value: npt.NDArray[Any], _: int) -> str:
+        return f"array of {value.dtype}"
+
+
+_BRIEF = _Brief()
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return "null"
-    shown = repr(value)
+    shown = _BRIEF.repr(value)
     return shown if len(shown) <= 40 else f"{shown[:37]}..."
