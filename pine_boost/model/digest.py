@@ -1,6 +1,6 @@
 """The identity of a model: one digest over everything that routes an input or adds to a margin.
 
-A live model and its file have the same digest, whichever libraries are installed where it is computed.
+A live model and its file have the same digest, regardless of which libraries are installed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _DIGESTED = (
 
 
 def forest_digest(forest: Forest) -> str:
-    """SHA-256 over everything of a Forest that routes an input or adds to a margin.
+    """Return a SHA-256 over everything in a Forest that routes an input or adds to a margin.
 
-    Equal for a live model and for its file; one changed leaf, threshold or category changes it.
-    It is a digest of values: -0.0 counts as 0.0, since no comparison or sum tells them apart.
-    Labels and names are not part of it: a file does not hold what a wrapper adds.
+    It is equal for a live model and its file; changing one leaf, threshold or category changes it.
+    It is a digest of values: -0.0 counts as 0.0, since no comparison or sum distinguishes them.
+    Labels and names are not part of it, because a file does not hold what a wrapper adds.
     """
     digest = hashlib.sha256()
     for name in _DIGESTED:

@@ -1,4 +1,4 @@
-"""Numbers as text that promises no more than the number: lower bounds are rounded down, upper bounds up."""
+"""Format numbers without overstating them: lower bounds are rounded down, upper bounds up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _DIGITS = 6
 
 
 def exactly(number: float) -> str:
-    """The shortest text that reads back as this float.
+    """Return the shortest text that reads back as this float.
 
     Examples
     --------
@@ -19,12 +19,12 @@ def exactly(number: float) -> str:
 
 
 def rest_of(share: float) -> Decimal:
-    """What a share leaves of 1, in decimals: 1 - 0.8 is 0.2 and not 0.19999999999999996."""
+    """Return 1 minus a share, in decimals: 1 - 0.8 is 0.2 and not 0.19999999999999996."""
     return 1 - _decimal(share)
 
 
 def rounded_down(number: float | Decimal, digits: int = _DIGITS) -> str:
-    """So many significant digits, never above the number.
+    """Round down to ``digits`` significant digits.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def rounded_down(number: float | Decimal, digits: int = _DIGITS) -> str:
 
 
 def rounded_up(number: float | Decimal, digits: int = _DIGITS) -> str:
-    """So many significant digits, never below the number.
+    """Round up to ``digits`` significant digits.
 
     Examples
     --------
@@ -46,17 +46,17 @@ def rounded_up(number: float | Decimal, digits: int = _DIGITS) -> str:
 
 
 def decimals_down(share: float, decimals: int = 4) -> str:
-    """So many decimals, never above the share."""
+    """Round a share down to ``decimals`` decimals."""
     return str(_fixed(_decimal(share), decimals, ROUND_FLOOR))
 
 
 def percent_down(share: float | Decimal, decimals: int = 2) -> str:
-    """A percentage of so many decimals, never above the share."""
+    """Round a share down to a percentage with ``decimals`` decimals."""
     return f"{_fixed(100 * _decimal(share), decimals, ROUND_FLOOR)}%"
 
 
 def percent_up(share: float | Decimal, decimals: int = 2) -> str:
-    """A percentage of so many decimals, never below the share."""
+    """Round a share up to a percentage with ``decimals`` decimals."""
     return f"{_fixed(100 * _decimal(share), decimals, ROUND_CEILING)}%"
 
 

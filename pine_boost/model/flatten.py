@@ -1,4 +1,4 @@
-"""From a Forest to the binned arrays that the kernel walks."""
+"""Convert a Forest to the binned arrays that the kernel traverses."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _CODE_RULES = {
     CategoryRule.TRUNCATE: CodeRule.TRUNCATED,
     CategoryRule.KNOWN: CodeRule.KNOWN,
 }
-_SEGMENT = TOP_BIN  # thresholds that one column of bins can tell apart
+_SEGMENT = TOP_BIN  # number of thresholds that one column of bins can distinguish
 
 
 def flatten(forest: Forest) -> FlatForest:
-    """The same trees over bins: every split compares a 16-bit bin, or looks a category up.
+    """Return the same trees over bins: every split compares a 16-bit bin or looks up a category.
 
     Raises
     ------
     UnsupportedModelError
-        More categories, columns or nodes of a tree than the layout has bits for.
+        The model has more categories, columns or nodes per tree than the layout has bits for.
     """
     space = build_space(forest)
     is_leaf = forest.kind == SplitKind.LEAF
@@ -89,11 +89,11 @@ def flatten(forest: Forest) -> FlatForest:
 
 
 def _breadth_first(forest: Forest) -> tuple[IntArray, IntArray]:
-    """New positions of the nodes, level by level within each tree, siblings adjacent; and depths."""
+    """Return new node positions, level by level within each tree with adjacent siblings, and the depths."""
     position = np.zeros(forest.n_nodes, dtype=np.int64)
     depth = np.zeros(forest.n_trees, dtype=np.int64)
     position[forest.tree_offset[:-1]] = forest.tree_offset[:-1]
-    free = forest.tree_offset[:-1] + 1  # the next free place of each tree
+    free = forest.tree_offset[:-1] + 1  # the next free position of each tree
     level, tree = forest.tree_offset[:-1], np.arange(forest.n_trees)
     while True:
         inner = forest.kind[level] != SplitKind.LEAF
@@ -101,7 +101,7 @@ def _breadth_first(forest: Forest) -> tuple[IntArray, IntArray]:
         if len(level) == 0:
             return position, depth
         depth[tree] += 1
-        first = np.searchsorted(tree, tree)  # trees ascend within a level
+        first = np.searchsorted(tree, tree)  # tree indices ascend within a level
         place = free[tree] + 2 * (np.arange(len(tree)) - first)
         left, right = forest.left[level], forest.right[level]
         position[left], position[right] = place, place + 1
@@ -111,7 +111,7 @@ def _breadth_first(forest: Forest) -> tuple[IntArray, IntArray]:
 
 
 class _Columns:
-    """The columns of bins of a forest, collected feature by feature."""
+    """The columns of bins of a forest, built feature by feature."""
 
     def __init__(self, forest: Forest, space: StateSpace, sources: Int32Array) -> None:
         self.forest, self.space = forest, space
@@ -148,7 +148,7 @@ class _Columns:
         side = "right" if forest.comparison is Comparison.FLOAT32_LESS else "left"
         zero_bin = int(np.searchsorted(edges, 0.0, side=side))  # type: ignore[call-overload]
         rule, default_left = forest.missing[nodes], forest.default_left[nodes]
-        # a column for every segment of thresholds and every way of treating NaN and zero
+        # one column for every segment of thresholds and every way of treating NaN and zero
         way = np.where(rule == MissingRule.NAN_IS_ZERO, 0, 1 + 2 * (rule == MissingRule.ZERO_IS_MISSING) + default_left)
         key = way + 5 * (rank // _SEGMENT)
         for one in np.unique(key):
@@ -183,7 +183,7 @@ class _Columns:
         self.zero.append(-1)
 
     def of_nodes(self) -> tuple[IntArray, IntArray, dict[str, Any]]:
-        """Rank and column of every node, and the category sets, numbered within their trees."""
+        """Return the rank and column of every node, and the category sets, numbered within their trees."""
         forest = self.forest
         nodes = np.flatnonzero(forest.kind == SplitKind.CATEGORICAL)
         trees = forest.node_tree[nodes]
@@ -206,7 +206,7 @@ class _Columns:
         return self.rank, self.column, sets
 
     def arrays(self) -> dict[str, Any]:
-        """The arrays of sources and columns of a `FlatForest`."""
+        """Return the arrays of sources and columns for a `FlatForest`."""
         empty = np.zeros(0)
         lengths = [[len(part) for part in parts] for parts in (self.edges, self.codes)]
         offsets = [np.cumsum([0, *counts]).astype(np.int32) for counts in lengths]

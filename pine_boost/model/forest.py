@@ -1,4 +1,4 @@
-"""The tree ensemble that every parser produces and every later stage reads: the exact numbers of the file, checked."""
+"""The tree ensemble that parsers produce and every later stage reads: the exact numbers of the file, validated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Decision:
-    """From margins to the class that the native ``predict`` returns.
+    """Maps margins to the class that the native ``predict`` returns.
 
     One output (binary): class 1 iff ``margin > cut`` (``>=`` with ``Tie.HIGHEST``); several cuts
     make ordered score bands. Several outputs: the largest margin wins.
@@ -29,12 +29,12 @@ class Decision:
     cuts : tuple of float
         True boundaries in margin space, ascending; empty for several outputs.
     tie : Tie
-        Who wins on exact equality.
+        Which class wins on exact equality.
     guard : float
         Distance from a cut (or between two classes) within which rounding after the margin
-        (sigmoid, softmax, division) may blur the order. 0 when the decision reads the margin.
+        (sigmoid, softmax, division) may change the order. 0 if the decision reads the margin.
     thresholds : tuple of float
-        What the user asked for (probabilities, or margins for regression), empty for the default.
+        The user's own (probabilities, or margins for regression), empty for the default.
     """
 
     cuts: tuple[float, ...]
@@ -43,7 +43,7 @@ class Decision:
     thresholds: tuple[float, ...] = ()
 
     def classes(self, margins: npt.NDArray[Any]) -> IntArray:
-        """Class index (or score band) of real margins, ties included; the last axis is outputs."""
+        """Return the class index (or score band) of real margins, ties included; the last axis is outputs."""
         if self.cuts:
             side: Literal["left", "right"] = "left" if self.tie is Tie.LOWEST else "right"
             return np.asarray(np.searchsorted(np.array(self.cuts), margins[..., 0], side=side))
@@ -52,7 +52,7 @@ class Decision:
         return np.asarray(margins.shape[-1] - 1 - np.argmax(margins[..., ::-1], axis=-1))
 
     def distance(self, margins: npt.NDArray[Any]) -> FloatArray:
-        """How far real margins are from the nearest cut, or the two best classes apart."""
+        """Return the distance of real margins from the nearest cut, or the gap between the two best classes."""
         margins = np.asarray(margins, dtype=np.float64)
         if self.cuts:
             return np.asarray(np.min([np.abs(margins[..., 0] - cut) for cut in self.cuts], axis=0))
@@ -60,7 +60,7 @@ class Decision:
         return np.asarray(best[..., -1] - best[..., -2])
 
     def wins_tie(self, above: int, below: int) -> bool:
-        """Whether class (or side) ``above`` wins when it is level with ``below``."""
+        """Return whether class (or side) ``above`` wins a tie with ``below``."""
         return above < below if self.tie is Tie.LOWEST else above > below
 
 
@@ -99,16 +99,16 @@ class Forest:
     tree_round : int32 (n_trees,)
         Boosting round, ascending from 0.
     tree_bias : float64 (n_trees,)
-        Part of every leaf of the tree that is really intercept (LightGBM folds the prior into
+        Part of every leaf of the tree that belongs to the intercept (LightGBM folds the prior into
         tree 0). Reweighting multiplies ``value - tree_bias``.
     intercept : float64 (n_outputs,)
-        Added first by the native sum.
+        The native sum starts with it.
     free_intercept : bool
-        Whether the exported model may carry any constant per output.
+        Whether the exported model may have any constant per output.
     arithmetic : type of the native sum, ``np.float32`` or ``np.float64``
     slack : float
-        Proven bound on |native margin - float sum of these leaves in this order| for kinds whose
-        native formula differs (dart through inplace_predict, averaging); 0 otherwise.
+        Proven bound on |native margin - float sum of these leaves in this order| for kinds with a
+        different native formula (dart through inplace_predict, averaging); 0 otherwise.
     comparison : Comparison
     category_rule : CategoryRule
     decision : Decision
@@ -123,16 +123,16 @@ class Forest:
     missing_value : float
         The value that counts as missing besides NaN (XGBoost's ``missing=``), NaN if none.
     sparse_zero_is_missing : bool
-        An absent entry of a sparse matrix is missing (XGBoost) or zero (the others).
+        Whether an absent entry of a sparse matrix is missing (XGBoost) or zero (the others).
     accepts_missing : bool
-        False where the native ``predict`` raises on NaN (scikit-learn's GradientBoosting).
+        False if the native ``predict`` raises on NaN (scikit-learn's GradientBoosting).
     snaps_to_zero : bool
         Whether tiny values count as 0 before any comparison (LightGBM, |x| <= 1e-35).
     library, objective : str
     slope : float
-        Native probabilities are those of ``slope * margin`` (sigmoid or softmax); they decide
-        nothing here, only how close a pruned model's are. A value (see `decides`) is ``slope *
-        margin`` before any link: the mean of a forest whose margin is a sum.
+        Native probabilities are those of ``slope * margin`` (sigmoid or softmax). They decide no class;
+        they only measure how close a pruned model's probabilities are. A value (see `decides`) is
+        ``slope * margin`` before any link: the mean of a forest whose margin is a sum.
     """
 
     tree_offset: IntArray
@@ -194,7 +194,7 @@ class Forest:
 
     @property
     def decides(self) -> bool:
-        """Whether the model decides a class; False for a value, read with ``decision="value"``."""
+        """Whether the model decides a class; False for a value (read with ``decision="value"``)."""
         return self.n_outputs > 1 or bool(self.decision.cuts)
 
     @property
@@ -203,21 +203,21 @@ class Forest:
         return np.repeat(np.arange(self.n_trees), np.diff(self.tree_offset))
 
     def categories_of(self, node: int) -> Int32Array:
-        """Category codes in the set of a categorical node."""
+        """Return the category codes in the set of a categorical node."""
         return self.category[self.category_offset[node] : self.category_offset[node + 1]]
 
     def name_of(self, feature: int) -> str:
-        """A feature's name for people: the model's own, or ``f<index>``."""
+        """Return a feature's name for display: the model's own, or ``f<index>``."""
         return self.feature_names[feature] if self.feature_names else f"f{feature}"
 
     def leaf_vectors(self) -> FloatArray:
-        """Leaf values spread over the outputs, (n_nodes, n_outputs)."""
+        """Return leaf values spread over the outputs, (n_nodes, n_outputs)."""
         return spread(self, self.value)
 
 
 @dataclass(frozen=True, eq=False)
 class PrunedForest:
-    """The pruned model on its dyadic grid: what an exporter writes.
+    """The pruned model on its dyadic grid, as exporters write it.
 
     Every leaf of a kept tree is ``value_int / 2**grid`` exactly, the intercept is folded into the
     leaves (the native intercept becomes 0), and every partial sum is exact in the native float
@@ -234,17 +234,17 @@ class PrunedForest:
     grid : int
         The exponent q.
     intercept_int : int64 (n_outputs,)
-        Non-zero only for outputs none of whose trees is kept (the exporter writes a constant
-        tree); otherwise the intercept is already inside ``value_int``.
+        Non-zero only for outputs without a kept tree (the exporter writes a constant tree);
+        otherwise ``value_int`` already includes the intercept.
     weights : float64 (n_trees,)
         The weight of each tree relative to the original (informative; ``value_int`` decides).
     is_leaf : bool (n_nodes,) or None
-        The nodes of ``forest`` that are leaves of the smaller model; None: the original's leaves.
-        ``value_int`` at such a node is its leaf value, and every original leaf below it carries
-        the same number, so that a sum over the original's leaves is right. The exported model
+        The nodes of ``forest`` that are leaves of the smaller model; None means the original's leaves.
+        ``value_int`` at such a node is its leaf value, and every original leaf below it has
+        the same value, so a sum over the original's leaves is right. The exported model
         has no node below it.
     instead : int64 (n_nodes,) or None
-        The node in each one's place where splits with a side that nothing reaches are gone.
+        The node that replaces each node after splits with an unreachable side were removed.
     """
 
     forest: Forest
@@ -259,7 +259,7 @@ class PrunedForest:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A parsed model: the exact Forest and what a writer needs to give back the same kind.
+    """A parsed model: the exact Forest and what a writer needs to produce the same kind.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class Model:
         For example ``"xgboost.Booster"``, ``"xgboost.XGBClassifier"``, ``"xgboost file"``,
         ``"lightgbm.LGBMClassifier"``, ``"sklearn.RandomForestClassifier"``.
     native : object or None
-        The live object that came in (never modified), None for files and bytes.
+        The live object that was given (never modified), None for files and bytes.
     document : object
         Library-specific: the validated file contents the writer starts from.
     """
@@ -281,7 +281,7 @@ class Model:
 
 
 def tree_units(forest: Forest, unit: str) -> IntArray:
-    """The unit of each tree, counted from 0: its boosting round, or the tree itself."""
+    """Return the unit of each tree, counted from 0: its boosting round, or the tree itself."""
     if unit not in ("round", "tree"):
         raise InvalidInputError(f"unit={unit!r}: 'round' and 'tree' are accepted.", option="unit")
     units = forest.tree_round if unit == "round" else np.arange(forest.n_trees)
@@ -289,7 +289,7 @@ def tree_units(forest: Forest, unit: str) -> IntArray:
 
 
 def count_units(forest: Forest, unit: str) -> int:
-    """How many rounds, trees or leaves a forest has."""
+    """Return the number of rounds, trees or leaves of a forest."""
     return forest.n_leaves if unit == "leaf" else int(tree_units(forest, unit).max()) + 1
 
 
@@ -303,7 +303,7 @@ def spread(forest: Forest, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _check_trees(forest: Forest) -> None:
-    """Raise unless the arrays form trees; parsers check their files in more detail before."""
+    """Raise unless the arrays form trees; parsers have already checked their files in more detail."""
     n_nodes, n_trees = len(forest.feature), len(forest.tree_offset) - 1
     lengths = {
         "threshold": n_nodes,
@@ -334,7 +334,7 @@ def _check_trees(forest: Forest) -> None:
         if np.any((child < 0) | (child >= n_nodes)) or np.any(tree[child] != tree[inner]):
             raise MalformedModelError("A child lies outside its tree.")
     children = np.concatenate([forest.left[inner], forest.right[inner]])
-    # n nodes, every one but the roots with exactly one parent, and no cycle: a tree each
+    # every node except the roots has exactly one parent, and there is no cycle: these are trees
     parents = np.bincount(children, minlength=n_nodes)
     is_root = np.zeros(n_nodes, dtype=bool)
     is_root[forest.tree_offset[:-1]] = True

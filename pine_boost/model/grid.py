@@ -1,7 +1,7 @@
-"""From real leaf values to whole numbers of grid units, with every native sum exact.
+"""Round real leaf values to integer multiples of a grid unit such that every native sum is exact.
 
 A pruned or compressed model has leaf values ``integer / 2**grid`` and its intercept inside the
-leaves, so that its native margin is the integer sum, in any order of summation.
+leaves, so its native margin is the integer sum / 2**grid, in any order of summation.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def native_grid(
         What `fold_intercept` could not fold.
     spare_bits : int
         Bits of the native mantissa left free for the rounding of the leaves, at most half a unit
-        a tree.
+        per tree.
     finest : int, optional
-        No finer grid than this; by default `exact.MAX_GRID` of the native float type.
+        Upper limit of the grid; by default `exact.MAX_GRID` of the native float type.
     """
     total = float((largest_leaf(forest, value).sum(axis=0) + np.abs(left_over)).max())
     native = integer_scale(total, 2 ** (PRECISION[forest.arithmetic] - spare_bits))

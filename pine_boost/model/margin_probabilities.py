@@ -1,6 +1,6 @@
-"""Probabilities of margins, in double precision and without the native rounding.
+"""Convert margins to probabilities in double precision, without the native rounding.
 
-They decide nothing that is proved; how a model is scaled, served and compared depends on them.
+No proof depends on them; they are used to scale, serve and compare models.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from scipy.special import expit, softmax
 
 from pine_boost.model.forest import FloatArray, Forest
 
-SEPARATE = "multiclassova"  # the objective with a sigmoid for every class, LightGBM
-VOTES = "SAMME"  # that with votes divided by their sum, AdaBoost
+SEPARATE = "multiclassova"  # LightGBM objective with one sigmoid per class
+VOTES = "SAMME"  # AdaBoost objective with votes divided by their sum
 
 
 def probabilities_of(forest: Forest, margins: FloatArray, divisor: float | None = None) -> FloatArray:
-    """Probabilities of margins (n_rows, n_outputs); one column, class 1, for a binary margin.
+    """Convert margins (n_rows, n_outputs) to probabilities; one column, class 1, for a binary margin.
 
     Parameters
     ----------
     forest : Forest
     margins : (n_rows, n_outputs)
     divisor : float or None
-        What the native library divides a sum by: the trees of an average, the weight of all votes.
-        None: the trees of ``forest``. Boosted models divide by nothing.
+        What the native library divides a sum by: the number of trees of an average, the weight of
+        all votes. None: the number of trees of ``forest``. Boosted models do not divide.
     """
     total = forest.n_trees if divisor is None else divisor
     if forest.objective == VOTES:

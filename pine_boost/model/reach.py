@@ -1,4 +1,4 @@
-"""Which nodes of a forest some input reaches, decided exactly on states, and the smaller trees that follow.
+"""Find the nodes of a forest that some input reaches, exactly on states, and the smaller trees that follow.
 
 NaN, unseen categories and intervals without a float are states like any other.
 """
@@ -18,7 +18,7 @@ from pine_boost.model.subtrees import node_levels
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """What can happen in a forest.
+    """The nodes and categories that some input reaches.
 
     Attributes
     ----------
@@ -35,10 +35,10 @@ class Reach:
 def find_reach(forest: Forest) -> Reach:
     """Walk every tree once with the states that the path still allows.
 
-    Features are independent, so a node is reached iff every feature has a state left there, and
+    Features are independent, so a node is reachable iff every feature has a state left there, and
     only the feature of the split can lose its last one.
     """
-    # whatever number a wrapper calls missing: its Booster may be asked for that number itself
+    # ignore the number that a wrapper calls missing: its Booster may receive that number as a value
     forest = replace(forest, missing_value=float("nan"))
     space = build_space(forest)
     everything = [_possible_states(space, feature) for feature in range(forest.n_features)]
@@ -52,10 +52,10 @@ def find_reach(forest: Forest) -> Reach:
 
 
 def find_live(forest: Forest) -> BoolArray:
-    """Which nodes some row of states reaches, also states that no float of the type lies in.
+    """Find the nodes that some row of states reaches, including states that contain no float of the type.
 
-    No fewer than `find_reach` says, and all that a proof over states can ask about. Fast where no
-    split repeats what one above it has decided, as in trees that a library has just trained.
+    This is a superset of `find_reach`, and covers everything that a proof over states considers. It is
+    fast if no split repeats a decision made above it, as in trees that a library has just trained.
     """
     alive = np.ones(forest.n_nodes, dtype=bool)
     doubtful = _doubtful_trees(forest)
@@ -69,10 +69,10 @@ def find_live(forest: Forest) -> BoolArray:
 
 
 def _doubtful_trees(forest: Forest) -> IntArray:
-    """Trees that may have a dead side; in all others every interval is split inside.
+    """Return trees that may have a dead side; in all others every interval is split inside.
 
     A numeric split whose threshold lies strictly between those of its feature above it leaves an
-    interval to both sides. Everything else, sets of categories too, is for the walk to decide.
+    interval on both sides. Everything else, including category sets, is decided by the walk.
     """
     inner = np.flatnonzero(forest.kind != SplitKind.LEAF)
     parent = np.full(forest.n_nodes, -1)
@@ -97,7 +97,7 @@ def _doubtful_trees(forest: Forest) -> IntArray:
 
 
 def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntArray) -> Reach:
-    """What of some trees is reached where every feature may have the states ``everything``."""
+    """Find what is reached in some trees if every feature may have the states ``everything``."""
     trees = route(forest, space)
     alive = np.zeros(forest.n_nodes, dtype=bool)
     category_alive = np.ones(len(forest.category), dtype=bool)
@@ -125,18 +125,18 @@ def _walk(forest: Forest, space: StateSpace, everything: list[int], walked: IntA
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """Smaller trees over the nodes of a forest: no live input tells them from its own.
+    """Smaller trees over the nodes of a forest that give every live input the same values.
 
     Attributes
     ----------
     instead : int64 (n_nodes,)
-        The node in each one's place: itself, or below it the one that every live input comes to.
+        The node that replaces each node: itself, or the one below it that every live input reaches.
     is_leaf : bool (n_nodes,)
         Leaves of the smaller trees.
     value_node : int64 (n_nodes,)
-        The leaf of the forest whose value such a leaf has.
+        The leaf of the forest whose value each new leaf takes.
     n_dead, n_twins : int
-        Splits that went because of a dead side, and because both sides are the same.
+        Splits removed because one side is dead, and because both sides are the same.
     """
 
     instead: IntArray
@@ -147,10 +147,10 @@ class Shrunk:
 
 
 def shrink(forest: Forest, alive: BoolArray) -> Shrunk:
-    """From the leaves up: a split with one live side is that side, one of equal leaves a leaf."""
+    """Simplify from the leaves up: a split with one live side becomes that side, one of equal leaves a leaf."""
     instead, value_node = np.arange(forest.n_nodes), np.arange(forest.n_nodes)
     is_leaf = forest.kind == SplitKind.LEAF
-    bits = np.ascontiguousarray(forest.value).view(np.uint64)  # -0.0 and 0.0 are two values
+    bits = np.ascontiguousarray(forest.value).view(np.uint64)  # -0.0 and 0.0 are different values
     n_dead = n_twins = 0
     for nodes in reversed(node_levels(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)):
         inner = nodes[alive[nodes] & (forest.kind[nodes] != SplitKind.LEAF)]
@@ -169,7 +169,7 @@ def shrink(forest: Forest, alive: BoolArray) -> Shrunk:
 
 
 def _possible_states(space: StateSpace, feature: int) -> int:
-    """Bit s: the native type has a value in state s of the feature."""
+    """Return a bit set: bit s is set if the native type has a value in state s of the feature."""
     axis = space.axes[feature]
     if axis.reachable is None:
         return (1 << axis.n_states) - 1
@@ -177,7 +177,7 @@ def _possible_states(space: StateSpace, feature: int) -> int:
 
 
 def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
-    """Bit s: state s of the split's feature goes left."""
+    """Return a bit set: bit s is set if state s of the split's feature goes left."""
     first, start = int(trees.first_special[node]), int(trees.special_offset[node])
     bits = (1 << (int(trees.rank[node]) + 1)) - 1
     if first < n_states:
@@ -186,7 +186,7 @@ def _left_states(trees: StateTrees, node: int, n_states: int) -> int:
 
 
 def _possible_codes(forest: Forest, space: StateSpace, node: int, allowed: int) -> BoolArray:
-    """Which codes of the set of a categorical split can arrive there."""
+    """Return which codes in the set of a categorical split can reach it."""
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None
     assert axis.code_states is not None

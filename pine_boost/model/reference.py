@@ -1,4 +1,4 @@
-"""The slow, obvious evaluator: leaves and margins of raw inputs, bit for bit as the library computes them.
+"""The slow reference evaluator: leaves and margins of raw inputs, bit for bit as the library computes them.
 
 Every faster path is tested against it.
 """
@@ -16,10 +16,10 @@ from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitK
 
 
 def find_leaves(forest: Forest, X: FloatArray) -> IntArray:
-    """Walk every row down every tree, (n_rows, n_trees) node positions of the leaves reached.
+    """Route every row down every tree, (n_rows, n_trees) node positions of the leaves reached.
 
-    The slow, obvious reference: one comparison per row and level, with the library's own rule.
-    ``X`` is a float64 matrix with categories as codes and NaN for missing (see `tables.to_matrix`).
+    One comparison per row and level, with the library's own rule.
+    ``X`` is a float64 matrix with categories as codes and NaN for missing (see `tables.matrix.to_matrix`).
     """
     leaves = np.empty((len(X), forest.n_trees), dtype=np.int64)
     for tree in range(forest.n_trees):
@@ -35,7 +35,7 @@ def find_leaves(forest: Forest, X: FloatArray) -> IntArray:
 
 
 def native_margins(forest: Forest, X: FloatArray) -> npt.NDArray[Any]:
-    """Margins as the native library adds them: intercept first, trees in order, native floats."""
+    """Compute margins as the native library adds them: intercept first, trees in order, native floats."""
     leaves = find_leaves(forest, X)
     float_type = forest.arithmetic
     value = forest.leaf_vectors().astype(float_type)
@@ -46,7 +46,7 @@ def native_margins(forest: Forest, X: FloatArray) -> npt.NDArray[Any]:
 
 
 def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None) -> FloatArray:
-    """Category codes of raw numbers: -1 for unseen, NaN for missing, else a whole number."""
+    """Return category codes of raw numbers: -1 for unseen, NaN for missing, else an integer."""
     with np.errstate(invalid="ignore"):
         if rule is CategoryRule.EXACT:
             valid = (x >= 0) & (x < XGBOOST_MAX_CATEGORY)
@@ -61,7 +61,7 @@ def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None
 
 
 def cast_value(comparison: Comparison, x: FloatArray) -> FloatArray:
-    """Input values as the native comparison sees them."""
+    """Cast input values to the type that the native comparison uses."""
     if comparison is Comparison.FLOAT64_LESS_EQUAL:
         return x
     with np.errstate(over="ignore"):

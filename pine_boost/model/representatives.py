@@ -1,4 +1,4 @@
-"""Inputs that fall into a state: a few numbers of the native type, simplest first, and the state in words."""
+"""Find inputs in a state (a few numbers of the native type, simplest first) and describe states in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
-    """Which states hold a value of the native type: most by a witness beside a threshold."""
+    """Return which states contain a value of the native type; most are shown by a value next to a threshold."""
     found = np.zeros(axis.n_states, dtype=bool)
     if axis.codes is None:
         witnesses = _not_missing(space, _witnesses(space, axis.edges))
@@ -26,7 +26,7 @@ def reachable_states(space: StateSpace, axis: Axis) -> npt.NDArray[np.bool_]:
 
 
 def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
-    """Finite inputs at and next to every threshold, all at once."""
+    """Return finite inputs at and next to every threshold, vectorised."""
     largest = np.finfo(np.float32).max
     edges = edges[np.abs(edges) < largest]
     if space.comparison is Comparison.FLOAT64_LESS_EQUAL:
@@ -38,28 +38,28 @@ def _witnesses(space: StateSpace, edges: FloatArray) -> FloatArray:
 
 
 def value_of(space: StateSpace, axis: Axis, state: int) -> float:
-    """The plainest number in a state; NaN for missing and for states that hold no value."""
+    """Return the simplest number in a state; NaN for missing and for states without a value."""
     values = values_in(space, axis, state)
     return float(values[0]) if len(values) else float("nan")
 
 
 def values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
-    """A few numbers in a state, plainest first; empty where it holds none."""
+    """Return a few numbers in a state, simplest first; empty if it contains none."""
     if state == axis.missing_state and state >= axis.n_intervals:
         return np.array([np.nan])
     if axis.codes is not None:
         return _not_missing(space, _categories_in(axis, state))
     if state == axis.zero_state:
         return np.zeros(1)
-    # The candidates at the edges are complete: a non-empty interval holds the value of the native
+    # The candidates at the edges are complete: a non-empty interval contains the value of the native
     # type next to its closed edge, and the one after that if the first counts as missing. The
-    # plainer ones before them are tried first.
+    # simpler candidates before them are tried first.
     low = axis.edges[state - 1] if state > 0 else -np.inf
     high = axis.edges[state] if state < len(axis.edges) else np.inf
     # an edge may be the largest float, whose neighbour is infinite
     with np.errstate(over="ignore", under="ignore"):
         candidates = np.array([*_plain_values(low, high), *_edge_values(space, low, high)])
-    # Infinity comes last, and not at all where the native predict refuses it.
+    # Infinity comes last, and is left out if the native predict rejects it.
     finite = np.isfinite(candidates)
     infinite = candidates[np.isinf(candidates)]
     if space.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
@@ -69,19 +69,19 @@ def values_in(space: StateSpace, axis: Axis, state: int) -> FloatArray:
 
 
 def _not_missing(space: StateSpace, values: FloatArray) -> FloatArray:
-    """Without the number that means missing; XGBoost compares the float32 of both."""
+    """Remove the number that means missing; XGBoost compares both as float32."""
     with np.errstate(over="ignore"):
         kept: FloatArray = values[values.astype(np.float32) != np.float32(space.missing_value)]
     return kept
 
 
 def _categories_in(axis: Axis, state: int) -> FloatArray:
-    """Codes of a state; of those that no split names the first two."""
+    """Return the codes of a state; if no split names them, the first two."""
     assert axis.codes is not None
     assert axis.code_states is not None
     codes: FloatArray = axis.codes[axis.code_states == state].astype(np.float64)
     if state == axis.other_state and axis.n_known is None:
-        # the least codes, so that a known category stands for the state wherever there is one
+        # the smallest codes, so that a known category represents the state if there is one
         unnamed = np.setdiff1d(np.arange(len(axis.codes) + 2), axis.codes)[:2]
         codes = np.union1d(codes, unnamed.astype(np.float64))
     return codes
@@ -109,7 +109,7 @@ def _edge_values(space: StateSpace, low: float, high: float) -> list[float]:
 
 
 def describe_state(space: StateSpace, axis: Axis, state: int) -> str:
-    """A state in words."""
+    """Describe a state in words."""
     if state == axis.missing_state and state >= axis.n_intervals:
         return "missing"
     if axis.codes is not None:

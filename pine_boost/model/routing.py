@@ -1,4 +1,4 @@
-"""Trees over states: the same routing as the native library, on small integers, and leaf bitmasks."""
+"""Trees over states: the routing of the native library on small integers, and leaf bitmasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pine_boost.model.subtrees import Subtrees, find_subtrees
 
 _CHUNK_CELLS = 1_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
-_LEVELS = 8  # walked before rows that have arrived are left behind
+_LEVELS = 8  # walked before rows that have reached a leaf are dropped
 _NO_SPECIAL = np.iinfo(np.int32).max
 
 
@@ -26,7 +26,7 @@ class StateTrees:
     """Trees whose splits are tables over states.
 
     A numeric split sends interval states ``<= rank`` left; special states (zero, missing) and
-    categories look their side up in ``special_left``. Leaves loop on themselves.
+    categories look up their side in ``special_left``. Leaves point to themselves.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class StateTrees:
         return np.repeat(np.arange(self.n_trees), np.diff(self.leaf_offset))
 
     def leaves(self, states: npt.NDArray[Any], check: Callable[[], None] | None = None) -> Int32Array:
-        """Leaf reached in every tree by every state row, (n_rows, n_trees).
+        """Return the leaf reached in every tree by every state row, (n_rows, n_trees).
 
         ``check`` (such as `Budget.check`) is called before every chunk of rows and may raise.
         """
@@ -86,7 +86,7 @@ class StateTrees:
         return reached
 
     def visits(self, states: npt.NDArray[Any]) -> IntArray:
-        """How many state rows reach each leaf; memory does not grow with the rows."""
+        """Count the state rows that reach each leaf; memory does not grow with the number of rows."""
         counts = np.zeros(self.n_leaves, dtype=np.int64)
         chunk = max(1, _CHUNK_CELLS // self.n_trees)
         for start in range(0, len(states), chunk):
@@ -101,7 +101,7 @@ class StateTrees:
         node = np.tile(self.root, n_rows)
         walking: npt.NDArray[Any] | slice = slice(None)
         for level in range(self.depth):
-            if level % _LEVELS == _LEVELS - 1:  # deep trees have most leaves far above the deepest
+            if level % _LEVELS == _LEVELS - 1:  # in deep trees most leaves are far above the deepest one
                 walking = np.flatnonzero(self.leaf_of_node.take(node) < 0)
             here = node[walking]
             state = flat.take(row_start[walking] + self.feature.take(here))
@@ -115,7 +115,7 @@ class StateTrees:
         return self.leaf_of_node.take(node).reshape(n_rows, self.n_trees)
 
     def goes_left(self, node: int, n_states: int) -> BoolArray:
-        """The side of every state of the node's feature."""
+        """Return whether each state of the node's feature goes left."""
         side: BoolArray = np.arange(n_states) <= self.rank[node]
         first = self.first_special[node]
         if first < n_states:
@@ -159,7 +159,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """How the nodes of stacked trees hang together; children are only read at inner nodes."""
+    """The structure of stacked trees; children are only read at inner nodes."""
 
     root: npt.NDArray[Any]
     is_leaf: BoolArray
@@ -175,7 +175,7 @@ def make_trees(
     special_offset: npt.NDArray[Any],
     special_left: npt.NDArray[Any],
 ) -> StateTrees:
-    """StateTrees from what their splits say: leaves numbered, looping, and asking nothing."""
+    """Build StateTrees from splits: number the leaves and make each point to itself."""
     is_leaf, own = shape.is_leaf, np.arange(len(shape.is_leaf))
     subtrees = find_subtrees(shape.root, is_leaf, shape.left, shape.right)
     return StateTrees(
@@ -194,7 +194,7 @@ def make_trees(
 
 
 def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolArray:
-    """Sides of zero and missing at numeric splits of one feature, (n_nodes, n_special)."""
+    """Return the sides of zero and missing at numeric splits of one feature, (n_nodes, n_special)."""
     axis = space.axes[forest.feature[nodes[0]]]
     rule, default_left = forest.missing[nodes], forest.default_left[nodes]
     threshold = forest.threshold[nodes]
@@ -212,7 +212,7 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolAr
 
 
 def category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
-    """Whether each state of its feature goes left at a categorical split."""
+    """Return whether each state of its feature goes left at a categorical split."""
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None
     assert axis.code_states is not None
@@ -226,7 +226,7 @@ def category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class LeafMasks:
-    """Which leaves of each tree are still reachable, one bit per leaf.
+    """The leaves of each tree that are still reachable, one bit per leaf.
 
     ``mask[state_offset[j] + s, t]`` are the words of tree ``t`` when feature ``j`` is in state
     ``s``; the AND over all features leaves exactly one bit.
@@ -237,7 +237,7 @@ class LeafMasks:
 
 
 def require_size(forest: Forest) -> None:
-    """Refuse a model whose leaf masks would not fit into a gigabyte, from its shape alone."""
+    """Raise if the leaf masks of a model would not fit into a gigabyte, judging by its shape alone."""
     numeric = forest.kind == SplitKind.NUMERIC
     splits = np.stack([forest.feature[numeric].astype(np.float64), forest.threshold[numeric]])
     n_states = np.unique(splits, axis=1).shape[1] + forest.n_features
@@ -256,10 +256,10 @@ def _require_size(n_trees: int, n_states: int, n_words: int) -> None:
 
 
 def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
-    """Build the masks; raises when they would not fit into a gigabyte.
+    """Build the masks; raise if they would not fit into a gigabyte.
 
     Along the intervals of a feature a leaf's bit is set from the first to the last interval that
-    its path allows, so a split moves two ends of such runs: from the runs' present end to its own
+    its path allows, so a split moves two ends of such runs from their current position to its own
     threshold. All moves are made at once, and an XOR along the intervals turns ends into masks.
     Special states are looked up split by split.
     """
@@ -300,7 +300,7 @@ def leaf_masks(trees: StateTrees, space: StateSpace) -> LeafMasks:
 
 
 def _interval_above(trees: StateTrees, subtrees: Subtrees, n_intervals: IntArray) -> tuple[IntArray, IntArray]:
-    """First interval, and one past the last, that the splits above a split leave of its feature."""
+    """Return the first interval of its feature, and one past the last, that the splits above a split leave."""
     low = np.zeros(len(trees.feature), dtype=np.int64)
     high = n_intervals[trees.feature].astype(np.int64)
     node = below = subtrees.inner
@@ -321,7 +321,7 @@ def _interval_above(trees: StateTrees, subtrees: Subtrees, n_intervals: IntArray
 def _split_words(
     trees: StateTrees, subtrees: Subtrees
 ) -> tuple[IntArray, IntArray, npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
-    """Every split once for each word its leaves lie in: split, word, bits of its left and right side."""
+    """List every split once for each word its leaves lie in: split, word, bits of its left and right side."""
     split = subtrees.inner
     start = trees.leaf_offset[np.searchsorted(trees.root, split, side="right") - 1]
     first, last = subtrees.first[split] - start, subtrees.last[split] - start
@@ -338,13 +338,13 @@ def _split_words(
 
 
 def _tree_words(trees: StateTrees, n_words: int) -> npt.NDArray[np.uint64]:
-    """The words of every tree with all its leaves, (n_trees, n_words)."""
+    """Return the words of every tree with all its leaves set, (n_trees, n_words)."""
     stop = np.diff(trees.leaf_offset)[:, None] - 64 * np.arange(n_words)
     return _word_bits(np.zeros_like(stop), stop)
 
 
 def _word_bits(start: IntArray, stop: IntArray) -> npt.NDArray[np.uint64]:
-    """Words with the bits ``start:stop`` set, as far as they lie in 0:64."""
+    """Return words with the bits ``start:stop`` set, as far as they lie in 0:64."""
     every = np.uint64(2**64 - 1)
     below = [np.where(end >= 64, every, ~(every << np.clip(end, 0, 63).astype(np.uint64))) for end in (start, stop)]
     return np.asarray(below[1] & ~below[0])

@@ -1,4 +1,4 @@
-"""The rules by which libraries differ: how a value is compared, what is missing, who wins a tie."""
+"""The rules in which libraries differ: how a value is compared, what is missing, which class wins a tie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Comparison(Enum):
 
 
 class SplitKind(IntEnum):
-    """What a node is."""
+    """The kind of a node."""
 
     LEAF = 0
     NUMERIC = 1
@@ -22,7 +22,7 @@ class SplitKind(IntEnum):
 
 
 class MissingRule(IntEnum):
-    """What a numeric node does with NaN and zero."""
+    """How a numeric node treats NaN and zero."""
 
     DEFAULT = 0  # NaN follows default_left
     NAN_IS_ZERO = 1  # NaN is replaced by 0.0 and compared (LightGBM missing type None)
@@ -30,7 +30,7 @@ class MissingRule(IntEnum):
 
 
 class CategoryRule(Enum):
-    """How a raw number becomes a category code; what is no code is 'unseen'."""
+    """How a raw number becomes a category code; a number that is not a code is 'unseen'."""
 
     EXACT = "x < 0 or x >= 2**24 is unseen, else truncated"  # XGBoost
     TRUNCATE = "truncated towards zero, negative after that is unseen"  # LightGBM
@@ -38,7 +38,7 @@ class CategoryRule(Enum):
 
 
 class Tie(Enum):
-    """Who wins when two scores are equal."""
+    """Which class wins when two scores are equal."""
 
     LOWEST = "lowest class index"
     HIGHEST = "highest class index"

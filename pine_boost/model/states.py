@@ -1,7 +1,7 @@
-"""The state space: every feature becomes a short list of states that no split can tell apart.
+"""The state space: every feature has a short list of states, and no split distinguishes two values of the same state.
 
-A state is an interval between two thresholds, a group of categories, zero-as-missing, or missing. Inputs find their
-states with the library's own comparison, without any tolerance.
+A state is an interval between two thresholds, a group of categories, zero-as-missing, or missing. The state of an input
+is found with the library's own comparison, without any tolerance.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ States = npt.NDArray[np.int32]  # rows of states
 class Axis:
     """The states of one feature.
 
-    Numeric: state ``s`` is the s-th interval between the sorted ``edges``, then come the special
-    states. Categorical (``codes`` is not None): one state per group of categories.
+    Numeric: state ``s`` is the s-th interval between the sorted ``edges``; the special states
+    follow. Categorical (``codes`` is not None): one state per group of categories.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class Axis:
     codes, code_states : int64 or None
         Sorted category codes named by some split, and their states.
     other_state : int
-        State of every category that no split names (-1: there is none).
+        State of every category that no split names (-1 if there is none).
     zero_state : int
-        State of 0 where zero means missing (-1: zero is compared like any number).
+        State of 0 if zero means missing (-1 if zero is compared like any number).
     missing_state : int
-        State of NaN (-1: NaN cannot occur).
+        State of NaN (-1 if NaN cannot occur).
     n_states : int
     reachable : bool (n_states,)
-        False for an interval that holds no value of the native float type.
+        False for an interval that contains no value of the native float type.
     n_known : int or None
         Number of known categories (only for `CategoryRule.KNOWN`).
     """
@@ -61,19 +61,19 @@ class Axis:
 
     @property
     def n_intervals(self) -> int:
-        """States before the special ones (0 for a categorical axis)."""
+        """Number of states before the special ones (0 for a categorical axis)."""
         return 0 if self.codes is not None else len(self.edges) + 1
 
 
-# A feature that no split uses has one state, whatever its value; there may be millions of them
+# A feature that no split uses has one state for all values; there may be millions of such features
 _UNUSED = Axis(np.zeros(0), 1, missing_state=0, reachable=np.ones(1, dtype=bool))
 
 
 @dataclass(frozen=True, eq=False)
 class StateSpace:
-    """The product of the axes, and the rules by which an input finds its states.
+    """The product of the axes, and the rules that give an input its states.
 
-    ``missing_value`` is a number that the library reads as missing: no state holds it.
+    ``missing_value`` is a number that the library reads as missing: no state contains it.
     """
 
     axes: tuple[Axis, ...]
@@ -84,7 +84,7 @@ class StateSpace:
 
     @property
     def n_features(self) -> int:
-        """Number of features, those no split uses included."""
+        """Number of features, including those that no split uses."""
         return len(self.axes)
 
     @property
@@ -93,14 +93,14 @@ class StateSpace:
         return np.array([axis.n_states for axis in self.axes], dtype=np.int64)
 
     def states(self, X: FloatArray) -> States:
-        """State of every cell of a float64 matrix (categories as codes, NaN for missing)."""
+        """Return the state of every cell of a float64 matrix (categories as codes, NaN for missing)."""
         states = np.empty(X.shape, dtype=np.int32, order="F")
         for feature, axis in enumerate(self.axes):
             states[:, feature] = self.axis_states(axis, X[:, feature])
         return states
 
     def axis_states(self, axis: Axis, x: FloatArray) -> IntArray:
-        """State of every value of one feature."""
+        """Return the state of every value of one feature."""
         if axis.codes is not None:
             return self._category_states(axis, x)
         if axis.n_states == 1:
@@ -132,7 +132,7 @@ class StateSpace:
         return states
 
     def representative(self, states: npt.NDArray[Any]) -> FloatArray:
-        """A real input that the native library routes exactly like each row of states."""
+        """Return a real input that the native library routes exactly like each row of states."""
         states = np.atleast_2d(states)
         X = np.empty(states.shape, dtype=np.float64)
         for feature, axis in enumerate(self.axes):
@@ -141,18 +141,18 @@ class StateSpace:
         return X
 
     def describe(self, feature: int, state: int) -> str:
-        """One state in words, without the feature's name: ``>= 3 and < 7``, ``missing``."""
+        """Describe a state in words, without the feature's name: ``>= 3 and < 7``, ``missing``."""
         return describe_state(self, self.axes[feature], state)
 
 
 def build_space(forest: Forest, extra_edges: Sequence[npt.ArrayLike | None] = ()) -> StateSpace:
-    """Collect the states of every feature that the trees of ``forest`` can tell apart.
+    """Collect the states of every feature that the trees of ``forest`` can distinguish.
 
     Parameters
     ----------
     forest : Forest
     extra_edges : sequence, optional
-        Per feature further thresholds in the forest's own comparison (of an isolation forest).
+        Further thresholds per feature in the forest's own comparison (for example of an isolation forest).
     """
     inner = forest.kind != SplitKind.LEAF
     order = np.argsort(np.where(inner, forest.feature, forest.n_features), kind="stable")
@@ -175,7 +175,7 @@ def _build_axis(forest: Forest, space: StateSpace, feature: int, nodes: IntArray
     thresholds = forest.threshold[nodes]
     if extra is not None:
         thresholds = np.concatenate([thresholds, np.asarray(extra, dtype=np.float64)])
-    edges = np.unique(thresholds + 0.0)  # -0.0 and 0.0 are one edge
+    edges = np.unique(thresholds + 0.0)  # -0.0 and 0.0 are the same edge
     n_states = len(edges) + 1
     rules = forest.missing[nodes]
     zero_state = missing_state = -1
@@ -201,7 +201,7 @@ def _build_category_axis(forest: Forest, space: StateSpace, feature: int, nodes:
     sets = [forest.categories_of(node) for node in nodes]
     codes = np.unique(np.concatenate([*sets, np.arange(len(known) if known and closed else 0)]))
     member = np.stack([np.isin(codes, s) for s in sets], axis=1)
-    # A code in no set behaves like an unseen one; they share the state "other".
+    # A code that is in no set behaves like an unseen one; they share the state "other".
     signatures, code_states = np.unique(member, axis=0, return_inverse=True)
     other = np.flatnonzero(~signatures.any(axis=1))
     n_states = len(signatures)

@@ -1,4 +1,4 @@
-"""Stacked trees by their shape alone: levels of nodes, parents, and the leaves below every node."""
+"""The structure of stacked trees: levels of nodes, parents, and the leaves below every node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pine_boost.model.rules import SplitKind
 
 @dataclass(frozen=True, eq=False)
 class Subtrees:
-    """Where the leaves below each node are, over the leaves of all trees from left to right.
+    """The leaves below each node, with the leaves of all trees numbered from left to right.
 
     Attributes
     ----------
@@ -44,14 +44,14 @@ class Subtrees:
 
     @property
     def inner(self) -> IntArray:
-        """The splits of all trees level by level, so that parents come before children."""
+        """The splits of all trees level by level, so parents come before children."""
         nodes = np.concatenate(self.levels)
         is_leaf = np.zeros(len(self.parent), dtype=bool)
         is_leaf[self.leaf_node] = True
         return nodes[~is_leaf[nodes]]
 
     def ranges(self, values: npt.NDArray[Any], nodes: IntArray) -> npt.NDArray[Any]:
-        """Largest minus smallest value of the leaves below each of some nodes."""
+        """Return the largest minus the smallest value of the leaves below each of some nodes."""
         pairs = np.stack([self.first[nodes], self.last[nodes]], axis=1).ravel()
         padded = np.append(values, values[-1:])
         highest = np.maximum.reduceat(padded, pairs)[::2]
@@ -86,14 +86,14 @@ def find_subtrees(
 
 
 def forest_subtrees(forest: Forest) -> Subtrees:
-    """The subtrees of a Forest; its leaves are numbered as `routing.route` numbers them."""
+    """Return the subtrees of a Forest; its leaves are numbered as `routing.route` numbers them."""
     return find_subtrees(forest.tree_offset[:-1], forest.kind == SplitKind.LEAF, forest.left, forest.right)
 
 
 def node_levels(
     root: npt.NDArray[Any], is_leaf: BoolArray, left: npt.NDArray[Any], right: npt.NDArray[Any]
 ) -> list[IntArray]:
-    """The nodes of all trees by depth, roots first; the last level has no split."""
+    """Return the nodes of all trees by depth, roots first; the last level has no split."""
     levels = [np.asarray(root, dtype=np.int64)]
     while len(inner := levels[-1][~is_leaf[levels[-1]]]):
         levels.append(np.concatenate([left[inner], right[inner]]).astype(np.int64))

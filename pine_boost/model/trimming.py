@@ -1,6 +1,6 @@
-"""Which nodes of a forest remain in a smaller model, and in which order a writer lists them.
+"""Choose the nodes of a forest that remain in a smaller model, and the order in which a writer lists them.
 
-No split and no number is changed; nodes are only left out.
+No split and no number is changed; nodes are only removed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pine_boost.model.rules import SplitKind
 class Trimming:
     """The remaining nodes, tree after tree.
 
-    A tree begins with its root, parents come before children, siblings stand side by side (left
-    first) wherever they did so in the original: XGBoost needs right = left + 1.
+    A tree begins with its root, parents come before children, and siblings are adjacent (left
+    first) wherever they were in the original: XGBoost needs right = left + 1.
 
     Attributes
     ----------
@@ -30,15 +30,15 @@ class Trimming:
     offset : int64 (n_kept + 1,)
         Tree ``kept[i]`` owns the remaining nodes ``offset[i]:offset[i + 1]``.
     node : int64 (n,)
-        The node of the original whose split, counts and weights a remaining node has.
+        The node of the original from which a remaining node takes its split, counts and weights.
     value_node : int64 (n,)
-        At a leaf the node of the original whose value it takes; ``node`` elsewhere.
+        At a leaf, the node of the original from which it takes its value; ``node`` elsewhere.
     left, right : int64 (n,)
         Positions in these arrays, -1 at leaves.
     depth : int64 (n,)
         Distance from the root.
     category_kept : bool, or None for all
-        Over the entries of ``Forest.category``: False where a code is left out of its set.
+        Over the entries of ``Forest.category``: False if a code is removed from its set.
     """
 
     kept: IntArray
@@ -52,7 +52,7 @@ class Trimming:
 
     @property
     def is_leaf(self) -> BoolArray:
-        """Which remaining nodes are leaves."""
+        """Whether each remaining node is a leaf."""
         return self.left < 0
 
     @property
@@ -61,20 +61,20 @@ class Trimming:
         return int(np.count_nonzero(self.left < 0))
 
     def shifted(self, values: FloatArray, shift: FloatArray) -> FloatArray:
-        """Values of the remaining nodes, each plus the ``shift`` of its tree in the original.
+        """Return the values of the remaining nodes, each plus the ``shift`` of its tree in the original.
 
-        A shift of 0 leaves even the sign of a zero alone: -0.0 + 0.0 would be 0.0.
+        A shift of 0 preserves even the sign of a zero: -0.0 + 0.0 would be 0.0.
         """
         of_node = np.repeat(shift[self.kept], np.diff(self.offset))
         of_node = of_node.reshape(-1, *([1] * (values.ndim - 1)))
         return np.where(of_node == 0, values, values + of_node)
 
     def part(self, index: int) -> slice:
-        """The remaining nodes of tree ``kept[index]``."""
+        """Return the slice of the remaining nodes of tree ``kept[index]``."""
         return slice(int(self.offset[index]), int(self.offset[index + 1]))
 
     def children(self, index: int) -> tuple[IntArray, IntArray]:
-        """Left and right children of tree ``kept[index]``, counted from its root, -1 at leaves."""
+        """Return the left and right children of tree ``kept[index]``, counted from its root, -1 at leaves."""
         start = self.offset[index]
         left, right = self.left[self.part(index)], self.right[self.part(index)]
         return np.where(left < 0, -1, left - start), np.where(right < 0, -1, right - start)
@@ -97,12 +97,12 @@ def trim(
     kept : int64
         Ascending indices of the trees that remain.
     is_leaf : bool (n_nodes,), optional
-        Nodes that are leaves now; the original's leaves always are.
+        Nodes that become leaves; the original's leaves stay leaves.
     instead : int64 (n_nodes,), optional
-        The node that takes a node's place with everything below it: the node itself, or a
-        descendant that steps up because all others below are gone.
+        The node that replaces a node and everything below it: the node itself, or a
+        descendant that moves up because the rest of the subtree is gone.
     value_node : int64 (n_nodes,), optional
-        The node whose value a new leaf takes; itself by default.
+        The node from which a new leaf takes its value; itself by default.
     category_kept : bool, optional
         See `Trimming`.
     """
@@ -117,7 +117,7 @@ def trim(
     right = np.where(ends, -1, place[np.maximum(forest.right, 0)])
     roots = place[forest.tree_offset[:-1][kept]]
     node, tree, depth = _by_level(roots, left, right)
-    # a tree in which a node stepped up is listed level by level, any other as it was
+    # a tree in which a node moved up is listed level by level, any other tree in its old order
     moved = np.zeros(len(kept), dtype=bool)
     if instead is not None:
         stepped = np.isin(node, instead[instead != own])
@@ -141,7 +141,7 @@ def trim(
 
 
 def trim_pruned(pruned: PrunedForest) -> Trimming:
-    """The trimming that a PrunedForest asks for; refuses values that contradict its leaves."""
+    """Return the trimming of a PrunedForest; raise if its values contradict its leaves."""
     if pruned.is_leaf is not None:
         trimming = trim(pruned.forest, pruned.kept, pruned.is_leaf, instead=pruned.instead)
         owner = _leaf_above(pruned.forest, trimming, pruned.instead)
@@ -156,12 +156,12 @@ def trim_pruned(pruned: PrunedForest) -> Trimming:
 
 
 def leaf_count(pruned: PrunedForest) -> int:
-    """Leaves of the trees that a pruned model keeps, constants aside."""
+    """Count the leaves of the trees that a pruned model keeps, without constants."""
     return trim_pruned(pruned).n_leaves
 
 
 def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
-    """The remaining nodes as a forest of their own; new leaves have the values they take."""
+    """Return the remaining nodes as a forest; new leaves have the values assigned to them."""
     node, is_leaf, kept = trimming.node, trimming.is_leaf, trimming.kept
     none = np.zeros(0, dtype=forest.category.dtype)
     sets = [none if ends else forest.categories_of(int(own)) for own, ends in zip(node, is_leaf, strict=True)]
@@ -186,9 +186,9 @@ def trimmed_forest(forest: Forest, trimming: Trimming) -> Forest:
 
 
 def pass_down(forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead: IntArray | None = None) -> None:
-    """Give everything below some nodes their values, in place.
+    """Assign the values of some nodes to everything below them, in place.
 
-    With ``instead`` only to what takes the place of a node: not to sides that nothing reaches.
+    With ``instead``, only to the nodes that replace a node, not to unreachable sides.
     """
     frontier = nodes[forest.kind[nodes] != SplitKind.LEAF]
     while len(frontier):
@@ -200,7 +200,7 @@ def pass_down(forest: Forest, nodes: IntArray, values: npt.NDArray[Any], instead
 
 
 def _by_level(roots: IntArray, left: IntArray, right: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Nodes level by level, siblings side by side, with their tree and depth."""
+    """List nodes level by level with adjacent siblings; also return their tree and depth."""
     node, tree = roots, np.arange(len(roots))
     nodes, trees, depths = [node], [tree], [np.zeros(len(node), dtype=np.int64)]
     while len(node):
@@ -214,7 +214,7 @@ def _by_level(roots: IntArray, left: IntArray, right: IntArray) -> tuple[IntArra
 
 
 def _leaf_above(forest: Forest, trimming: Trimming, instead: IntArray | None) -> IntArray:
-    """The remaining leaf at or above each node of the original, -1 above the leaves."""
+    """Return the remaining leaf at or above each node of the original; -1 for nodes above the leaves."""
     owner = np.full(forest.n_nodes, -1)
     leaves = trimming.node[trimming.is_leaf]
     owner[leaves] = leaves
