@@ -1,6 +1,6 @@
-"""Which features and pairs of features drifted: the parts of the score that cost more than fitted.
+"""Find the features and pairs of features that drifted: the parts of the score that cost more than when it was fitted.
 
-Scores over trees have no parts; there, single changes of inputs outside the region are explained.
+Tree scores have no parts; for them, single-feature changes of inputs outside the region are explained.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pine_boost.region.explanation import explain_row
 from pine_boost.region.region import Region
 from pine_boost.region.score_tables import ScoreTables
 
-_EXPLAINED_ROWS = 100  # per batch, as every reason needs a pass through the trees
+_EXPLAINED_ROWS = 100  # per batch, because every explanation needs a pass through the trees
 SEPARATOR = "\u241f"  # between the names of a pair; no feature has this name
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A feature, or a pair, whose values cost more than those that the score was fitted on.
+    """A feature or pair whose values cost more than those that the score was fitted on.
 
     Attributes
     ----------
     features : tuple of str
     excess : float
-        In nats per input (scores over trees: per explained input outside).
+        In nats per input (for tree scores, per explained input outside the region).
     """
 
     features: tuple[str, ...]
@@ -39,7 +39,7 @@ class Drift:
 
 
 def measure(region: Region, states: States, outside: States) -> tuple[int, dict[str, float]]:
-    """The number of inputs measured, and the summed cost of every part."""
+    """Return the number of inputs measured and the summed cost of every part."""
     score = region.score_tables
     if score is None:
         return 0, {}
@@ -57,7 +57,7 @@ def measure(region: Region, states: States, outside: States) -> tuple[int, dict[
 
 
 def ranked(region: Region, n_measured: float, sums: Mapping[str, float], most: int = 8) -> list[Drift]:
-    """The parts that cost more than expected, largest excess first."""
+    """Return the parts that cost more than expected, largest excess first."""
     score = region.score_tables
     if score is None or n_measured == 0:
         return []
@@ -81,10 +81,10 @@ def _costs(region: Region, score: ScoreTables, states: States) -> dict[str, floa
 
 
 def _expected(region: Region, score: ScoreTables) -> dict[str, float]:
-    """Mean costs under the distribution that the tables describe.
+    """Return the mean costs under the distribution that the tables describe.
 
-    The Chow-Liu tree is a distribution: root first, every child given its parent. For other tables
-    (a user's own score) nothing is expected, and the whole cost is excess.
+    The Chow-Liu tree is a distribution: root first, every child given its parent. Other tables
+    (a user's own score) have no expectation, and the whole cost counts as excess.
     """
     name, scale = region.schema.name_of, score.scale
     marginal: dict[int, FloatArray] = {}

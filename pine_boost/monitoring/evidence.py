@@ -1,7 +1,7 @@
-"""Evidence that live inputs leave a region more often than they should: an e-process.
+"""Measure the evidence that live inputs leave a region more often than they should, as an e-process.
 
-Without drift the evidence ever exceeds ``1 / level`` with probability ``level`` at most, however
-often one looks.
+Without drift, the probability that the evidence ever exceeds ``1 / level`` is at most ``level``, however often it is
+checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALIBRATION_PART = 0.2
 
 
 def most_outside(n_cal: int, alpha: float, level: float) -> float:
-    """The share of inputs outside that chance in the calibration rows can explain.
+    """Return the share of inputs outside that chance in the calibration rows can explain.
 
     ``alpha`` is the mean over all calibrations; a single region may leave out more. With
     probability ``1 - CALIBRATION_PART * level`` it leaves out at most this share.
@@ -28,17 +28,17 @@ def most_outside(n_cal: int, alpha: float, level: float) -> float:
 
 
 def threshold_of(level: float) -> float:
-    """The evidence at which the alarm is raised; the total error is at most ``level``."""
+    """Return the evidence at which the alarm is raised; the total error is at most ``level``."""
     return 1.0 / ((1 - CALIBRATION_PART) * level)
 
 
 def log_evidence(n_rows: npt.ArrayLike, n_outside: npt.ArrayLike, limit: float) -> FloatArray:
-    """Log of the mixture of likelihood ratios against "a share of at most ``limit`` is outside".
+    """Return the log of the mixture of likelihood ratios against "a share of at most ``limit`` is outside".
 
     For a share q > limit the ratio ``(q / limit)^s ((1 - q) / (1 - limit))^(t - s)`` of s rows
     outside among t is a supermartingale whatever the true share up to ``limit`` is; so is the
-    uniform mixture over q in (limit, 1), which has a closed form. By Ville's inequality it ever
-    reaches ``1 / level`` with probability ``level`` at most.
+    uniform mixture over q in (limit, 1), which has a closed form. By Ville's inequality, the
+    probability that it ever reaches ``1 / level`` is at most ``level``.
     """
     from scipy.special import betainc, betaln
 
@@ -53,11 +53,11 @@ def log_evidence(n_rows: npt.ArrayLike, n_outside: npt.ArrayLike, limit: float) 
 
 
 def drift_evidence(n_rows: Sequence[int], n_outside: Sequence[int], limit: float, first: int = 0) -> float:
-    """Evidence over batches, for a drift that may begin with any of them.
+    """Return the evidence over batches for a drift that may begin with any of them.
 
     ``sum over j of E_j / ((j + 1)(j + 2))``, E_j from batch j on and 1 before: the weights add up
-    to 1, so this is a supermartingale too, and a drift after a long quiet time is noticed nearly
-    as soon as one at the beginning. ``first`` is the number of batches that are no longer kept;
+    to 1, so this is a supermartingale too, and a drift after a long quiet time is detected almost
+    as soon as one at the beginning. ``first`` is the number of batches that are no longer stored;
     leaving out their terms only lowers the evidence.
     """
     rows_left, outside_left = (

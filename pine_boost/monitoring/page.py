@@ -1,4 +1,4 @@
-"""The page of a monitor: coverage over the batches, the evidence, what drifted."""
+"""Write the HTML page of a monitor: coverage over the batches, the evidence, and what drifted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pine_boost.report.pages import beginning_of, render
 
 _MOST_POINTS = 400
 _TITLE = "Region monitor"
-BEGINNING = beginning_of(_TITLE)  # an earlier page begins so; no other file is replaced
+BEGINNING = beginning_of(_TITLE)  # an earlier page begins like this; no other file is overwritten
 
 
 def write_page(monitor: RegionMonitor) -> str:
-    """The page as text."""
+    """Return the page as text."""
     status = monitor.status()
     return render(
         "monitor.html",
@@ -36,7 +36,7 @@ def write_page(monitor: RegionMonitor) -> str:
 
 
 def _coverage_curve(monitor: RegionMonitor) -> Markup:
-    """The share inside of every batch, and the calibrated share."""
+    """Plot the share inside for every batch, and the calibrated share."""
     shares = [batch.n_inside / batch.n_rows for batch in monitor.batches]
     low = min([*shares, 1 - monitor.region.alpha]) - 0.02
     frame = Frame("Share of inputs in the region", _span(monitor), (max(0.0, low), 1.0), "batch", "share inside")
@@ -48,7 +48,7 @@ def _coverage_curve(monitor: RegionMonitor) -> Markup:
 
 
 def _evidence_curve(monitor: RegionMonitor) -> Markup:
-    """The log10 of the evidence after every batch, and the level of the alarm."""
+    """Plot the log10 of the evidence after every batch, and the alarm threshold."""
     status = monitor.status()
     logs = [float(np.log10(max(batch.evidence, 1e-12))) for batch in monitor.batches]
     alarm = float(np.log10(status.threshold))
@@ -71,7 +71,7 @@ def _ticks(frame: Frame) -> None:
 
 
 def _points(monitor: RegionMonitor, values: Sequence[float]) -> list[tuple[float, float]]:
-    """The batches as points of a step curve, thinned where they would overlap."""
+    """Return the batches as points of a step curve, thinned if they would overlap."""
     first = monitor.n_dropped + 1
     shown = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_POINTS)).astype(int))
     points = [(float(first + j), values[j]) for j in shown]

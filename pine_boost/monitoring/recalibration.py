@@ -1,6 +1,6 @@
-"""Recalibration: tau from fresh inputs, and what the certificate still covers.
+"""Recalibrate tau on fresh inputs and state what the certificate still covers.
 
-Nothing is proved here; beyond the certified tau the text says what to run again.
+Nothing is proved here; if the new tau exceeds the certified one, the text says what to run again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Recalibrated:
     is_covered : bool
         Whether the certificate still covers the requested alpha.
     alpha : float
-        Of ``region``: a new input lies in it with probability at least ``1 - alpha``.
+        The alpha of ``region``: a new input lies in it with probability at least ``1 - alpha``.
     text : str
         What this means and what to do.
     """

@@ -1,4 +1,4 @@
-"""A monitor of live inputs: how many lie in the region, an alarm if too few do, and what drifted."""
+"""Monitor live inputs: how many lie in the region, an alarm if too few do, and what drifted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pine_boost.pipelines.result import PreparedRegion
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 
-KEPT_SHARE = 0.7  # of the earlier costs per batch: half of what ``drifted`` shows is two batches old
-MOST_BATCHES = 5000  # kept one by one; older ones stay in the sums
+KEPT_SHARE = 0.7  # weight of earlier costs per batch: half of what ``drifted`` shows is two batches old
+MOST_BATCHES = 5000  # stored individually; older ones remain in the sums
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class RegionMonitor:
             Digest of the file it came from. `watch` skips a batch with a known digest; this method
             counts it again.
         """
-        states = self.region.states(X)  # of raw rows if the region belongs to a Pipeline
+        states = self.region.states(X)  # accepts raw rows if the region belongs to a Pipeline
         if len(states) == 0:
             raise InvalidInputError("X has no rows; a batch needs at least one.")
         inside = self.region.contains(X, model=model, margins=margins)
@@ -223,7 +223,7 @@ class RegionMonitor:
         return bool(digest) and any(batch.digest == digest for batch in self.batches)
 
     def to_json(self) -> dict[str, Any]:
-        """The state as plain JSON data; it names its region by fingerprint."""
+        """Return the state as plain JSON data; it names its region by fingerprint."""
         from pine_boost.monitoring.state import to_json
 
         return to_json(self)

@@ -1,6 +1,6 @@
-"""The state of a monitor: one small JSON file, safe against restarts and several writers.
+"""Store the state of a monitor in one small JSON file that survives restarts and concurrent writers.
 
-The file is read, changed and replaced under a lock. A state of another region is refused.
+The file is read, changed and replaced under a lock. A state of another region raises.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMAT = "pine_boost monitor"
 
 
 def to_json(monitor: RegionMonitor) -> dict[str, Any]:
-    """Plain JSON data of a monitor."""
+    """Return a monitor as plain JSON data."""
     fields = {
         "region": monitor.region.fingerprint(),
         "level": monitor.level,
@@ -39,7 +39,7 @@ def to_json(monitor: RegionMonitor) -> dict[str, Any]:
 
 
 def from_json(document: str | bytes | Mapping[str, Any], region: Region) -> RegionMonitor:
-    """A monitor from the output of `to_json`."""
+    """Read a monitor from the output of `to_json`."""
     with f.reading("monitor state", "Begin a new one"):
         data = f.read(f.open_document(document, FORMAT), _FIELDS)
         if data.pop("region") != region.fingerprint():
@@ -98,7 +98,7 @@ def watch(
     digest: str = "",
     level: float = 0.05,
 ) -> MonitorStatus:
-    """Count one batch in the state file at a path, which is made if it does not exist.
+    """Count one batch in a state file, which is created if it does not exist.
 
     Reading, counting and replacing the file happen under a lock, so several processes may count
     into one file; a crash leaves the state as it was before. A batch whose digest was counted
@@ -106,7 +106,7 @@ def watch(
     """
     path = Path(state)
     if path.exists():
-        load_state(path, region)  # a file that is not a state of this region is not even locked
+        load_state(path, region)  # a file that is not a state of this region is not locked at all
     with _locked(path):
         monitor = load_state(path, region) if path.exists() else RegionMonitor(region, level)
         if not monitor.has_counted(digest):
@@ -117,13 +117,13 @@ def watch(
 
 
 def load_state(path: Path, region: Region) -> RegionMonitor:
-    """The monitor of a state file."""
+    """Read the monitor from a state file."""
     return from_json(read_limited(path, REGION_LIMIT, "monitor state"), region)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a path: a file beside it, because the state itself is replaced."""
+    """Hold the lock of a path: a separate file next to it, because the state file itself is replaced."""
     lock = path.with_name(path.name + ".lock")
     with clear_errors(lock):  # only around the lock, not around the work under it
         file = lock.open("a")
