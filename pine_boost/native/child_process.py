@@ -24,21 +24,21 @@ from pine_boost.tables.schema import schema_of
 
 TIME_LIMIT = 120.0
 MEMORY_LIMIT = 4 * 2**30
-# exit statuses of the child: refused by the library, an error of ours, library not installed
+# exit statuses of the child: rejected by the library, an error of ours, library not installed
 _REFUSED, _RAISED, _NOT_INSTALLED = 3, 4, 5
 
 
 def read_and_try(model: Any, *, threshold: Any = None) -> Model:
-    """Read a model that will be loaded natively in this process; try a file in a child first."""
+    """Read a model that will be loaded natively in this process; load a file in a child process first."""
     parsed = read_model(model, threshold=threshold)
     try_in_child(parsed)
     return parsed
 
 
 def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
-    """Let a child load a file and predict one row, before this process does.
+    """Load a file and predict one row in a child process before this process does.
 
-    The child is a script that drives the C library and imports no package: it takes a tenth of a
+    The child is a script that calls the C library and imports no package, so it takes a tenth of a
     second. Does nothing for a live object, or if the library is not installed.
 
     Parameters
@@ -47,12 +47,12 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
     time_limit : float
         Seconds that the child may run.
     memory_limit : int
-        Bytes of address space of the child (where the system can limit it).
+        Bytes of address space of the child (if the system can limit it).
 
     Raises
     ------
     UnsupportedModelError
-        The library refuses the file, or did not survive it, or not within the limits.
+        The library rejects the file, crashes on it, or exceeds the limits.
     """
     if model.native is not None:
         return
@@ -61,7 +61,7 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
         library = traits.shared_library()
     except ImportError:
         return
-    # isolated and without site: nothing of the user's setup runs, and it starts at once
+    # isolated and without site: none of the user's setup runs, and it starts quickly
     command = [sys.executable, "-I", "-S", traits.first_load, library, str(model.forest.n_features)]
     _run(command, original_bytes(model), model, time_limit, memory_limit)
 
@@ -69,10 +69,10 @@ def try_in_child(model: Model, *, time_limit: float = TIME_LIMIT, memory_limit: 
 def predict_in_child(
     model: Model, X: Any, *, time_limit: float = TIME_LIMIT, memory_limit: int = MEMORY_LIMIT
 ) -> IntArray:
-    """Class index of every row by the native library, which runs in a child process.
+    """Predict the class index of every row with the native library in a child process.
 
-    A live object, which the caller has loaded already, is asked in this process. The limits are
-    those of `try_in_child`, and so are the errors, besides what `predict_classes` raises.
+    A live object is already loaded, so it predicts in this process. The limits and errors are
+    those of `try_in_child`, besides the errors of `predict_classes`.
     """
     if model.native is not None:
         return predict_classes(model, X)
@@ -126,14 +126,14 @@ def _run(command: list[str], request: bytes, model: Model, time_limit: float, me
 
 
 def limit_process(process: int, memory: int) -> None:
-    """Limit the address space of a process and forbid core files, where the system can.
+    """Limit the address space of a process and disable core files, if the system can.
 
-    Never above what this process itself may have: only lowering is always allowed, and a child
+    The limit is never above that of this process: only lowering is always allowed, and a child
     that could not set its limits would look like a damaged file.
     """
     try:
         import resource
-    except ImportError:  # not on this system; the time limit is the parent's
+    except ImportError:  # not available on this system; the parent enforces the time limit
         return
     if not hasattr(resource, "prlimit"):
         return
@@ -142,7 +142,7 @@ def limit_process(process: int, memory: int) -> None:
     try:
         resource.prlimit(process, resource.RLIMIT_AS, (allowed, allowed))
         resource.prlimit(process, resource.RLIMIT_CORE, (0, 0))
-    except ProcessLookupError:  # it has ended already; its exit status says how
+    except ProcessLookupError:  # it has already ended; its exit status tells how
         return
 
 
@@ -164,7 +164,7 @@ def answer() -> None:
 
 
 def _table(model: Model, matrix: FloatArray) -> Any:
-    """Stored categories must be given as such; everything else may stay a plain matrix."""
+    """Convert the matrix if categories are stored by value; otherwise return it unchanged."""
     if any(model.forest.feature_categories):
         return as_table(matrix, schema_of(model.forest))
     return matrix

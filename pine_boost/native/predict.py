@@ -1,6 +1,6 @@
-"""Native predictions of a parsed model: classes, margins and probabilities, in chunks where a table is large.
+"""Predict classes, margins and probabilities natively with a parsed model, in chunks if a table is large.
 
-A model that came as a file is loaded from bytes that were written again from its checked document.
+A model read from a file is loaded from bytes that were written again from its checked document.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pine_boost.tables.rows import BatchRows, DaskRows, is_large, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
 Answer = TypeVar("Answer")
-_WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()  # a large model takes seconds to write
+_WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()  # writing a large model takes seconds
 
 
 def load_native(model: Model) -> Any:
-    """The live object of a parsed model; a file is loaded from its checked contents."""
+    """Return the live object of a parsed model; a file is loaded from its checked contents."""
     if model.native is not None:
         return model.native
     library = model.forest.library
@@ -41,21 +41,21 @@ def load_native(model: Model) -> Any:
             f"Predicting natively needs {library}; install it with pip install {library}."
         ) from error
     except Exception as error:  # LightGBM's own error is a plain Exception
-        # for example a parameter of a LightGBM text that only its own loader looks at
+        # for example a parameter in a LightGBM text that only its own loader checks
         raise UnsupportedModelError(
             f"{library} itself refuses this file: {str(error).strip()[:300]}. Save the model again."
         ) from error
 
 
 def original_bytes(model: Model) -> bytes:
-    """The checked contents of a model that came as a file, in the same format."""
+    """Return the checked contents of a model that was read from a file, in the same format."""
     if model not in _WRITTEN:
         _WRITTEN[model] = traits_of(model.forest.library).write(model.document)
     return _WRITTEN[model]
 
 
 def predict_classes(model: Model, X: Any) -> IntArray:
-    """Class index (or score band) of every row by the native ``predict`` of the model's kind.
+    """Predict the class index (or score band) of every row with the native ``predict`` of the model's kind.
 
     The user's thresholds are compared with probabilities of class 1 for classifiers, and with
     raw margins, before any link, for everything else.
@@ -67,17 +67,16 @@ def predict_classes(model: Model, X: Any) -> IntArray:
 
 
 def predict_margins(model: Model, X: Any) -> tuple[FloatArray, float]:
-    """Native margins, (n_rows, n_outputs), and how far the way back to them may have rounded.
+    """Return native margins, (n_rows, n_outputs), and a bound on the rounding in recovering them.
 
-    Boosted models return them as such: the bound is 0. The mean of a forest and the votes of
-    AdaBoost are what is left after a division; multiplied back they are the sum that the IR
-    holds, up to the bound.
+    Boosted models return margins directly, so the bound is 0. Forests return a mean and AdaBoost
+    votes after a division; multiplied back, these equal the sum in the Forest up to the bound.
     """
     return ask_native(traits_of(model.forest.library).margins, model, X)
 
 
 def ask_native(question: Callable[[Model, Any, Any], Answer], model: Model, X: Any) -> Answer:
-    """Call a prediction function of `Traits` on a table; errors of the library become ours."""
+    """Call a prediction function of `Traits` on a table and convert the library's errors to ours."""
     native, traits = load_native(model), traits_of(model.forest.library)
     X = model_columns(X, schema_of(model.forest))
     try:
@@ -98,7 +97,7 @@ Ask = Callable[[Model, Any], npt.NDArray[Any]]
 
 
 def asked_in_chunks(ask: Ask, model: Model, X: Any, check: Callable[[], None] | None = None) -> npt.NDArray[Any]:
-    """The result of ``ask`` (a function of a module, so that workers can import it) for all rows.
+    """Return the result of ``ask`` (a module-level function, so that workers can import it) for all rows.
 
     ``check`` (such as `Budget.check`) is called before every chunk of a table in memory and may raise.
     """
@@ -123,7 +122,7 @@ def _ask_matrix(ask: Ask, model: Model, schema: InputSchema, matrix: FloatArray)
 
 
 def predict_probabilities(model: Model, X: Any) -> FloatArray:
-    """``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
+    """Return ``predict_proba``, or what a booster's ``predict`` returns, one column per class."""
     if hasattr(model.native, "predict_proba"):
         return ask_native(_own_probabilities, model, X)
     return linked_probabilities(model, predict_margins(model, X)[0])
@@ -134,7 +133,7 @@ def _own_probabilities(_: Model, native: Any, X: Any) -> FloatArray:
 
 
 def has_plain_link(model: Model) -> bool:
-    """Whether probabilities are sigmoid, softmax or mean of the sums, and of nothing else."""
+    """Return whether probabilities are the sigmoid, softmax or mean of the sums and depend on nothing else."""
     family = str(getattr(model.document, "family", ""))
     objective = model.forest.objective.split(" ")[0]
     return family != "votes" and objective not in (SEPARATE, "binary:hinge")
@@ -150,7 +149,7 @@ def _require_probabilities(model: Model) -> None:
 
 
 def linked_probabilities(model: Model, margins: FloatArray) -> FloatArray:
-    """Probabilities of margins, one column per class; raises if the model has none."""
+    """Convert margins to probabilities, one column per class; raise if the model has none."""
     _require_probabilities(model)
     found = probabilities_of(model.forest, margins)
     return found if found.shape[1] > 1 else np.concatenate([1.0 - found, found], axis=1)

@@ -1,4 +1,4 @@
-"""Counterexample replay: both native models predict the points that the search and the proofs used.
+"""Replay counterexamples: both native models predict the points that the search and the proofs used.
 
 A point on which a native library contradicts the integers raises an error, and nothing is certified.
 """
@@ -23,19 +23,19 @@ from pine_boost.tables.schema import InputSchema
 def replay_points(
     problem: Problem, schema: InputSchema, models: tuple[Model, Model], pruned: PrunedForest, states: npt.NDArray[Any]
 ) -> None:
-    """Raise unless margins and classes of both native models are those of the integers.
+    """Raise unless margins and classes of both native models match the integers.
 
-    Inside a rounding band either class is right and only the margins are compared. Without the
-    native library nothing can be compared.
+    Inside a rounding band either class is right and only the margins are compared. Nothing is
+    compared if the native library is not installed.
 
     Parameters
     ----------
     problem : Problem
     schema : InputSchema
-        What a table of real inputs looks like.
+        The columns of a table of real inputs.
     models : the original and the exported pruned model
     pruned : PrunedForest
-        What the pruned model was exported from.
+        The forest that was exported as the pruned model.
     states : (n_points, n_features)
     """
     matrix = problem.space.representative(states)
@@ -59,7 +59,7 @@ def replay_points(
 def _compare(
     problem: Problem, model: Model, table: Any, expected: tuple[IntArray, IntArray, int], band: float | None
 ) -> None:
-    """Classes and margins of one native model; ``band`` is None for the pruned one."""
+    """Compare classes and margins of one native model; ``band`` is None for the pruned one."""
     which = "pruned" if band is None else "original"
     margins, least, scale = expected
     lowest, highest = certain_classes(problem, margins, least)
@@ -76,16 +76,16 @@ def _compare(
         return
     native, blur = predicted
     distance = np.abs(native - np.ldexp(margins.astype(np.float64), -scale)).max()
-    # on the grid every sum is exact; after a division it is one unit at most (exporters)
+    # on the grid every sum is exact; after a division it is off by at most one unit (see exporters)
     proved = band + blur if band is not None else np.ldexp(float(blur > 0), -scale)
     if not distance <= proved:
         _object(f"the native {which} margin is {distance:g} off the integers, proved is {proved:g}")
 
 
 def certain_classes(problem: Problem, margins: IntArray, least: IntArray) -> tuple[IntArray, IntArray]:
-    """The lowest and highest class (or band) that integer margins leave open for each point.
+    """Return the lowest and highest class (or band) that integer margins leave open for each point.
 
-    ``least`` is the side per question from which a class is certain.
+    ``least`` is the value of `Problem.sides` per question from which a class is certain.
     """
     is_decided = problem.sides(margins) >= least
     if problem.forest.n_outputs == 1:
@@ -101,11 +101,11 @@ def certain_classes(problem: Problem, margins: IntArray, least: IntArray) -> tup
 
 
 def original_band(problem: Problem) -> float:
-    """Bound on |native margin of the original - integer margin / 2**scale|, for every input."""
+    """Bound |native margin of the original - integer margin / 2**scale| for every input."""
     if not problem.strict.all():  # exact arithmetic, exact integers
         return 0.0
     band = summation_band(problem.forest)
-    if not original_scale(problem.forest)[1]:  # leaves that are not whole numbers of units
+    if not original_scale(problem.forest)[1]:  # leaves that are not integer multiples of the unit
         band += float(np.ldexp(problem.forest.n_trees + 1, -problem.scale - 1))
     return band
 
