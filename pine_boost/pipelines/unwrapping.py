@@ -260,7 +260,6 @@ def _compare(wrapper: Wrapper, result: Any, rows: Any) -> None:
         return
     if certificate.undecided and certificate.undecided_exists is not False:
         return  # nothing is claimed where rounding decides
-
     if not hasattr(rows, "shape"):
         return
     some = take_rows(rows, np.arange(min(rows.shape[0], _COMPARED_ROWS)))

@@ -32,7 +32,6 @@ def split_tables(forest: Forest, X_fit: Any, X_cal: Any, seed: int, is_whole: bo
             option=("X_fit", "X_cal"),
         )
     # one row is enough to check that it is a table; the whole table is converted once, after the split
-
     to_matrix(first_rows(X_fit, 1), schema_of(forest), "X_fit")
     n_rows = row_count(X_fit)
     if n_rows < _FEWEST_ROWS:
