@@ -272,7 +272,7 @@ def clear_errors(target: Path) -> Iterator[None]:
 def path_of(named: str | os.PathLike[str], what: str = "folder") -> Path:
     """The path of a folder, or of a file."""
     if not isinstance(named, (str, os.PathLike)) or not os.fspath(named):
-        raise InvalidInputError(f"{named!r} is not the path of a {what}.")
+        raise InvalidInputError(f"{named!r} is not the path of a {what}; pass a string or a pathlib.Path.")
     return Path(named)
 
 

@@ -62,7 +62,7 @@ def sureness_of(forest: Forest, delta: float | None) -> str:
     """
     if delta is None or forest.decision.thresholds:
         return ""
-    if forest.library == "sklearn" and forest.n_outputs > 1 and not forest.free_intercept and forest.objective != VOTES:
+    if forest.value.shape[1] > 1 and forest.objective != VOTES:
         sure = _rounded(delta / forest.n_trees + LINK_ERROR)  # a forest: the sum of the trees' probabilities
         return f"gives its class at least {sure} more probability than any other class" if sure <= 1 else ""
     if forest.objective.split(" ")[0] not in _LINKED:

@@ -124,7 +124,7 @@ def test_ctrl_c_while_the_region_is_fitted_returns_the_original(data):
         _check(result, model, X)
         assert result.status == "NOT_CERTIFIED"
         assert result.search.stopped == "interrupted"
-        assert result.certificate.reason.startswith("The call was interrupted while the region")
+        assert result.certificate.reason.startswith("The call was interrupted before the search began")
         assert result.region.tau is None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pine_boost import CertificateMismatch, prune_booster, simplify, sweep, verify
-from pine_boost.certificate.claims import headline_of
+from pine_boost.certificate.claims import claim_of, headline_of, kept_reason
 from pine_boost.model.forest import Forest
 from pine_boost.model.reach import find_live, find_reach
 from pine_boost.model.routing import route
@@ -131,8 +131,12 @@ def test_votes_lose_leaves_although_every_tree_is_kept(
     found = verify(model, *stored, trust_pickle=True)
     assert found.agrees
     assert "bit for bit" in found.remarks[-1]
+    fewer = replace(c, leaves_after=c.leaves_after - 1)
+    with pytest.raises(CertificateMismatch, match="reason"):
+        verify(model, result.model, result.region, fewer)
+    reworded = replace(fewer, claim=claim_of(fewer), reason=kept_reason(fewer))
     with pytest.raises(CertificateMismatch, match="leaves_after"):
-        verify(model, result.model, result.region, replace(c, leaves_after=c.leaves_after - 1))
+        verify(model, result.model, result.region, reworded)
 
 
 def test_a_kept_original_with_another_leaf_is_refused(voting: tuple[Any, np.ndarray, np.ndarray]) -> None:
