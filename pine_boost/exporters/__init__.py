@@ -25,15 +25,15 @@ def export(model: Model, pruned: PrunedForest) -> Any:
     Parameters
     ----------
     model : Model
-        What `pine_boost.parsers.read_model` returned.
+        The model that `pine_boost.parsers.read_model` returned.
     pruned : PrunedForest
         Kept trees and leaf values in grid units, over the nodes of ``model.forest``.
 
     Returns
     -------
     object
-        A new native object of ``model.kind``; bytes in the same format where a file or bytes
-        came in. Its native margin is the integer sum of ``pruned`` / 2**grid, bit for bit.
+        A new native object of ``model.kind``; if the model was read from a file or bytes, bytes in
+        the same format. Its native margin is the integer sum of ``pruned`` / 2**grid, bit for bit.
 
     Raises
     ------
@@ -53,24 +53,24 @@ def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = 
     Parameters
     ----------
     model : Model
-        What `pine_boost.parsers.read_model` returned.
+        The model that `pine_boost.parsers.read_model` returned.
     trimming : Trimming
-        Of the nodes of ``model.forest``. Whole rounds are kept where a round has several trees;
+        A trimming of ``model.forest``. If a round has several trees, only whole rounds are dropped;
         means and votes keep all their trees.
     shift : float64 (n_trees,), optional
-        A constant for every leaf of a tree, rounded to the type of the leaf. None: every leaf
-        is bit for bit what it was, and so is the native intercept.
+        A constant for every leaf of a tree, rounded to the type of the leaf. None keeps every leaf
+        and the native intercept bit for bit.
 
     Returns
     -------
     object
-        A new native object of ``model.kind``; bytes in the same format where a file or bytes
-        came in. dart models of XGBoost become gbtree with the weights in the leaves.
+        A new native object of ``model.kind``; if the model was read from a file or bytes, bytes in
+        the same format. dart models of XGBoost become gbtree with the weights in the leaves.
 
     Raises
     ------
     InvalidInputError
-        Trees of a mean are left out, or a shift is asked for them.
+        Trees of a mean are dropped, or a shift is given for them.
     UnsupportedModelError
         There is no writer for this library, or the object cannot be copied.
     """
@@ -80,7 +80,7 @@ def export_trimmed(model: Model, trimming: Trimming, shift: FloatArray | None = 
 
 
 def _written(verb: str, model: Model, *arguments: Any) -> Any:
-    """Call ``<verb>_<library>`` of the library's module; its errors become ours."""
+    """Call ``<verb>_<library>`` of the library's module and convert its errors to ours."""
     library = model.forest.library
     if library not in LIBRARIES:
         raise UnsupportedModelError(f"No exporter for models of {library!r}; there is one for {', '.join(LIBRARIES)}.")
@@ -99,10 +99,10 @@ def _written(verb: str, model: Model, *arguments: Any) -> Any:
 
 
 def copy_value(value: Any, copied: dict[int, Any] | None = None) -> Any:
-    """A deep copy; what cannot be copied (files, locks, in callbacks too) is shared.
+    """Return a deep copy; parts that cannot be copied (files, locks, also in callbacks) are shared.
 
-    ``copied`` is the memo of `copy.deepcopy`. What a copy that failed left in it is taken out
-    again: objects in there are half filled, and other values may refer to them.
+    ``copied`` is the memo of `copy.deepcopy`. Entries that a failed copy left in it are removed,
+    because those objects are incomplete and other values may refer to them.
     """
     copied = {} if copied is None else copied
     n_before = len(copied)

@@ -29,13 +29,13 @@ def require_agreement(model: Model, run: Engine, X_fit: Any, *, codes: bool, eng
     ----------
     model : Model
     run : callable
-        From a float64 matrix in the engine's form to labels and margins.
+        Maps a float64 matrix in the engine's form to labels and margins.
     X_fit : table or None
         The caller's own rows.
     codes : bool
-        The engine takes category codes; else the whole numbers of the native table.
+        Whether the engine takes category codes instead of the integers of the native table.
     engine : str
-        What the errors call it.
+        Name of the engine in error messages.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def _compare(
 
 
 def edge_rows(forest: Forest, seed: int = 0) -> FloatArray:
-    """Rows in which every state of every feature occurs, and both sides of every threshold."""
+    """Return rows that contain every state of every feature, and both sides of every threshold."""
     random = np.random.default_rng(seed)
     space = build_space(forest)
     possible = [
@@ -107,7 +107,7 @@ def edge_rows(forest: Forest, seed: int = 0) -> FloatArray:
 
 
 def _thresholds(forest: Forest, feature: int) -> FloatArray:
-    """Thresholds of a feature and their neighbours in the float types that matter."""
+    """Return the thresholds of a feature and their neighbours in the relevant float types."""
     mine = (forest.feature == feature) & (forest.kind == SplitKind.NUMERIC)
     at = np.unique(forest.threshold[mine])
     at = at[np.abs(at) < np.finfo(np.float32).max]

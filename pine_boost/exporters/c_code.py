@@ -1,4 +1,4 @@
-"""One self-contained C99 file of a scorer: its tables, the kernel, ``predict`` and a main that reads CSV."""
+"""Write a scorer as one self-contained C99 file: its tables, the kernel, ``predict`` and a main that reads CSV."""
 
 from __future__ import annotations
 
@@ -101,17 +101,17 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
     Parameters
     ----------
     flat, native, plan
-        Of a `FastScorer`.
+        The parts of a `FastScorer`.
     classes : sequence
         Labels; empty for a model of values.
     comment : str
-        Goes to the head of the file: what is claimed.
+        The claim, written at the top of the file.
 
     Returns
     -------
     bytes
-        ``predict(const double *row)`` gives the index of the class with the scorer's own exits, and
-        ``main`` the labels of a CSV file (define PINE_NO_MAIN to leave it out). Compile with
+        ``predict(const double *row)`` returns the class index with the scorer's own exits, and
+        ``main`` prints the labels of a CSV file (define PINE_NO_MAIN to leave it out). Compile with
         ``-std=c99 -O2 -ffp-contract=off -lm`` and without fast-math.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -186,7 +186,7 @@ def _wrapped(words: Sequence[str]) -> str:
 
 
 def _number(value: float | int) -> str:
-    """A number that C reads back exactly."""
+    """Format a number so that C reads it back exactly."""
     if isinstance(value, int):
         return str(value)
     if np.isinf(value):
@@ -195,7 +195,7 @@ def _number(value: float | int) -> str:
 
 
 def _text(label: Any) -> str:
-    """A C string literal; what is not plain ASCII as octal bytes."""
+    """Format a label as a C string literal, with non-ASCII bytes in octal."""
     value = label.item() if isinstance(label, np.generic) else label
     written = value if isinstance(value, str) else json.dumps(value) if isinstance(value, bool) else str(value)
     plain = "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in written.encode())

@@ -31,7 +31,7 @@ def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
     Parameters
     ----------
     model : Model
-        What `read_lightgbm` returned.
+        The model that `read_lightgbm` returned.
     pruned : PrunedForest
         Kept trees and leaf values in grid units.
 
@@ -39,8 +39,8 @@ def write_lightgbm(model: Model, pruned: PrunedForest) -> Any:
     -------
     lightgbm.Booster, LGBMClassifier (or other wrapper) or bytes
         ``predict(raw_score=True)`` is the integer sum / 2**grid, bit for bit. A dropped class
-        tree of a kept round is one leaf of 0. Random forests keep ``average_output`` and the
-        meaning of their mean: see `keep_average`.
+        tree of a kept round becomes one leaf of 0. Random forests keep ``average_output`` and the
+        meaning of their mean (see `keep_average`).
 
     Raises
     ------
@@ -87,7 +87,7 @@ def _finish(model: Model, document: LightgbmDocument) -> Any:
 
 
 def _copy_wrapper(native: Any, booster: Any) -> Any:
-    """A copy of the wrapper with another Booster."""
+    """Return a copy of the wrapper with another Booster."""
     wrapper = copy.copy(native)
     copied = {id(native): wrapper, id(native._Booster): booster}
     for name, value in list(vars(wrapper).items()):
@@ -134,7 +134,7 @@ def _check_classes(document: LightgbmDocument, pruned: PrunedForest) -> None:
 
 
 def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> LightgbmDocument:
-    """The document with the kept nodes only, leaves on the grid, whole rounds."""
+    """Return the document with the kept nodes only, leaves on the grid, and whole rounds."""
     forest, n_outputs = pruned.forest, document.num_class
     trimming = trim_pruned(pruned)
     values = np.ldexp(pruned.value_int[trimming.node, 0].astype(np.float64), -pruned.grid)
@@ -162,12 +162,12 @@ def prune_document(document: LightgbmDocument, pruned: PrunedForest) -> Lightgbm
 
 
 def keep_average(document: LightgbmDocument, n_averaged: int) -> LightgbmDocument:
-    """Make ``predict`` of a random forest divide as it did, though it has fewer trees.
+    """Make ``predict`` of a random forest divide by the original number of rounds although it has fewer.
 
     LightGBM divides the sum by the number of rounds in the file. With n rounds instead of N, the
     probability sigmoid(k * sum / N) needs the slope k' = k n / N. The text keeps six digits of
-    it, so rounds of zero leaves are added until k' has no more than that (at the latest at
-    n = N). Objectives without a slope are padded to N. The margin, the sum, is untouched.
+    it, so rounds of zero leaves are added until k' has no more digits than that (at the latest at
+    n = N). Objectives without a slope are padded to N. The margin, which is the sum, does not change.
     """
     if not document.average_output:
         return document
@@ -193,7 +193,7 @@ MAX_COUNT = 2**31 - 1  # LightGBM reads counts as int32
 
 
 def constant_tree(like: TreeBlock, value: float, shrinkage: float = 1.0) -> TreeBlock:
-    """A tree of one leaf that covers the data of another tree."""
+    """Return a tree of one leaf that covers the data of another tree."""
     empty = {
         field.name: getattr(like, field.name)[:0]
         for field in fields(TreeBlock)
@@ -209,12 +209,12 @@ def constant_tree(like: TreeBlock, value: float, shrinkage: float = 1.0) -> Tree
 
 
 def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> TreeBlock:
-    """The block with the remaining nodes of tree ``kept[index]``.
+    """Return the block with the remaining nodes of tree ``kept[index]``.
 
     Parameters
     ----------
     block : TreeBlock
-        Of that tree; the Forest lists its inner nodes first, then its leaves.
+        The block of that tree; the Forest lists its inner nodes first, then its leaves.
     forest : Forest
     trimming : Trimming
     index : int
@@ -257,7 +257,7 @@ def trim_block(block: TreeBlock, forest: Forest, trimming: Trimming, index: int,
 
 
 def with_means(block: TreeBlock, shrinkage: float) -> TreeBlock:
-    """The informative values of inner nodes become the mean of their data."""
+    """Set the informative values of inner nodes to the mean of their data."""
     n_inner = block.n_leaves - 1
     weight = block.leaf_count.astype(np.float64)
     if not weight.any():
@@ -268,7 +268,7 @@ def with_means(block: TreeBlock, shrinkage: float) -> TreeBlock:
 
 
 def _totals(block: TreeBlock, of_leaf: FloatArray) -> FloatArray:
-    """Sums over the leaves below every inner node, then the leaves themselves."""
+    """Return the sums over the leaves below every inner node, then the leaves themselves."""
     n_inner = block.n_leaves - 1
     total = np.concatenate([np.zeros(n_inner), of_leaf])
     levels, frontier = [], np.zeros(min(n_inner, 1), dtype=np.int64)
@@ -285,7 +285,7 @@ def _totals(block: TreeBlock, of_leaf: FloatArray) -> FloatArray:
 def _category_sets(
     forest: Forest, trimming: Trimming, inner: IntArray, is_categorical: npt.NDArray[np.bool_]
 ) -> list[IntArray]:
-    """The 32-bit words of the set of each remaining categorical node, in order."""
+    """Return the 32-bit words of the set of each remaining categorical node, in order."""
     sets = []
     for node in inner[is_categorical]:
         codes = forest.categories_of(int(node))

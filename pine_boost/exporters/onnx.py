@@ -1,7 +1,8 @@
-"""ONNX models: one TreeEnsemble operator in double precision, built from the exact IR, and the decision.
+"""Build ONNX models: one TreeEnsemble operator in double precision from the exact IR, and the decision.
 
 A model is returned only if onnxruntime agrees with the native one. onnxmltools 1.16 and skl2onnx 1.20 were tried first:
-they are wrong on categories, take no float64 input for boosted trees, and hang on some random forests (docs/export.md).
+they are wrong on categories, accept no float64 input for boosted trees, and hang on some random forests
+(docs/export.md).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     The input ``X`` is float32 for XGBoost and float64 for the others. The outputs are ``label``
     (as the native ``predict`` returns it) and ``probability`` for classifiers, ``value`` for
     regressors and rankers, and the ``margin`` in both cases. Sums are float64: for a model on a
-    grid, as pine_boost exports them, the margin is exact; for any other it is within the rounding
-    of the native sum, so that a class can differ where the margin is that close to the decision.
+    grid, as pine_boost exports them, the margin is exact; for any other model it is within the
+    rounding of the native sum, so a class can differ if the margin is that close to the decision.
 
     Parameters
     ----------
@@ -49,10 +50,10 @@ def to_onnx(model: Any, *, X_fit: Any = None, codes: bool = False) -> Any:
     Raises
     ------
     UnsupportedModelError
-        onnxruntime disagrees (the first input that differs is named), or the model does something
-        that ONNX cannot say.
+        onnxruntime disagrees (the message names the first such input), or ONNX cannot express the
+        model.
     InvalidInputError
-        ``codes=True`` for a model that has no table of categories.
+        ``codes=True`` for a model without a table of categories.
     MissingDependencyError
         onnx or onnxruntime is not installed.
 
@@ -156,7 +157,7 @@ def _build(graph: _Graph, model: Model, codes: bool) -> None:
 
 
 def _prepared_input(graph: _Graph, forest: Forest) -> str:
-    """The input as the native comparison sees it, in double precision."""
+    """Add the input as the native comparison sees it, in double precision."""
     double, single = (graph.onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in (np.float64, np.float32))
     rows = "X"
     if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
@@ -198,7 +199,7 @@ def _add_label(graph: _Graph, forest: Forest, margin: str) -> None:
 
 
 def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
-    """Probabilities of all classes in float64, which the native ones equal up to rounding."""
+    """Add the probabilities of all classes in float64; the native ones are equal up to rounding."""
     scaled = _scaled(graph, forest, link, margin)
     if link.name == "softmax":
         return graph.add("Softmax", scaled, axis=1)
@@ -213,7 +214,7 @@ def _probability(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
 
 
 def _scaled(graph: _Graph, forest: Forest, link: Link, margin: str) -> str:
-    """The margin times the slope of the link, divided by the trees where it is a mean."""
+    """Add the margin times the slope of the link, divided by the number of trees if it is a mean."""
     factor = link.slope
     if link.average:
         factor /= int(forest.tree_round.max()) + 1
@@ -240,11 +241,11 @@ Tensor = Callable[[npt.NDArray[Any], str], Any]
 
 # modes of the operator: x <= t, x < t, x in set
 _LESS_EQUAL, _LESS, _MEMBER = 0, 1, 6
-_NO_CATEGORY = 0.5  # stands for an empty set: no code is a fraction
+_NO_CATEGORY = 0.5  # represents an empty set: no code is a fraction
 
 
 def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, Any]:
-    """The attributes of the operator; ``tensor`` makes an ONNX tensor of an array and a name."""
+    """Return the attributes of the operator; ``tensor`` makes an ONNX tensor from an array and a name."""
     is_leaf = forest.kind == SplitKind.LEAF
     inner, leaves = np.flatnonzero(~is_leaf), np.flatnonzero(is_leaf)
     roots = forest.tree_offset[:-1]
@@ -291,7 +292,7 @@ def tree_attributes(forest: Forest, codes: bool, tensor: Tensor) -> dict[str, An
 
 
 def _splits(forest: Forest, inner: IntArray, codes: bool) -> dict[str, npt.NDArray[Any]]:
-    """True and false child, mode, threshold and missing side of every inner node; the sets."""
+    """Return the true and false child, mode, threshold and missing side of every inner node, and the sets."""
     thresholds, default_left = plain_comparisons(forest)
     true, false = forest.left[inner].copy(), forest.right[inner].copy()
     default: BoolArray = default_left[inner].copy()
@@ -303,8 +304,8 @@ def _splits(forest: Forest, inner: IntArray, codes: bool) -> dict[str, npt.NDArr
         listed, goes_right = category_list(forest, int(inner[i]), codes)
         mode[i], threshold[i] = _MEMBER, 0.0
         members += [float(code) for code in listed] or [_NO_CATEGORY]
-        members.append(np.nan)  # which ends a set
-        if goes_right:  # the true side is that of the set
+        members.append(np.nan)  # ends a set
+        if goes_right:  # the true side is the side of the set
             true[i], false[i] = false[i], true[i]
             default[i] = not default[i]
     return {

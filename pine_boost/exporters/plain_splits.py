@@ -1,6 +1,6 @@
-"""Splits for engines that only compare, look up codes and have a default side.
+"""Rewrite splits for engines that can only compare, look up codes and use a default side.
 
-They mean the same as the library's own rules; a forest that has no such splits is refused.
+The rewritten splits are equivalent to the library's own rules; a forest without such equivalents raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pine_boost.model.rules import CategoryRule, Comparison, MissingRule, SplitK
 def refuse_unsayable(forest: Forest, codes: bool, target: str) -> None:
     """Raise if ``target`` (Treelite, ONNX) cannot represent the splits.
 
-    ``codes`` : the caller will feed category codes instead of the values of a table.
+    ``codes`` : the input will be category codes instead of the values of a table.
     """
     if not np.isnan(forest.missing_value):
         raise UnsupportedModelError(
@@ -66,13 +66,13 @@ def _are_whole(values: Iterable[Any]) -> bool:
 
 
 def category_list(forest: Forest, node: int, codes: bool) -> tuple[list[int], bool]:
-    """The set of a categorical node and whether it goes right."""
+    """Return the set of a categorical node and whether it goes right."""
     members = forest.categories_of(node).tolist()
     in_set_goes_right = not bool(forest.set_left[node])
     if forest.category_rule is not CategoryRule.KNOWN:
         return members, in_set_goes_right
     known = forest.feature_categories[forest.feature[node]] or ()
-    # Unknown categories follow default_left in scikit-learn and match no set elsewhere: name the
+    # Unknown categories follow default_left in scikit-learn and match no set in the engine: list the
     # categories of the other side, so that "no match" is the default side.
     others = sorted(set(range(len(known))) - set(members))
     left, right = (others, members) if in_set_goes_right else (members, others)
@@ -82,7 +82,7 @@ def category_list(forest: Forest, node: int, codes: bool) -> tuple[list[int], bo
 
 
 def plain_comparisons(forest: Forest) -> tuple[FloatArray, BoolArray]:
-    """Thresholds and default sides that make a plain comparison the native one."""
+    """Return thresholds and default sides for which a plain comparison equals the native one."""
     thresholds = forest.threshold.copy()
     default_left = forest.default_left.copy()
     if forest.snaps_to_zero:
@@ -94,8 +94,8 @@ def plain_comparisons(forest: Forest) -> tuple[FloatArray, BoolArray]:
         numeric = forest.kind == SplitKind.NUMERIC
         default_left = np.where(is_zero & numeric, forest.threshold >= 0, default_left)
     if forest.comparison is Comparison.FLOAT32_VALUE_LESS_EQUAL:
-        # the libraries refuse infinite inputs here, so the largest double separates as inf does,
-        # and unlike inf it can be written as a C literal by tl2cgen
+        # the libraries reject infinite inputs here, so the largest double separates as inf does,
+        # and unlike inf, tl2cgen can write it as a C literal
         largest = np.finfo(np.float64).max
         thresholds = np.clip(thresholds, -largest, largest)
     return thresholds, default_left

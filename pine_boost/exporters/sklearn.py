@@ -19,7 +19,7 @@ from pine_boost.model.trimming import Trimming, trim, trim_pruned
 __all__ = ["write_sklearn"]
 
 _UNIT = UNIT_ROUNDOFF[np.float64]
-# Attributes about training that may concern trees that are gone.
+# Attributes about training that may refer to trees that were removed.
 _STALE = (
     "oob_score_",
     "oob_scores_",
@@ -36,24 +36,24 @@ def write_sklearn(model: Model, pruned: PrunedForest) -> Any:
 
     Forests and single trees keep their leaves in ``tree_.value``: the sum over the trees is exact
     and ``predict_proba`` is that sum / number of trees (it adds up to 1 only if the caller scaled
-    the weights to mean 1). A regressor's value is the mean over the trees of the original: trees
-    that are gone are written as one leaf of 0. Gradient boosting gets ``init='zero'`` and
-    ``learning_rate=1.0``, and histogram boosting a zero baseline: the intercept is already in the
-    leaves. A class tree that was dropped from a kept round becomes a single leaf. AdaBoost gets
-    new ``estimator_weights_``.
+    the weights to mean 1). A regressor's value is the mean over the trees of the original, so
+    removed trees are written as one leaf of 0. Gradient boosting gets ``init='zero'`` and
+    ``learning_rate=1.0``, and histogram boosting a zero baseline, because the intercept is already
+    in the leaves. A class tree that was dropped from a kept round becomes a single leaf. AdaBoost
+    gets new ``estimator_weights_``.
 
     Parameters
     ----------
     model : Model
         As read by `read_sklearn`.
     pruned : PrunedForest
-        Of ``model.forest``.
+        A pruning of ``model.forest``.
 
     Returns
     -------
     estimator
-        New, fitted, of the class of ``model.native``. The native margin equals the integer sum /
-        2**grid bit for bit (AdaBoost with 4, 6, 7, 8, ... classes: the votes are exact, but the
+        A new fitted estimator of the class of ``model.native``. The native margin equals the integer
+        sum / 2**grid bit for bit (AdaBoost with 4, 6, 7, 8, ... classes: the votes are exact, but the
         native form with -1 / (K - 1) rounds, so an exact tie of two classes may fall either way;
         a gap of one grid unit never does).
 
@@ -108,7 +108,7 @@ def _write_average(model: Model, pruned: PrunedForest) -> Any:
     values = _tree_values(model.native, leaves[trimming.node])
     estimator = trim_members(model, trimming, values)
     if not pruned.forest.decides and len(trimming.kept) < pruned.forest.n_trees:
-        # a value is the mean over the trees of the original: the divisor stays what it was
+        # a value is the mean over the trees of the original, so the divisor must not change
         zeros = _zero_estimator(model, int(pruned.kept[0]))
         n_missing = pruned.forest.n_trees - len(trimming.kept)
         estimator.estimators_ += [copy.deepcopy(zeros) for _ in range(n_missing)]
@@ -117,7 +117,7 @@ def _write_average(model: Model, pruned: PrunedForest) -> Any:
 
 
 def _zero_estimator(model: Model, like: int) -> Any:
-    """A tree of one leaf of 0 that covers the data of another."""
+    """Return a tree of one leaf of 0 that covers the data of another tree."""
     forest = model.forest
     trimming = trim(forest, np.array([like]), np.ones(forest.n_nodes, dtype=bool))
     value = np.zeros((1, forest.value.shape[1]))
@@ -125,11 +125,11 @@ def _zero_estimator(model: Model, like: int) -> Any:
 
 
 def _leaves_about_threshold(pruned: PrunedForest, threshold: float) -> FloatArray:
-    """Leaves ``value + t`` whose native mean is above the threshold iff the integer sum is > 0.
+    """Return leaves ``value + t`` whose native mean is above the threshold iff the integer sum is > 0.
 
     The threshold is rounded down to a finer grid 2**-fine, so that leaves and sums stay exact. A
     sum of one unit puts the mean at least 2**-grid / n - 2**-fine above t, which must exceed the
-    rounding of the division; a sum of 0 leaves it at or below t, which is class 0 as it should.
+    rounding of the division; a sum of 0 leaves it at or below t, which is class 0 as required.
     """
     n_kept = len(pruned.kept)
     leaves = _float_leaves(pruned)
@@ -156,7 +156,7 @@ def _write_gradient(model: Model, pruned: PrunedForest) -> Any:
     for row, trees in enumerate(rounds):
         for output, tree in enumerate(trees):
             if tree < 0:
-                # constants belong into one tree only: the first round's
+                # constants go into one tree only: that of the first round
                 value = constants[output] if row == 0 else 0.0
                 estimators[row, output] = _constant_estimator(native, value)
             else:
@@ -210,7 +210,7 @@ def _write_histogram(model: Model, pruned: PrunedForest) -> Any:
 
 
 def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatArray]:
-    """Trees of each kept round by output (-1 = dropped), and the constant of each output.
+    """Return the trees of each kept round by output (-1 if dropped), and the constant of each output.
 
     Boosting needs one tree per output in every round, and at least one round.
     """
@@ -231,20 +231,20 @@ def _rounds_and_constants(pruned: PrunedForest) -> tuple[list[list[int]], FloatA
 
 
 def _tree_values(native: Any, leaves: FloatArray) -> FloatArray:
-    """Leaf values in the form of ``tree_.value``."""
+    """Return leaf values in the form of ``tree_.value``."""
     if leaves.shape[1] == 1 and hasattr(native, "classes_"):
-        # one output of a binary classifier with a threshold: class 1, class 0 is the rest
+        # one output of a binary classifier with a threshold is class 1; class 0 is the rest
         return np.concatenate([1.0 - leaves, leaves], axis=1)
     return leaves
 
 
 def _float_leaves(pruned: PrunedForest) -> FloatArray:
-    """``value_int / 2**grid``, exact because |value_int| < 2**53."""
+    """Return ``value_int / 2**grid``, exact because |value_int| < 2**53."""
     return np.ldexp(pruned.value_int.astype(np.float64), -pruned.grid)
 
 
 def _largest_sum(pruned: PrunedForest, leaves: FloatArray) -> float:
-    """The largest possible |sum| over the kept trees, per output the worst."""
+    """Return the largest possible |sum| over the kept trees, for the worst output."""
     largest = np.maximum.reduceat(np.abs(leaves), pruned.forest.tree_offset[:-1], axis=0)
     return float(largest[pruned.kept].sum(axis=0).max())
 
@@ -263,7 +263,7 @@ LEAF, UNDEFINED = -1, -2
 
 
 def copy_without(native: Any, *heavy: str, keep_scores: bool = False, copied: dict[int, Any] | None = None) -> Any:
-    """A copy; ``heavy`` attributes are left to the caller, what cannot be copied is shared.
+    """Return a copy; the caller sets the ``heavy`` attributes, and parts that cannot be copied are shared.
 
     ``copied`` is the memo of `copy.deepcopy`: what several objects share stays one object. Trees of
     gradient boosting share a generator of 5 kB, which would otherwise be written once per tree.
@@ -285,7 +285,7 @@ def trim_estimator(
     leaf_value: FloatArray,
     copied: dict[int, Any] | None = None,
 ) -> Any:
-    """A copy of a tree estimator with the remaining nodes of tree ``kept[index]``.
+    """Return a copy of a tree estimator with the remaining nodes of tree ``kept[index]``.
 
     Parameters
     ----------
@@ -295,9 +295,9 @@ def trim_estimator(
     index : int
     leaf_value : float64 (n, n_columns)
         In the form of ``tree_.value``, a row for every remaining node of this tree; read at the
-        leaves. Inner nodes keep theirs.
+        leaves. Inner nodes keep their own.
     copied : dict, optional
-        Of `copy_without`.
+        See `copy_without`.
     """
     make, arguments, state = estimator.tree_.__reduce__()
     part = trimming.part(index)
@@ -318,7 +318,7 @@ def trim_estimator(
 
 
 def trim_members(model: Model, trimming: Trimming, values: FloatArray, *, keep_scores: bool = False) -> Any:
-    """A copy of a list of trees (forest, AdaBoost), or of a single one, with trimmed trees."""
+    """Return a copy of a list of trees (forest, AdaBoost), or of a single tree, with trimmed trees."""
     native, forest = model.native, model.forest
     if hasattr(native, "tree_"):
         return trim_estimator(native, forest, trimming, 0, values)
@@ -332,7 +332,7 @@ def trim_members(model: Model, trimming: Trimming, values: FloatArray, *, keep_s
 
 
 def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: int, leaf_value: FloatArray) -> Any:
-    """A predictor of histogram boosting with the remaining nodes of tree ``kept[index]``."""
+    """Return a predictor of histogram boosting with the remaining nodes of tree ``kept[index]``."""
     part = trimming.part(index)
     nodes = predictor.nodes[trimming.node[part] - forest.tree_offset[trimming.kept[index]]]
     is_leaf = trimming.is_leaf[part]
@@ -341,7 +341,7 @@ def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: in
     nodes["is_leaf"] = is_leaf
     nodes["depth"] = trimming.depth[part]
     nodes["value"][is_leaf] = leaf_value[is_leaf]
-    nodes["gain"][is_leaf] = -1.0  # what scikit-learn writes for a node that was never split
+    nodes["gain"][is_leaf] = -1.0  # the value that scikit-learn writes for a node that was never split
     for name in ("feature_idx", "num_threshold", "missing_go_to_left", "bin_threshold"):
         nodes[name][is_leaf] = 0
     nodes["is_categorical"][is_leaf] = 0
@@ -355,7 +355,7 @@ def trim_predictor(predictor: Any, forest: Forest, trimming: Trimming, index: in
 
 
 def constant_predictor(template: Any, value: float) -> Any:
-    """A predictor of one leaf that covers the data of another."""
+    """Return a predictor of one leaf that covers the data of another."""
     nodes = np.zeros(1, dtype=template.nodes.dtype)
     nodes["is_leaf"] = True
     nodes["value"] = value
@@ -365,7 +365,7 @@ def constant_predictor(template: Any, value: float) -> Any:
 
 
 def write_votes(model: Model, pruned: PrunedForest) -> Any:
-    """AdaBoost with fewer and smaller trees, the weight of each in ``estimator_weights_``."""
+    """Write AdaBoost with fewer and smaller trees, the weight of each in ``estimator_weights_``."""
     native, forest = model.native, pruned.forest
     trimming = trim_pruned(pruned)
     votes = [_read_votes(pruned, trimming, index) for index in range(len(trimming.kept))]
@@ -399,7 +399,7 @@ def write_votes(model: Model, pruned: PrunedForest) -> Any:
 
 
 def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[int, IntArray]:
-    """The one positive weight behind all leaves of a voting tree, and the class of each leaf.
+    """Return the one positive weight behind all leaves of a voting tree, and the class of each leaf.
 
     Classes are indices, given for every remaining node of the tree and read at the leaves.
     """
@@ -413,7 +413,7 @@ def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[i
     else:
         voted = np.argmax(value_int, axis=1)
         pure = np.where(voted[:, None] == np.arange(value_int.shape[1]), weight, 0)
-    # a leaf of the original keeps its vote: its value is in the estimator already
+    # a leaf of the original keeps its vote: the estimator already holds its value
     old = pruned.forest.value[trimming.node[part]]
     kept = is_leaf & (pruned.forest.kind[trimming.node[part]] == SplitKind.LEAF)
     changed = np.any(np.sign(old[kept]) != np.sign(value_int[kept]))
@@ -428,7 +428,7 @@ def _read_votes(pruned: PrunedForest, trimming: Trimming, index: int) -> tuple[i
 
 
 def _vote_values(estimator: Any, forest: Forest, trimming: Trimming, index: int, voted: IntArray) -> FloatArray:
-    """``tree_.value`` of the remaining nodes; a new leaf has probability 1 for its class."""
+    """Return ``tree_.value`` of the remaining nodes; a new leaf has probability 1 for its class."""
     part = trimming.part(index)
     local = trimming.node[part] - forest.tree_offset[trimming.kept[index]]
     values: FloatArray = estimator.tree_.value[local, 0, :].copy()
@@ -449,7 +449,7 @@ def trim_sklearn(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     """Write the remaining nodes with their own leaf values.
 
     ``shift`` is added to every leaf of a tree of a boosted model. Averages and votes keep all
-    their trees: without one of them the mean would be another.
+    their trees, because dropping one would change the mean.
     """
     family = model.document.family
     if family == "gradient":
@@ -498,7 +498,7 @@ def _trim_histogram(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
 
 
 def _own_values(model: Model, trimming: Trimming) -> FloatArray:
-    """Rows of ``tree_.value`` for every remaining node."""
+    """Return rows of ``tree_.value`` for every remaining node."""
     native = model.native
     members = [native] if hasattr(native, "tree_") else np.ravel(native.estimators_).tolist()
     parts = []

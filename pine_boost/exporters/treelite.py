@@ -1,6 +1,6 @@
 """Convert any supported model to a Treelite model that agrees with the native one.
 
-It is built from the exact IR, because Treelite's own importers silently lose forest weights and best_iteration.
+The model is built from the exact IR, because Treelite's own importers silently lose forest weights and best_iteration.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ __all__ = ["to_treelite", "to_treelite_sums"]
 def to_treelite(model: Any, *, codes: bool = False) -> Any:
     """Build a Treelite model with the margins and classes of a native model.
 
-    The trees are those that the native ``predict`` uses (``best_iteration`` honoured, dart weights
+    The trees are those that the native ``predict`` uses (up to ``best_iteration``, with dart weights
     folded in). The intercept becomes a first tree of one leaf per output, not ``base_scores``:
     Treelite's gtil adds those last, the libraries first, and only the same order gives the same
     floats. gtil with ``pred_margin=True`` is then bit-equal to the native margin wherever
-    `native_margins` is; code compiled by tl2cgen adds in another precision and is only close for a
-    float32 model, but exact for a model on a float64 grid.
+    `native_margins` is. Code compiled by tl2cgen sums in a different precision: it is exact for a
+    model on a float64 grid, but only close for a float32 model.
 
     **Input type.** XGBoost: float32. LightGBM and HistGradientBoosting: float64, never cast to
     float32. The classic scikit-learn trees (forests, GradientBoosting, AdaBoost, single trees)
     compare ``float32(x)`` with a float64 threshold, and Treelite does not cast: feed
-    ``X.astype(np.float32).astype(np.float64)``, or rows near thresholds go wrong.
+    ``X.astype(np.float32).astype(np.float64)``, or rows near thresholds may be misrouted.
 
     **Output.** Forests return the mean (probabilities); AdaBoost with several classes returns the
-    sums of votes; everything else what ``predict_proba`` of the library returns (within the
-    float32 softmax of Treelite), regressors and rankers what ``predict`` returns. Classes: argmax,
+    sums of votes; all other classifiers return what ``predict_proba`` of the library returns (within
+    the float32 softmax of Treelite), regressors and rankers what ``predict`` returns. Classes: argmax,
     or the margin against the model's own cut.
 
-    **Categories.** A fraction is cut to the whole number below, where XGBoost does the same,
-    LightGBM calls -0.5 category 0 and scikit-learn calls every fraction missing.
+    **Categories.** A fraction is rounded down to an integer. XGBoost does the same, LightGBM reads -0.5
+    as category 0, and scikit-learn treats every fraction as missing.
 
     Parameters
     ----------
@@ -60,10 +60,11 @@ def to_treelite(model: Any, *, codes: bool = False) -> Any:
     Raises
     ------
     UnsupportedModelError
-        Zeros counted as missing against the side of the comparison (LightGBM zero_as_missing),
-        a ``missing`` value other than NaN (XGBoost), category values that need ``codes=True``.
+        Zeros count as missing but go to the other side than the comparison sends them (LightGBM
+        zero_as_missing), a ``missing`` value other than NaN (XGBoost), or category values that need
+        ``codes=True``.
     InvalidInputError
-        ``codes=True`` for a model that has no table of categories.
+        ``codes=True`` for a model without a table of categories.
     MissingDependencyError
         Treelite is not installed.
 
@@ -83,8 +84,8 @@ def to_treelite_sums(model: Any, *, codes: bool = False) -> Any:
     """Build a Treelite model whose output is the plain sum of the leaves, in double precision.
 
     Without a link, a mean or a float32 sum, gtil and code compiled by tl2cgen both return the
-    exact margin of a model on a grid, and for any other model one within
-    `exact.certain_distance`. Feed doubles; where the library compares float32 values, feed
+    exact margin of a model on a grid; for any other model, the margin is within
+    `exact.certain_distance`. Pass doubles; if the library compares float32 values, pass
     ``X.astype(np.float32).astype(np.float64)``.
 
     Parameters
@@ -151,7 +152,7 @@ def _add_trees(builder: Any, forest: Forest, codes: bool) -> None:
     operator = "<" if forest.comparison is Comparison.FLOAT32_LESS else "<="
     is_vector = forest.value.shape[1] > 1
     first = np.repeat(forest.tree_offset[:-1], np.diff(forest.tree_offset))
-    # lists: numpy scalars would make the calls per node slower
+    # lists: numpy scalars would slow down the calls per node
     columns = zip(
         (np.arange(forest.n_nodes) - first).tolist(),
         forest.kind.tolist(),
@@ -210,7 +211,7 @@ _HISTOGRAM = {"poisson": "exponential", "gamma": "exponential"}
 
 @dataclass(frozen=True)
 class Link:
-    """What follows the sum: a postprocessor of Treelite and whether the sum is a mean."""
+    """What is applied to the sum: a postprocessor of Treelite, and whether the sum is divided to a mean."""
 
     name: str
     slope: float = 1.0
@@ -218,7 +219,7 @@ class Link:
 
 
 def find_link(model: Model) -> Link:
-    """The link of a model's own ``predict`` or ``predict_proba``."""
+    """Return the link of a model's own ``predict`` or ``predict_proba``."""
     forest = model.forest
     identity = "identity_multiclass" if forest.n_outputs > 1 else "identity"
     finders = {"xgboost": _xgboost_link, "lightgbm": _lightgbm_link, "sklearn": _sklearn_link}
@@ -230,9 +231,9 @@ def find_link(model: Model) -> Link:
 
 
 def vote_link(model: Model) -> Link | None:
-    """The softmax behind AdaBoost's votes for several classes, which Treelite has no slope for.
+    """Return the softmax behind AdaBoost's votes for several classes, for which Treelite has no slope.
 
-    scikit-learn takes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
+    scikit-learn computes softmax(d / (K - 1)) with d = (K v - W) / ((K - 1) W) for v votes of W.
     """
     forest = model.forest
     if getattr(model.document, "family", "") != "votes" or forest.n_outputs == 1:
@@ -253,7 +254,7 @@ def _lightgbm_link(model: Model, identity: str) -> Link:
     found = re.search(r"\bsigmoid:(\S+)", line)
     slope = float(found.group(1)) if found else 1.0
     name, *options = line.split(" ")
-    # boosting=rf: predict(raw_score=True) is the sum, the probability that of the mean
+    # boosting=rf: predict(raw_score=True) is the sum, the probability is that of the mean
     average = bool(model.document.average_output)
     rounds = int(model.forest.tree_round.max()) + 1
     if name in ("binary", "cross_entropy", "multiclassova"):

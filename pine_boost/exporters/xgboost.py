@@ -1,6 +1,6 @@
-"""XGBoost models from a pruned or trimmed forest: Booster, scikit-learn wrapper, .json or .ubj bytes.
+"""Write a pruned or trimmed forest as an XGBoost Booster, scikit-learn wrapper, .json or .ubj bytes.
 
-Always gbtree; pruned models have a base_score that XGBoost 1.7 to 3.x all read alike.
+The booster is always gbtree; the base_score of pruned models reads the same in XGBoost 1.7 to 3.x.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
     Parameters
     ----------
     model : Model
-        What `pine_boost.parsers.read_model` returned; its native object is not touched.
+        The model that `pine_boost.parsers.read_model` returned; its native object is not changed.
     pruned : PrunedForest
         Kept trees and leaf values in grid units.
 
     Returns
     -------
     Booster, wrapper or bytes
-        Files and bytes give bytes in the format that came in. The native margin of every input
-        is the integer sum / 2**grid, bit for bit, as long as no partial sum passes float32.
+        Files and bytes give bytes in the same format. The native margin of every input is the
+        integer sum / 2**grid, bit for bit, as long as every partial sum is exact in float32.
 
     Raises
     ------
     InvalidInputError
         A leaf or constant is not exact in float32.
     MissingDependencyError
-        A live object is asked for and xgboost is not installed.
+        A live object is needed and xgboost is not installed.
     """
     document, trimming = model.document, trim_pruned(pruned)
     leaves = _grid_values(pruned.value_int[trimming.node, 0], pruned.grid)
@@ -67,8 +67,8 @@ def write_xgboost(model: Model, pruned: PrunedForest) -> Any:
 def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     """Write the remaining nodes with their own leaf values and the base_score of the original.
 
-    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves. Where the
-    original has another base_score per class, XGBoost before 3.1 reads neither of them right.
+    ``shift`` is added to every leaf of a tree; dart weights are folded into the leaves. If the
+    original has a different base_score per class, XGBoost before 3.1 misreads both models.
     """
     document = model.document
     leaves = trimming.shifted(document.trees.condition[trimming.value_node].astype(np.float64), shift)
@@ -76,7 +76,7 @@ def trim_xgboost(model: Model, trimming: Trimming, shift: FloatArray) -> Any:
     rounds = model.forest.tree_round[trimming.kept]
     trimmed = _with_trees(document, trees, document.tree_output[trimming.kept], rounds)
     if len(trimmed.round_offset) == len(document.round_offset):
-        # with every round still there best_iteration names the same trees as before
+        # as all rounds are kept, best_iteration refers to the same trees as before
         trimmed = replace(trimmed, attributes=document.attributes)
     return _finish(model, with_intercept(trimmed, model.forest.intercept))
 
@@ -93,7 +93,7 @@ def _finish(model: Model, document: XGBoostDocument) -> Any:
 def _with_trees(
     document: XGBoostDocument, trees: Trees, output: npt.NDArray[np.int64], rounds: npt.NDArray[Any]
 ) -> XGBoostDocument:
-    """The document with other trees; ``rounds`` numbers the round of each."""
+    """Return the document with other trees; ``rounds`` gives the round of each."""
     counts = np.unique(rounds, return_counts=True)[1]
     attributes = {k: v for k, v in document.attributes.items() if k not in _STALE_ATTRIBUTES}
     return replace(
@@ -106,7 +106,7 @@ def _with_trees(
 
 
 def trim_trees(trees: Trees, trimming: Trimming, leaf_value: npt.NDArray[np.float32]) -> Trees:
-    """The remaining nodes, with their hessians, gains and weights; new values at the leaves."""
+    """Return the remaining nodes with their hessians, gains and weights, and new values at the leaves."""
     node, is_leaf = trimming.node, trimming.is_leaf
     is_categorical = trees.is_categorical[node] & ~is_leaf
     category_offset, category = _take_categories(trees, trimming, is_categorical)
@@ -143,8 +143,8 @@ def _take_categories(
 
 
 def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.float32]:
-    """Integers / 2**grid as float32; raises if one of them would be rounded."""
-    # + 0.0: no negative zeros
+    """Return integers / 2**grid as float32; raise if one of them would be rounded."""
+    # + 0.0 removes negative zeros
     values = (np.ldexp(value_int.astype(np.float64), -grid) + 0.0).astype(np.float32)
     if np.any(np.abs(value_int) > 2 ** PRECISION[np.float32]) or np.any(
         np.ldexp(values.astype(np.float64), grid) != value_int
@@ -156,7 +156,7 @@ def _grid_values(value_int: npt.NDArray[np.int64], grid: int) -> npt.NDArray[np.
 
 
 def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:
-    """A live Booster of a document, with as many threads as the original has."""
+    """Load a document as a live Booster with the number of threads of the original."""
     booster = load_native(replace(model, native=None, document=document))
     text = json.loads(native.save_config()).get("learner", {}).get("generic_param", {}).get("nthread", "0")
     booster.set_param({"nthread": int(text)})
@@ -164,7 +164,7 @@ def _load_booster(model: Model, document: XGBoostDocument, native: Any) -> Any:
 
 
 def _copy_wrapper(model: Model, document: XGBoostDocument) -> Any:
-    """A wrapper with the parameters, labels and attributes of the original, and a new Booster."""
+    """Return a wrapper with the parameters, labels and attributes of the original and a new Booster."""
     native = model.native
     wrapper = object.__new__(type(native))
     # evals_result_ is the training history of another model
