@@ -1,6 +1,6 @@
-"""From the search's answer to the result: export, read back, replay natively, issue the certificate.
+"""Build the result of a search: export the model, read it back, replay it natively, and issue the certificate.
 
-A model that its library reads or predicts otherwise than the proof says is never returned.
+A model is never returned if its library reads or predicts it differently from the proof.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _REPLAYED_ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class NativeRows:
-    """Rows and what the native original says on them; ``classes`` is None without its library."""
+    """Rows and the classes that the native original predicts; ``classes`` is None without its library."""
 
     table: Any
     classes: IntArray | None
@@ -88,18 +88,18 @@ def build_prune_result(
     ----------
     parsed, region, found
     problem : Problem or None
-        None where nothing was searched for.
+        None if there was no search.
     objective, unit : str
     same : PruneResult, optional
-        A result that has exported and replayed this very model already.
+        A result for which this same model was already exported and replayed.
     rows : callable, optional
-        Gives the rows on which both native models are compared; called only if there are two.
+        Returns the rows on which both native models are compared; called only if there are two.
     cal, budget, n_jobs
-        Calibration rows; with them a serving margin is looked for where one is needed.
+        Calibration rows; with them a serving margin is searched for if one is needed.
     made : mapping
-        Of `made_with`.
+        The output of `made_with`.
     reason : str
-        Why nothing was searched for.
+        Why there was no search.
     """
     native, pruned_model = parsed.native, parsed
     if same is not None and same.search.pruned is not None:
@@ -108,7 +108,7 @@ def build_prune_result(
         try:
             native = export(parsed, found.pruned)
             pruned_model = read_model(native, threshold=parsed.forest.decision.thresholds or None)
-        except PineBoostError as error:  # this library cannot hold these weights exactly
+        except PineBoostError as error:  # this library cannot store these weights exactly
             reason = f"The pruned model cannot be written exactly: {error}"
             found = _without_model(found, parsed, unit)
             native = parsed.native
@@ -142,9 +142,9 @@ def build_prune_result(
 
 
 def _lossless(parsed: Model, remaining: Trimming) -> tuple[Any, Model]:
-    """The original without what no input can tell from the rest, or as it is.
+    """Return the original without its redundant nodes, whose removal no input can detect, or unchanged.
 
-    It stays as it is where its library cannot write the very same sums with fewer nodes (dart
+    It stays unchanged if its library cannot write exactly the same sums with fewer nodes (dart
     models of XGBoost that predict in place), or cannot write it at all.
     """
     forest = parsed.forest
@@ -163,9 +163,9 @@ def _lossless(parsed: Model, remaining: Trimming) -> tuple[Any, Model]:
 def without_search(
     parsed: Model, options: Options, alpha: float, end: BaseException, made: Mapping[str, Any]
 ) -> PruneResult:
-    """The original, where the time or Ctrl-C ended the call before there was anything to search.
+    """Return the original if the time limit or Ctrl-C ended the call before a search was possible.
 
-    Its region is every input that the domain permits: nothing was fitted, no probability is known.
+    Its region is every input that the domain permits: nothing was fitted, so no probability is stated.
     """
     is_late = isinstance(end, OutOfTime)
     found = SearchResult(
@@ -187,7 +187,7 @@ def without_search(
 
 
 def _without_model(found: SearchResult, parsed: Model, unit: str) -> SearchResult:
-    """What was found, without the model that its library cannot hold."""
+    """Return the search result without a model that its library cannot store."""
     return replace(
         found,
         pruned=None,
@@ -210,7 +210,7 @@ def _certificate(
     made: Mapping[str, Any],
     reason: str,
 ) -> Certificate:
-    """The certificate from all facts; what it promises follows from its other fields."""
+    """Build the certificate; what it guarantees follows from its other fields."""
     forest, pruned = parsed.forest, found.pruned
     kept = np.arange(forest.n_trees) if pruned is None else pruned.kept
     is_proved = _is_proved(found)
@@ -238,7 +238,7 @@ def _certificate(
         trees_before=forest.n_trees,
         trees_after=len(kept),
         leaves_before=forest.n_leaves,
-        # constants that an exporter adds are not counted
+        # constants added by an exporter are not counted
         leaves_after=pruned_model.forest.n_leaves if pruned is None else leaf_count(pruned),
         unit=unit,
         objective=objective,
@@ -268,7 +268,7 @@ def _certificate(
 
 
 def made_with(model: Any, options: Options, choice: Choice | None = None) -> dict[str, Any]:
-    """What the model was called, and how the score was fitted and the indifference chosen."""
+    """Return the name of the model, how the score was fitted and how the indifference was chosen."""
     return {
         "model_name": Path(model).name if isinstance(model, (str, os.PathLike)) else "",
         "fitted_with": {"n_bins": int(options.n_bins), "random_state": int(options.random_state)},
@@ -283,11 +283,11 @@ def _is_proved(found: SearchResult) -> bool:
 
 
 def native_rows(parsed: Model, fitted: FittedRegion, X_fit: Any) -> NativeRows:
-    """The rows of X_fit for `replay`; one for all regions of a sweep."""
-    if X_fit is None:  # every input was asked about, without a table
+    """Return the rows of X_fit for `replay`, shared by all regions of a sweep."""
+    if X_fit is None:  # alpha=0 without a table
         return NativeRows(None, None, fitted.fit_states[:0])
     table = first_rows(X_fit, _REPLAYED_ROWS, fitted.region.schema.feature_names)
-    known = fitted.fit_states[:_REPLAYED_ROWS]  # of a table that is read in chunks other rows
+    known = fitted.fit_states[:_REPLAYED_ROWS]  # not these rows if the table is read in chunks
     states = fitted.region.states(table) if is_large(X_fit) else known
     return NativeRows(table, _classes(parsed, table), states)
 
@@ -303,8 +303,8 @@ def replay(
 ) -> None:
     """Compare the two native models on rows of X_fit and on the hardest points of the search.
 
-    On the points margins are compared with the integers of the proof too. A difference would be
-    a bug in the proof, the exporter or the library; no result is built then.
+    On the points, margins are also compared with the integers of the proof. A difference would be
+    a bug in the proof, the exporter or the library; then no result is built.
     """
     after = None if rows.classes is None else _classes(smaller, rows.table)
     if rows.classes is not None and after is not None:
@@ -321,5 +321,5 @@ def replay(
 def _classes(model: Model, table: Any) -> IntArray | None:
     try:
         return predict_classes(model, table)
-    except ImportError:  # no native library here: reading and proving need none
+    except ImportError:  # no native library here; reading and proving do not need it
         return None

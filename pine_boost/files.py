@@ -1,6 +1,6 @@
-"""Files: read whole but never without a limit; written under a temporary name and renamed.
+"""Read files with a size limit, and write them under a temporary name and rename them.
 
-Files that pine_boost did not write are never replaced unless the user says so, and never removed.
+Files that pine_boost did not write are replaced only if the user asks for it, and never removed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 
 from pine_boost.errors import InvalidInputError, MalformedModelError, OutputError, PineBoostError
 
-MODEL_LIMIT = 2**30  # parsed, a text of this size already takes some 20 GB
+MODEL_LIMIT = 2**30  # a text of this size already takes about 20 GB when parsed
 REGION_LIMIT = 2**28
 CERTIFICATE_LIMIT = 2**26
 DOMAIN_LIMIT = 2**24
 _PIECE = 2**22
-UNFINISHED = ".pine_boost"  # how the name of a folder ends that is being written
+UNFINISHED = ".pine_boost"  # suffix of the name of a folder while it is written
 
 
 def read_limited(
@@ -34,20 +34,20 @@ def read_limited(
     ----------
     path : path
     limit : int
-        Most bytes that are accepted.
+        Largest accepted number of bytes.
     what : str
-        What the errors call the file, for example ``"model file"``.
+        Name of the file in error messages, for example ``"model file"``.
     too_large : type of exception
         Raised above the limit.
 
     Raises
     ------
     InvalidInputError
-        There is no such regular file, or it may not be read.
+        There is no regular file at the path, or it cannot be read.
     """
     try:
         path = Path(path)
-        # without O_NONBLOCK opening a pipe waits for a writer that may never come
+        # without O_NONBLOCK, opening a pipe would wait for a writer that may never come
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -66,14 +66,14 @@ def read_limited(
 
 
 def model_bytes(model: Any) -> bytes | None:
-    """The contents of a model file, given as its path or as bytes; None for a live model."""
+    """Return the contents of a model file, given as its path or as bytes; None for a live model."""
     if isinstance(model, (str, os.PathLike)):
         return read_limited(model, MODEL_LIMIT, "model file")
     return bytes(model) if isinstance(model, (bytes, bytearray, memoryview)) else None
 
 
 def _read_up_to(file: BinaryIO, limit: int) -> bytes:
-    """Piece by piece: asking for the limit at once would take that much memory for a small file."""
+    """Read in pieces: requesting the limit at once would allocate that much memory for a small file."""
     pieces, size = [], 0
     while size <= limit and (piece := file.read(_PIECE)):  # the file may grow while it is read
         pieces.append(piece)
@@ -101,35 +101,35 @@ def write_folder(
 ) -> Path:
     """Write files so that a new folder appears complete, and an old one never looks complete.
 
-    A folder with nothing but ``owned`` files is moved aside as a whole and removed when the new
-    one is in its place. Beside other files each one is replaced by itself; the ``last`` ones
-    (certificates) are removed first and come last.
+    A folder with only ``owned`` files is moved aside as a whole and removed when the new one is in
+    its place. If there are other files, each file is replaced individually; the ``last`` ones
+    (certificates) are removed first and written last.
 
     Parameters
     ----------
     folder : path
     files : mapping
-        Names within the folder (``/`` for those of folders in it) and contents.
+        Names within the folder (with ``/`` for subfolders) and contents.
     last : names
     owned : names
         Files of an earlier result in this folder. They may be replaced and removed; no other
-        file is removed, and none replaced unless ``overwrite``.
+        file is removed, and none is replaced unless ``overwrite``.
     overwrite : bool
-        Replace files of the same names, whoever wrote them.
+        Replace files of the same names, regardless of who wrote them.
 
     Raises
     ------
     InvalidInputError
-        The name is empty or not a path, there is a file of that name, or the folder holds other
-        people's files under names that would be written.
+        The name is empty or not a path, a file of that name exists, or the folder holds files of
+        others under names that would be written.
     OutputError
-        The system refused: no space, no permission. Nothing that looks complete was left.
+        The system refused: no space, no permission. Nothing that looks complete is left.
     """
     folder = path_of(folder)
     require_free(folder, files, owned=owned, overwrite=overwrite)
     with clear_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # everything that can fail for want of space happens before the old files are touched
+        # everything that can fail for lack of space happens before the old files are changed
         temporary = Path(tempfile.mkdtemp(UNFINISHED, dir=folder.parent, prefix=f".{folder.name}."))
         try:
             is_new = not folder.exists()
@@ -154,7 +154,7 @@ def require_free(
     overwrite: bool = False,
     inputs: Iterable[str | os.PathLike[str]] = (),
 ) -> None:
-    """Raise if a file would be replaced that pine_boost did not write.
+    """Raise if a file that pine_boost did not write would be replaced.
 
     ``inputs`` are files that are read: they are never replaced, not even with ``overwrite``.
     """
@@ -186,9 +186,9 @@ def require_free_file(
     overwrite: bool = False,
     remedy: str = "name another file, or say --force",
 ) -> None:
-    """Raise if a file would be replaced that is read, or that pine_boost did not write.
+    """Raise if a file would be replaced that is an input, or that pine_boost did not write.
 
-    ``beginning`` is how files that are written here begin: an earlier one may be replaced.
+    ``beginning`` is the start of files written here: an earlier one may be replaced.
     """
     path = Path(path)
     if path.is_dir():
@@ -204,13 +204,13 @@ def require_free_file(
 
 
 def require_writable(folder: str | os.PathLike[str]) -> None:
-    """Raise unless files can be written where the folder is or would be; leaves nothing behind."""
+    """Raise unless files can be written where the folder is or would be; leave nothing behind."""
     folder = path_of(folder)
     with clear_errors(folder):
         place = folder
         while not place.exists() and place != place.parent:
             place = place.parent
-        # the whole way: a file in it, or a file system that takes no folders, is found now
+        # create the whole path: this finds a file in it, or a file system that takes no folders
         with tempfile.TemporaryDirectory(dir=place, prefix=f".{folder.name}.") as tried:
             Path(tried, "try").write_bytes(b"pine_boost")
         if place == folder:
@@ -221,7 +221,7 @@ def require_writable(folder: str | os.PathLike[str]) -> None:
 def keep_elsewhere(
     folder: str | os.PathLike[str], files: Mapping[str, bytes], last: Collection[str] = ()
 ) -> Path | None:
-    """Write to another place what could not be written to a folder; None if no place will do."""
+    """Write files that could not be written to a folder to another place; None if there is none."""
     folder = path_of(folder)
     for parent in (folder.parent, Path.cwd(), Path(tempfile.gettempdir())):
         for number in range(1, 100):
@@ -236,14 +236,14 @@ def keep_elsewhere(
 
 
 def write_file(path: Path, contents: bytes) -> None:
-    """Write under a temporary name in the same folder, then replace in one step."""
+    """Write a file under a temporary name in the same folder, then replace in one step."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(contents)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)  # mkstemp makes files that only their owner reads
+        Path(temporary).chmod(0o644)  # mkstemp creates files that only their owner can read
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -252,7 +252,7 @@ def write_file(path: Path, contents: bytes) -> None:
 
 @contextmanager
 def clear_errors(target: Path) -> Iterator[None]:
-    """Turn errors of the system into one line that says what could not be written, and why."""
+    """Turn system errors into one line that says what could not be written, and why."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -270,7 +270,7 @@ def clear_errors(target: Path) -> Iterator[None]:
 
 
 def path_of(named: str | os.PathLike[str], what: str = "folder") -> Path:
-    """The path of a folder, or of a file."""
+    """Return the path of a folder or of a file; raise if it is not a path."""
     if not isinstance(named, (str, os.PathLike)) or not os.fspath(named):
         raise InvalidInputError(f"{named!r} is not the path of a {what}; pass a string or a pathlib.Path.")
     return Path(named)
@@ -285,13 +285,13 @@ def _begins(path: Path, beginning: bytes) -> bool:
 
 
 def unchanged(folder: Path, digests: Mapping[str, str]) -> set[str]:
-    """Names of the files in a folder, links aside, that have the SHA-256 stated for them."""
+    """Return the names of the files in a folder, without links, that have their stated SHA-256."""
     names = {Path(name).name: digest for name, digest in digests.items()}
     return {name for name, digest in names.items() if sha256_of(folder / name) == digest}
 
 
 def sha256_of(path: Path) -> str | None:
-    """SHA-256 of a regular file; None for a link, and for what cannot be read."""
+    """Return the SHA-256 of a regular file; None for a link or a file that cannot be read."""
     try:
         contents = None if path.is_symlink() else read_limited(path, MODEL_LIMIT, "file")
     except PineBoostError:
@@ -307,7 +307,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _names_in(folder: Path) -> set[str]:
-    """Everything in a folder, links and empty folders included, as names within it."""
+    """Return the names of everything in a folder, including links and empty folders."""
     if folder.is_symlink():
         return {"a link to a folder is never moved"}
     found = set()
@@ -318,11 +318,11 @@ def _names_in(folder: Path) -> set[str]:
 
 
 def _put_aside(folder: Path, new: Path) -> bool:
-    """Move a folder aside and the new one into its place; False where it cannot be moved."""
+    """Move a folder aside and the new one into its place; return False if it cannot be moved."""
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.old."))
     try:
         os.rename(folder, aside)
-    except OSError:  # the current folder of another process, or where a file system begins
+    except OSError:  # the current folder of another process, or a mount point
         aside.rmdir()
         return False
     try:

@@ -1,4 +1,4 @@
-"""What `prune_booster` returns: the smaller model, its certificate, summaries, evaluations and files."""
+"""The result of `prune_booster`: the smaller model, its certificate, summaries, evaluations and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pine_boost.tables.matrix import to_matrix
 
 
 class Absent:
-    """A part that a folder does not hold; using it raises an error that says what to do."""
+    """A part that a folder does not contain; using it raises an error that says what to do."""
 
     def __init__(self, remedy: str) -> None:
         self._remedy = remedy
@@ -48,17 +48,17 @@ class PruneResult:
     Attributes
     ----------
     model : object or bytes
-        Of the same kind as the model that was given; bytes of the same format for a file.
+        Same kind as the model that was given; for a file, bytes in the same format.
     certificate : Certificate
     region : Region
-        Says which inputs the certificate covers.
+        The inputs that the certificate covers.
     weights : float64 (n_trees,)
         Weight of every tree relative to the original, 0 for dropped trees.
     original, pruned : Model
-        Both models as parsed.
+        Both parsed models.
     search : SearchResult
     points : int32 (n_points, n_features)
-        States of the rows that the search went through: X_fit and the boundary.
+        States of the rows that the search used: X_fit and points near the decision boundary.
     """
 
     model: Any
@@ -117,7 +117,7 @@ class PruneResult:
 
     @property
     def claim(self) -> str:
-        """The exact statement of what is promised; empty unless CERTIFIED."""
+        """The exact guarantee; empty unless CERTIFIED."""
         return self.certificate.claim
 
     @property
@@ -127,10 +127,10 @@ class PruneResult:
 
     @property
     def serving_margin(self) -> float | None:
-        """How far from its own decision the pruned model alone gives the original's class.
+        """Distance from its own decision at which the pruned model alone gives the original's class.
 
-        On plausible inputs, proved (`certificate.serving`). None where no margin is needed, because
-        the region does not leave out inputs near the decision boundary, or where none was proved.
+        Proved for plausible inputs (`certificate.serving`). None if no margin is needed, because
+        the region does not leave out inputs near the decision boundary, or if none was proved.
         """
         serving = self.certificate.serving
         return None if serving is None else serving.distance
@@ -141,7 +141,7 @@ class PruneResult:
         return 1.0 - self.certificate.units_kept / self.certificate.units_before
 
     def plot_history(self, ax: Any = None) -> Any:
-        """Draw which size was proved by when, once and twice, with the bound.
+        """Plot the proved size over time, after the first and the second proof, with the bound.
 
         Returns the matplotlib Axes; needs ``pine-boost[plot]``.
         """
@@ -151,14 +151,14 @@ class PruneResult:
         return plot_history(search.history, c.units_before, c.unit, search.seconds, ax)
 
     def summary(self) -> str:
-        """A short readable text: what was removed, what is promised, what to try.
+        """Return a short readable text: what was removed, what is guaranteed, what to try next.
 
-        ``claim`` has the exact promise, ``certificate.rests_on`` what it rests on.
+        ``claim`` has the exact guarantee, ``certificate.rests_on`` its assumptions.
         """
         c = self.certificate
         sizes = [f"{c.trees_before} -> {c.trees_after} trees", f"{c.leaves_before} -> {c.leaves_after} leaves"]
         best, units = "provably the fewest", plural(c.unit)
-        if c.reweight == "leaf":  # another problem than that of weights
+        if c.reweight == "leaf":  # a different problem than that of weights
             best += " with new leaf values"
         if c.unit == "leaf":
             sizes, best = sizes[::-1], "how few would be enough is not proved"
@@ -210,7 +210,7 @@ class PruneResult:
         )
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
-        """Compare both native models on rows of your own.
+        """Compare both native models on your own rows.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class PruneResult:
         return evaluate(self.original, self.pruned, self.region, X, y)
 
     def to_treelite(self, *, codes: bool = False) -> Any:
-        """The pruned model as a Treelite model (see `pine_boost.exporters.treelite`).
+        """Return the pruned model as a Treelite model (see `pine_boost.exporters.treelite`).
 
         Parameters
         ----------
@@ -247,8 +247,8 @@ class PruneResult:
 
         A new folder appears complete or not at all. Files of an earlier result, which the
         certificate in the folder names by digest, are replaced; no other file is ever removed.
-        Beside files of your own every file is replaced by itself, the certificate last, so that a
-        folder with a certificate is complete.
+        If the folder holds files of your own, every file is replaced individually and the certificate
+        is written last, so a folder with a certificate is complete.
 
         Parameters
         ----------
@@ -268,13 +268,13 @@ class PruneResult:
         InvalidInputError
             The folder holds files of these names that no certificate in it names.
         OutputError
-            The system refused to write, or the report could not be made; the message says where
-            the rest is.
+            The system refused to write, or the report could not be written; the message says where
+            the other files are.
         """
         files, failure = self.files(), None
         folder = path_of(folder)
         if X is not None:
-            to_matrix(X, self.region.schema)  # other rows are an error before anything is written
+            to_matrix(X, self.region.schema)  # invalid rows raise before anything is written
         owned = saved.owned_files(folder)
         names = [*files, *([saved.REPORT] if report else [])]
         require_free(folder, names, owned=owned, overwrite=overwrite)
@@ -293,9 +293,9 @@ class PruneResult:
         return path
 
     def files(self, others: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, bytes]:
-        """The files of the result by name: native model, region.json and certificate.json.
+        """Return the files of the result by name: native model, region.json and certificate.json.
 
-        ``others`` are files to go with them; the certificate names them, too.
+        ``others`` are files to save with them; the certificate names them too.
         """
         name, contents = self.model_file()
         files = {name: contents, saved.REGION: canonical(self.region.to_json()).encode(), **others}
@@ -303,12 +303,12 @@ class PruneResult:
         return {**files, saved.CERTIFICATE: certificate.to_json().encode()}
 
     def model_file(self) -> tuple[str, bytes]:
-        """Name and contents of the native model file."""
+        """Return the name and contents of the native model file."""
         return model_file(self.model, self.pruned.forest.library)
 
 
 def model_file(native: Any, library: str) -> tuple[str, bytes]:
-    """Name and contents of the file of a native model; bytes are taken as they are."""
+    """Return the name and contents of the file of a native model; bytes are used unchanged."""
     traits = traits_of(library)
     contents = bytes(native) if isinstance(native, (bytes, bytearray)) else traits.save(native)
     return f"model.{traits.suffix_of(contents)}", contents
