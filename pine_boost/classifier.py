@@ -1,7 +1,7 @@
 """A scikit-learn classifier that trains, calibrates and prunes in one fit.
 
-Part of the rows is held out for calibration and trains nothing. This is the only module that imports scikit-learn when
-it is imported.
+Part of the rows is held out for calibration and not used for training. This is the only module that imports
+scikit-learn at import time.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from pine_boost.region.domain import Domain
 
 
 class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
-    """Train a tree ensemble, prune it with a certificate, and predict with what is left.
+    """Train a tree ensemble, prune it with a certificate, and predict with the pruned model.
 
     ``fit`` trains a clone of ``estimator`` on a part of the rows, calibrates the region on the
-    rest and prunes. The certificate (``result_.certificate``) is about the clone that was trained:
-    on every input of the region the pruned model predicts its class.
+    rest and prunes. The certificate (``result_.certificate``) is about the trained clone:
+    on every input in the region the pruned model predicts its class.
 
     Parameters
     ----------
@@ -90,14 +90,14 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     classes_ : array
         Labels as in y.
     model_ : fitted classifier
-        The pruned native model. XGBoost needs labels 0, 1, ...: there it predicts positions in
+        The pruned native model. XGBoost needs labels 0, 1, ..., so it predicts positions in
         ``classes_``.
     original_ : fitted classifier
         The trained model before pruning.
     result_ : PruneResult
     n_features_in_ : int
     feature_names_in_ : array
-        Only if X has names of text.
+        Only if the column names of X are strings.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Labels by the pruned model (by your threshold if one was given)."""
+        """Predict labels with the pruned model (by your threshold if one was given)."""
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
         if self.threshold is not None:
@@ -187,24 +187,24 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return self.classes_[labels] if self._encodes else labels
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """Probabilities by the pruned model; close to the original's, not equal."""
+        """Predict probabilities with the pruned model; close to the original's, not equal."""
         check_is_fitted(self)
         X = _validated(self, X, reset=False)
         return np.asarray(self.model_.predict_proba(X))
 
     def covers(self, X: Any) -> npt.NDArray[np.bool_]:
-        """Whether the certificate speaks of each row."""
+        """Return whether the certificate covers each row."""
         check_is_fitted(self)
         return self.result_.region.contains(X, model=self.result_.original.forest)
 
     def _options(self, seed: int) -> dict[str, Any]:
-        """The options of `prune_booster` among the parameters."""
+        """Return the parameters that are options of `prune_booster`."""
         known = {field.name for field in fields(Options)}
         given = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         return {**given, "score": self.region_score, "random_state": seed}
 
     def _split(self, index: npt.NDArray[np.int64], seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows to train on and rows to calibrate on; no class may be missing from the first."""
+        """Split into rows to train on and rows to calibrate on; every class occurs in the first part."""
         size, n_rows = self.calibration_size, len(index)
         require_share(size, "calibration_size")
         if len(self.classes_) < 2:
@@ -216,7 +216,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 f"calibrate on {n_held_out}; both need at least 2 rows."
             )
         order = np.random.RandomState(seed).permutation(n_rows)
-        # the first row of every class trains, so that a rare class is not lost
+        # the first row of every class is used for training, so that a rare class is not lost
         first = np.zeros(n_rows, dtype=bool)
         first[order[np.unique(index[order], return_index=True)[1]]] = True
         order = np.concatenate([order[first[order]], order[~first[order]]])
@@ -224,7 +224,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return np.sort(order[:n_train]), np.sort(order[n_train:])
 
     def __sklearn_tags__(self) -> Any:
-        """What the estimator inside accepts, this one accepts."""
+        """Return the tags of the estimator inside."""
         tags = super().__sklearn_tags__()
         inner = get_tags(_default_estimator() if self.estimator is None else self.estimator)
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
@@ -234,7 +234,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
 
 def _validated(classifier: PineClassifier, X: Any, *, reset: bool) -> Any:
-    """Names and shape checked; frames stay frames, because categories live in their columns."""
+    """Check names and shape; frames stay frames, because their columns hold the categories."""
     if hasattr(X, "columns"):
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         return X

@@ -1,6 +1,6 @@
-"""Choosing alpha on held-out rows, as in the paper: the largest whose pruned model reaches a fidelity on X_sel.
+"""Choose alpha on held-out rows, as in the paper: the largest one whose pruned model reaches a fidelity on X_sel.
 
-The rows of X_sel must have been used for nothing else, or the statement about future inputs is void.
+X_sel must have been used for nothing else, or the statement about future inputs is void.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pine_boost.tables.reused_rows import refuse_spent
 from pine_boost.tables.rows import MemoryRows, open_rows
 from pine_boost.tables.schema import schema_of
 
-# The grid of the paper's study; fixed before any data are seen, as Bonferroni needs it.
+# The grid of the paper's study; fixed before any data are seen, as Bonferroni requires.
 ALPHAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
 RULES = ("confidence", "empirical")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One alpha of the grid on the selection rows.
+    """The result for one alpha of the grid on the selection rows.
 
     Attributes
     ----------
@@ -62,15 +62,15 @@ class AlphaSelection:
     With ``rule="confidence"``: with probability at least ``1 - delta`` over the draw of X_sel, a
     future input gets the class of the original with probability at least ``target_fidelity``
     (the original itself always does). With ``rule="empirical"`` the target was reached on X_sel
-    and nothing is promised. The certificate of the chosen result holds either way, but its
+    and nothing is guaranteed. The certificate of the chosen result holds either way, but its
     coverage statement is about an alpha fixed beforehand.
 
     Attributes
     ----------
     alpha : float or None
-        None: no candidate reached the target, the original is kept.
+        None if no candidate reached the target; then the original is kept.
     model : object or bytes
-        The chosen native model; the original in the fallback.
+        The chosen native model; the original if there is none.
     result : PruneResult or None
     candidates : tuple of Candidate
         Ascending in alpha.
@@ -191,7 +191,7 @@ def select_alpha(
 
 
 def upper_risk_bound(mismatches: int, n_rows: int, level: float) -> float:
-    """The one-sided Clopper-Pearson upper bound of a binomial risk, exact for every n."""
+    """Return the one-sided Clopper-Pearson upper bound of a binomial risk, exact for every n."""
     from scipy.special import betaincinv
 
     if mismatches >= n_rows:
@@ -219,9 +219,9 @@ def _candidate(result: PruneResult, before: Any, X_sel: Any, target: float, rule
 
 
 def _selection_rows(outer: Wrapper, X_fit: Any, X_cal: Any, X_sel: Any, options: Mapping[str, Any]) -> Any:
-    """X_sel for the native ensembles, before any work: it fits, has rows, nobody has seen them.
+    """Return X_sel for the native ensembles, after checking that it fits, has rows and was not used before.
 
-    Of a table that is larger than memory its rows in chunks.
+    A table larger than memory is returned as rows in chunks.
     """
     schema = schema_of(read_model(outer.inner, threshold=outer.threshold).forest)
     X_sel = outer.rows(X_sel)

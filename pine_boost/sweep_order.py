@@ -26,17 +26,17 @@ from pine_boost.search.leaf_values import search_leaves
 from pine_boost.search.search_result import SearchResult, WarmStart
 from pine_boost.search.search_state import SearchOptions, SearchState
 
-# Second proofs by CP-SAT in another configuration: boxes take two to seven times as long.
+# Second proofs use CP-SAT in another configuration, because boxes take two to seven times as long.
 _EFFORT = Effort(box_limit=0)
 Answered = tuple[Region, Problem, SearchResult]
 
 
 @dataclass(frozen=True, eq=False)
 class SweepPlan:
-    """What a sweep needs: the model, the region of the largest alpha, X_fit, the grid.
+    """The inputs of a sweep: the model, the region of the largest alpha, X_fit, the grid.
 
     ``whole`` is the problem at the largest alpha; others differ only in the region. ``trees`` are
-    the smaller trees that are searched instead of the original's, if there are any.
+    smaller trees that are searched instead of the original's, if there are any.
     """
 
     whole: Problem
@@ -49,15 +49,15 @@ class SweepPlan:
     trees: DeduplicatedTrees | None = None
 
     def problem_in(self, region: Region) -> Problem:
-        """The problem that is searched in a region."""
+        """Return the problem to search in a region."""
         problem = restated(self.whole, region.tables, region.delta or 0.0)
         return problem if self.trees is None else self.trees.of(problem)
 
     def budget_of(self, alpha: float, n_left: int, effort: Effort) -> Budget:
-        """An equal share of the time that is left, for one search."""
+        """Return an equal share of the remaining time, for one search."""
         budget = self.budget.with_effort(effort)
         whole = budget.deadline - budget.started
-        if budget.is_limited:  # some is left for the second proofs
+        if budget.is_limited:  # reserve some time for the second proofs
             seconds = budget.remaining - (1 - SHARES["sweep searches"]) * whole
             budget = budget.within(max(seconds / n_left, 1e-3)).after(0.0)
         else:
@@ -66,18 +66,18 @@ class SweepPlan:
 
 
 def search_alphas(plan: SweepPlan) -> Iterator[Answered]:
-    """A certified answer per alpha, ascending; Ctrl-C leaves out those not yet begun."""
+    """Yield a certified answer per alpha, ascending; Ctrl-C leaves out those not yet started."""
     plan = replace(plan, trees=deduplicate_trees(plan.whole))
     answers = _with_leaves(plan) if plan.options.reweight == "leaf" else _with_units(plan)
     return answers if plan.trees is None else _restored(plan, plan.trees, answers)
 
 
 def _restored(plan: SweepPlan, trees: DeduplicatedTrees, answers: Iterator[Answered]) -> Iterator[Answered]:
-    """The answers over the trees of the original; one model for several alphas stays one."""
+    """Map the answers to the trees of the original; a model shared by several alphas stays shared."""
     before: tuple[PrunedForest | None, PrunedForest | None] = (None, None)
     for region, _, answer in answers:
         whole = restated(plan.whole, region.tables, region.delta or 0.0)
-        with finishing():  # Ctrl-C ends the search, not what makes its result
+        with finishing():  # Ctrl-C ends the search, not the construction of its result
             found = trees.restored(whole, answer, plan.options.unit, plan.budget)
         if answer.pruned is before[0]:
             found = replace(found, pruned=before[1])
@@ -90,7 +90,7 @@ def _with_units(plan: SweepPlan) -> Iterator[Answered]:
 
 
 def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
-    """Go on with leaf values from every answer; a model for a larger region holds for all others."""
+    """Continue from every answer with leaf values; a model for a larger region holds for all others."""
     whole = plan.budget.with_effort(_EFFORT)
     units = replace(plan, budget=plan.budget.part("sweep over units"))
     larger: SearchResult | None = None
@@ -109,7 +109,7 @@ def _with_leaves(plan: SweepPlan) -> Iterator[Answered]:
 
 
 def _outwards(plan: SweepPlan) -> Iterator[Answered]:
-    """Explore from the smallest region to the largest, prove twice in the opposite order."""
+    """Explore from the smallest region to the largest; run the second proofs in the opposite order."""
     explored: list[tuple[Region, SearchState, float]] = []
     start: WarmStart | None = None
     delta = plan.whole.delta
@@ -118,7 +118,7 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
         before, problem = delta, plan.problem_in(region)
         delta = problem.delta
         budget = plan.budget_of(alpha, len(plan.grid) - len(explored), _EFFORT)
-        # with another delta, points that were undecided before are decided now: rows start afresh
+        # with another delta, points that were undecided before are decided now, so start without rows
         known = Known(start=start if problem.delta == before else None)
         state = explore(problem, plan.fit_states, budget, plan.options, known)
         prove_lower_bound(state)
@@ -134,9 +134,9 @@ def _outwards(plan: SweepPlan) -> Iterator[Answered]:
 
 
 def _inwards(plan: SweepPlan) -> Iterator[Answered]:
-    """Search from the largest region to the smallest: each starts with a model that holds there.
+    """Search from the largest region to the smallest; each search starts with a model that holds there.
 
-    For scores that make proofs hard, so that an early certified model is worth more than shared rows.
+    Used for scores that make proofs hard, where an early certified model is worth more than shared rows.
     """
     larger: SearchResult | None = None
     for number, alpha in enumerate(plan.grid):

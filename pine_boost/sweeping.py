@@ -33,13 +33,13 @@ COLUMNS = ("alpha", "status", "trees", "leaves", "removed", "lower_bound", "opti
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SweepResult:
-    """One certified answer per alpha, ascending.
+    """One certified result per alpha, ascending.
 
     Attributes
     ----------
     results : tuple of PruneResult
     seconds : float
-        Of the whole sweep.
+        Duration of the whole sweep.
     """
 
     results: tuple[PruneResult, ...]
@@ -51,7 +51,7 @@ class SweepResult:
         return tuple(result.certificate.alpha for result in self.results)
 
     def __getitem__(self, alpha: float) -> PruneResult:
-        """The result of one alpha of the grid."""
+        """Return the result of one alpha of the grid."""
         for result in self.results:
             if result.certificate.alpha == alpha:
                 return result
@@ -65,7 +65,7 @@ class SweepResult:
         return len(self.results)
 
     def table(self) -> list[dict[str, Any]]:
-        """One row per alpha: status, trees, leaves, share removed, bound, seconds."""
+        """Return one row per alpha: status, trees, leaves, share removed, bound, seconds."""
         rows = []
         for result in self.results:
             c = result.certificate
@@ -83,7 +83,7 @@ class SweepResult:
         return rows
 
     def to_pandas(self) -> Any:
-        """The table as a pandas DataFrame."""
+        """Return the table as a pandas DataFrame."""
         try:
             import pandas
         except ImportError as error:
@@ -93,7 +93,7 @@ class SweepResult:
         return pandas.DataFrame(self.table())
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the share of trees removed over alpha with matplotlib; returns the axes.
+        """Plot the share of trees removed over alpha with matplotlib; returns the axes.
 
         Parameters
         ----------
@@ -168,13 +168,13 @@ def sweep(
     spent: Any = None,
     trust_pickle: bool = False,
 ) -> SweepResult:
-    """Prune one model for many alphas, each answer with its own certificate.
+    """Prune one model for many alphas, each result with its own certificate.
 
-    Rows and cuts found for a large alpha go on to the smaller ones, and a model proved for a small
-    alpha serves larger ones that need as many trees: the grid costs less than its members one by
-    one, most where one alpha is hard. Each result is what `prune_booster` promises for its alpha,
-    proved by CP-SAT in two configurations; `verify` adds the proof by boxes. Each holds for its
-    alpha; choosing one of them by looking at data is what `select_alpha` is for.
+    Rows and cuts found for a large alpha are reused for smaller ones, and a model proved for a small
+    alpha is reused for larger ones that need as many trees. A sweep therefore costs less than separate
+    calls, especially if one alpha is hard. Each result has the guarantee of `prune_booster` for its
+    alpha, proved by CP-SAT in two configurations; `verify` adds the proof by boxes. The guarantee
+    holds for an alpha fixed beforehand; to choose one by looking at data, use `select_alpha`.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def sweep(
     is_whole = options.asks_for_everything
     X_fit, X_cal = split_tables(parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole)
     how = search_options(options, parsed)
-    middle = grid[len(grid) // 2]  # before X_cal is looked at: it must not influence the choice
+    middle = grid[len(grid) // 2]  # fixed before X_cal is read, which must not influence the choice
     try:
         fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
         chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)
@@ -282,7 +282,7 @@ def sweep(
 
 
 def _weigh(chosen: Chosen, plain: Region, answer: Answered, unit: str) -> Answered:
-    """An answer of the sweep, or the original on the region of its alpha where that is the better choice."""
+    """Return an answer of the sweep, or the original on the region of its alpha if that is better."""
     region, problem, found = answer
     own = replace(chosen, region=region, problem=problem)
     own, found = own.weigh(own.note_interruption(found), plain.with_alpha(region.alpha), unit)
@@ -297,7 +297,7 @@ def _build_results(
     X_fit: Any,
     made: Mapping[str, Any],
 ) -> Iterator[PruneResult]:
-    """A result per alpha, replayed natively; a model that answers several alphas is exported once."""
+    """Build one result per alpha, replayed natively; a model that answers several alphas is exported once."""
     before: SearchResult | None = None
     result: PruneResult | None = None
     how = plan.options
@@ -309,7 +309,7 @@ def _build_results(
     for region, problem, found in answers:
         same = result if before is not None and found.pruned is before.pruned else None
         before = found
-        with finishing():  # Ctrl-C ends the search, not what makes its result
+        with finishing():  # Ctrl-C ends the search, not the construction of its result
             result = build_result.build_prune_result(
                 parsed,
                 region,
@@ -328,7 +328,7 @@ def _build_results(
 
 
 def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
-    """The grid in ascending order without repetition; raises unless all are numbers in [0, 1)."""
+    """Return the grid in ascending order without repetition; raise unless all are numbers in [0, 1)."""
     try:
         grid = [float(alpha) for alpha in alphas]
     except (TypeError, ValueError) as error:
@@ -341,7 +341,7 @@ def read_alphas(alphas: Iterable[float]) -> tuple[float, ...]:
 
 
 def _has_room(region: Region, alpha: float) -> bool:
-    """Whether an alpha is feasible in spite of rows that lie outside anyway."""
+    """Return whether an alpha is feasible in spite of rows that are always outside."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
