@@ -128,7 +128,7 @@ def _refuse_pipeline(model: Any) -> None:
 
 
 def _sniff(contents: bytes, path: Path | None) -> str:
-    """The reader for a file, by its first bytes or, if these are not conclusive, by its suffix."""
+    """Choose the reader of a file by its first bytes or, if these are not conclusive, by its suffix."""
     suffix = path.suffix.lower() if path is not None else ""
     if _is_catboost(contents):
         raise UnsupportedModelError(f"{path or 'bytes'} is a CatBoost model; {_NO_CATBOOST}; accepted: {ACCEPTED}.")
@@ -193,7 +193,7 @@ _REMEDY = "Take out of it what no file can hold (a lock, an open file, a lambda)
 
 
 def pickled(model: Any, remedy: str = _REMEDY) -> bytes:
-    """An object as the bytes of a pickle.
+    """Pickle an object.
 
     Raises
     ------

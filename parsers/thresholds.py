@@ -17,12 +17,12 @@ Thresholds = float | Sequence[float] | None
 
 
 def read_thresholds(threshold: Thresholds, *, probabilities: bool) -> tuple[float, ...]:
-    """The thresholds as an ascending tuple, empty for None.
+    """Return the thresholds as an ascending tuple, empty for None.
 
     Raises
     ------
     InvalidInputError
-        No finite number or list of them, not strictly ascending, or no probabilities.
+        They are not finite numbers, not strictly ascending, or not probabilities.
     """
     if threshold is None:
         return ()
@@ -56,7 +56,7 @@ def _is_number(value: object) -> bool:
 
 
 def no_class_decision(what: str, scale: str = "raw margin") -> UnsupportedModelError:
-    """The error for a model that predicts a value where a class is needed."""
+    """Return the error for a model that predicts a value where a class is needed."""
     return UnsupportedModelError(
         f"{what} predicts no class. To prune it as 'above a threshold or not', pass threshold=<{scale}>; to make "
         "it smaller and keep its values, compress it (compress_booster) with a tolerance.",

@@ -34,7 +34,7 @@ class Reader(Enum):
 
     XGBOOST = "XGBoost"
     LIGHTGBM = "LightGBM"
-    TREES = "scikit-learn"  # every kind whose trees compare float32 values
+    TREES = "scikit-learn"  # all kinds whose trees compare float32 values
     HISTOGRAM = "HistGradientBoosting"
 
 
@@ -49,15 +49,15 @@ class Traits:
     packages : tuple of str
         Distributions that provide it, to look up its version.
     read : callable
-        ``read(model, threshold=, decision=) -> Model`` of a live object, a path or bytes.
+        ``read(model, threshold=, decision=) -> Model`` for a live object, a path or bytes.
     recognises : callable
-        ``recognises(contents) -> bool``: whether a file is this library's.
+        ``recognises(contents) -> bool``: whether a file belongs to this library.
     suffixes : tuple of str
         File suffixes, used if the first bytes of a file are not conclusive.
     load : callable
         ``load(document) -> object``: the native model of a checked file.
     shared_library : callable
-        ``shared_library() -> str``: the path of its C library; ImportError without.
+        ``shared_library() -> str``: the path of its C library; ImportError if not installed.
     first_load : str
         The path of a script that loads a file in a child process with the C library alone.
     write : callable
@@ -69,34 +69,34 @@ class Traits:
     classes : callable
         ``classes(model, native, X)``: index of the class that the native ``predict`` returns.
     scores : callable
-        ``scores(model, native, X)``: what the user's thresholds are compared with: probabilities
+        ``scores(model, native, X)``: the values compared with the user's thresholds: probabilities
         of class 1 for classifiers, raw margins (means for averaged trees) for everything else.
     margins : callable
-        ``margins(model, native, X)``: native margins (n_rows, n_outputs), and how far the way
-        back to them may have rounded (0 where the library returns them as such).
+        ``margins(model, native, X)``: native margins (n_rows, n_outputs), and a bound on the
+        rounding in recovering them (0 if the library returns margins directly).
     accepted : callable
-        ``accepted(X)``: the table, converted if the native ``predict`` does not take its type.
+        ``accepted(X)``: the table, converted if the native ``predict`` does not accept its type.
     prepared : callable
-        ``prepared(model, native, matrix, table) -> callable``: one native prediction of these
-        rows in one thread, with everything that is not prediction done before. The rows come as
-        codes; ``table()`` makes a table with names and categories of them.
+        ``prepared(model, native, matrix, table) -> callable``: runs one native prediction of these
+        rows in one thread, with all other work done beforehand. The rows are given as codes;
+        ``table()`` converts them to a table with names and categories.
     monotone : callable
-        ``monotone(model) -> tuple of int or None``: 1 for features with which it was trained
-        to rise, -1 to fall, 0 for the others; None if the model does not hold its constraints.
+        ``monotone(model) -> tuple of int or None``: 1 for features constrained to increase in
+        training, -1 to decrease, 0 for the others; None if the model does not store constraints.
     facts : callable
-        ``facts(model) -> dict``: what a file or wrapper says beyond trees: see `describe`.
+        ``facts(model) -> dict``: what a file or wrapper stores beyond trees: see `describe`.
     reader : callable
-        ``reader(comparison) -> Reader``: how a model that compares so reads its tables.
+        ``reader(comparison) -> Reader``: how a model with this comparison reads its tables.
     column_name : callable
-        A column's name as the model stores it.
+        Converts a column's name to the form that the model stores.
     takes_codes : bool
-        Whether a plain matrix of category codes is an input of every model.
+        Whether every model accepts a plain matrix of category codes.
     refuses_unknown_categories : bool
         Whether the native ``predict`` raises on a category it was not trained on.
     sums_from_zero : bool
         Whether native sums start from 0.0 and not from the intercept.
     keeps_whole_sets : bool
-        Whether sets of categories have a fixed size, so that leaving a code out gains nothing.
+        Whether category sets have a fixed size, so that removing a code saves nothing.
     weighs_trees : bool
         Whether a boosted model with slack weighs its trees only in ``predict`` (dart).
     """
@@ -129,7 +129,7 @@ class Traits:
 
 
 def traits_of(library: str) -> Traits:
-    """The traits of a library of `LIBRARIES`; raises for any other name."""
+    """Return the traits of a library of `LIBRARIES`; raise for any other name."""
     if library not in LIBRARIES:
         raise UnsupportedModelError(
             f"Models of {library[:40]!r} are not supported; there are parsers for {', '.join(LIBRARIES)}."
@@ -170,7 +170,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def _installed_version(name: str) -> str | None:
-    """Version of the imported module of this name, else of the installed distribution."""
+    """Return the version of the imported module of this name, else of the installed distribution."""
     version = getattr(sys.modules.get(name), "__version__", None)
     if version is not None:
         return str(version)
@@ -187,10 +187,10 @@ def arrow_by_pandas(X: Any) -> Any:
 
 
 def describe(model: Model) -> dict[str, Any]:
-    """Everything besides the trees that decides how a table is read and what the classes are called.
+    """Return everything besides the trees that determines how a table is read and how classes are labelled.
 
-    Two models that are said to be interchangeable must agree in every entry: a permuted
-    ``feature_names`` routes every table whose columns are chosen by name to other splits.
+    Two models that are claimed to be interchangeable must agree in every entry: for example, a permuted
+    ``feature_names`` sends tables whose columns are selected by name to other splits.
 
     Returns
     -------
@@ -216,13 +216,13 @@ def describe(model: Model) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
-    """A label or category as text that is different for 1, "1" and True."""
+    """Format a label or category as text that differs for 1, "1" and True."""
     value = value.item() if hasattr(value, "item") else value
     return f"{type(value).__name__}:{value}"
 
 
 def index_of(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> IntArray:
-    """Position of each label among the classes."""
+    """Return the position of each label among the classes."""
     known = np.asarray(classes)
     order = np.argsort(known, kind="stable")
     position = np.searchsorted(known[order], labels)
@@ -233,5 +233,5 @@ def index_of(labels: npt.NDArray[Any], classes: tuple[Any, ...]) -> IntArray:
 
 
 def band_of(scores: npt.NDArray[Any], thresholds: tuple[float, ...]) -> IntArray:
-    """How many of the user's thresholds each score exceeds."""
+    """Return how many of the user's thresholds each score exceeds."""
     return np.asarray(np.sum([scores.reshape(-1) > cut for cut in thresholds], axis=0), np.int64)

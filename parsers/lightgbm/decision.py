@@ -74,7 +74,7 @@ def decide(
     lowest: FloatArray,
     highest: FloatArray,
 ) -> Decision:
-    """The decision of the native ``predict`` on the sum of the leaves.
+    """Return the decision of the native ``predict`` on the sum of the leaves.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ def decide(
         compared with the sum of the leaves, or with their mean for random forests (which is what
         ``predict`` of such a regression returns).
     is_classifier : bool
-        Whether an LGBMClassifier makes classes of the output.
+        Whether an LGBMClassifier turns the output into classes.
     values : bool
-        Whether an objective without classes may do without a threshold.
+        Whether an objective without classes is accepted without a threshold.
     divisor : int
         Rounds of a random forest (``predict`` divides the sum by it), else 1.
     lowest, highest : float64 (n_outputs,)
@@ -124,23 +124,23 @@ def decide(
     if is_probability or divisor > 1:
         guard = max(abs(cut) for cut in cuts) * LIGHTGBM_SCALE_ERROR
     if is_probability:
-        # t / (1 - t) has relative error 2u, so its log is off by 2u and one rounding of its own
+        # t / (1 - t) has relative error 2u, so its log errs by 2u and one rounding of its own
         guard += scale * (4 * _UNIT + max(probability_guard(t, np.float64) for t in thresholds))
     return Decision(cuts, guard=guard, thresholds=thresholds)
 
 
 def _half(sigmoid: float, divisor: int) -> Decision:
-    """Class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53, measured by bisection for k from 0.1 to 10."""
+    """Return the rule "class 1 iff fl(k * fl(sum / n)) > 0x1.8p-53", measured by bisection for k from 0.1 to 10."""
     cut = LIGHTGBM_BINARY_CUT * divisor / sigmoid
     is_plain = sigmoid == 1.0 and divisor == 1
     return Decision((cut,), guard=0.0 if is_plain else cut * LIGHTGBM_SCALE_ERROR)
 
 
 def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: FloatArray) -> float:
-    """Gap of two margins within which rounding may hide their order from the native argmax.
+    """Return the gap of two margins within which rounding may hide their order from the native argmax.
 
-    For softmax a constant: it subtracts the maximum, exactly for scores this close. Averaging
-    rounds each score, in proportion to its size; separate sigmoids flatten towards 1.
+    It is a constant for softmax, which subtracts the maximum, exactly for scores this close. Averaging
+    rounds each score in proportion to its size; separate sigmoids flatten towards 1.
     """
     rounding = LIGHTGBM_SCALE_ERROR * float(max(np.abs(lowest).max(), np.abs(highest).max()))
     if objective.name == "multiclass":
@@ -149,7 +149,7 @@ def class_gap(objective: Objective, divisor: int, lowest: FloatArray, highest: F
 
 
 def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray) -> float:
-    """Gap of two scores below which their float64 sigmoids may come out equal or swapped.
+    """Return the gap of two scores below which their float64 sigmoids may come out equal or swapped.
 
     Each class has its own sigmoid, p = 1 / (1 + exp(-slope * margin)), computed to 8u. The lower
     of the two best scores is at most M, the second largest of ``highest``, and for a gap g above
@@ -159,7 +159,7 @@ def one_against_all_guard(slope: float, lowest: FloatArray, highest: FloatArray)
     Raises
     ------
     UnsupportedModelError
-        The sigmoids of two classes can both round to 1 (or all to 0): then no gap decides.
+        The sigmoids of two classes can both round to 1 (or all to 0), so no gap decides.
     """
     second = max(float(np.sort(highest)[-2]), 0.0)
     if slope * second > LARGEST_EXPONENT or slope * float(lowest.max()) < -LARGEST_EXPONENT:

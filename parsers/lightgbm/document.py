@@ -33,8 +33,8 @@ _HEADER_KEYS = (
 _BOUND = rf"(?:{NUMBER}|-?inf|-?nan)"
 _FEATURE_INFO = re.compile(rf"none|\[{_BOUND}:{_BOUND}\]|-?[0-9]+(?::-?[0-9]+)*")
 _CATEGORY_LIST = re.compile(r"-?[0-9]+(?::-?[0-9]+)*")
-# LightGBM crashes on any other line of this section, and its Python package makes JSON of the values without
-# escaping them: numbers, lists of numbers, lists of lists, and texts for every other name
+# LightGBM crashes on any other line of this section, and its Python package turns the values into JSON without
+# escaping them: numbers, lists of numbers, lists of lists, and strings for all other names
 _PARAMETER = re.compile(r"\[([a-z][a-z0-9_]*): ([^\x00-\x1f\x7f]*)\]")
 _NUMERIC = frozenset(
     """num_iterations learning_rate num_leaves num_threads seed deterministic force_col_wise force_row_wise
@@ -87,9 +87,9 @@ class LightgbmDocument:
     pandas_categorical : list or None
         Categories of the pandas ``category`` columns of the training table, in column order.
     has_pandas_line : bool
-        Files of LightGBM's own command line lack that line.
+        False for files of LightGBM's own command line.
     best_iteration : int
-        Rounds used by ``predict`` of a live Booster; 0 means all. Files do not carry it.
+        Rounds used by ``predict`` of a live Booster; 0 means all. Files do not store it.
     """
 
     num_class: int
@@ -112,15 +112,15 @@ class LightgbmDocument:
 
     @property
     def n_used_rounds(self) -> int:
-        """Number of rounds the native ``predict`` uses."""
+        """Number of rounds that the native ``predict`` uses."""
         return min(self.best_iteration, self.n_rounds) if self.best_iteration > 0 else self.n_rounds
 
     def parameter(self, key: str) -> str | None:
-        """The text of a parameter, None if the file does not have it."""
+        """Return the text of a parameter, None if the file does not have it."""
         return dict(self.parameters).get(key)
 
     def category_features(self) -> list[int]:
-        """Ascending indices of the features trained as categorical."""
+        """Return the ascending indices of the features trained as categorical."""
         listed = self.parameter("categorical_feature")
         if listed and re.fullmatch(r"[0-9]{1,9}(?:,[0-9]{1,9})*", listed):
             return sorted({int(i) for i in listed.split(",")})
@@ -261,7 +261,7 @@ def _read_constraints(header: dict[str, str], n_features: int) -> tuple[int, ...
 
 
 def _read_tail(text: str) -> dict[str, Any]:
-    """Importances (recomputed on writing), parameters, pandas categories."""
+    """Read importances (recomputed on writing), parameters and pandas categories."""
     importances, marker, rest = text.partition("\nparameters:\n")
     if not marker:
         _truncated("the section 'parameters:' is missing")
@@ -294,7 +294,7 @@ def _read_tail(text: str) -> dict[str, Any]:
 
 
 def _is_readable(name: str, value: str) -> bool:
-    """Whether LightGBM's Python package can read the value of a parameter back."""
+    """Return whether LightGBM's Python package can read the value of a parameter back."""
     if name in _NUMERIC:
         return _NUMBER.fullmatch(value) is not None
     try:

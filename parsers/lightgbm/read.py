@@ -105,7 +105,7 @@ def _read_live(model: Any, threshold: Any, values: bool) -> Model:
 
 
 def _check_sigmoid(booster: Any, document: LightgbmDocument) -> None:
-    """The text keeps six digits of ``sigmoid``; a live model with more has another slope."""
+    """Raise if a live model's ``sigmoid`` has more than the six digits that the text stores."""
     line = document.objective or ""
     given = (booster.params or {}).get("sigmoid")
     if "sigmoid:" not in line or given is None:
@@ -173,7 +173,7 @@ def _build_forest(document: LightgbmDocument, threshold: Any, values: bool, labe
 
 
 def _extremes(trees: Sequence[TreeBlock], rounds: int, n_outputs: int) -> tuple[FloatArray, FloatArray]:
-    """Bounds on the margins of each output over all inputs."""
+    """Bound the margins of each output over all inputs."""
     with np.errstate(over="ignore"):
         lowest, highest = (
             np.array([bound(t.leaf_value) for t in trees]).reshape(rounds, n_outputs).sum(axis=0)
@@ -185,7 +185,7 @@ def _extremes(trees: Sequence[TreeBlock], rounds: int, n_outputs: int) -> tuple[
 
 
 def _stack(trees: Sequence[TreeBlock], of_inner: Any, at_leaves: Any) -> Any:
-    """Inner nodes of each tree (its root first), then its leaves."""
+    """Stack the inner nodes of each tree (its root first), then its leaves."""
     parts = []
     for tree in trees:
         inner = np.asarray(of_inner(tree))
@@ -194,7 +194,7 @@ def _stack(trees: Sequence[TreeBlock], of_inner: Any, at_leaves: Any) -> Any:
 
 
 def _default_left(tree: TreeBlock) -> Any:
-    # NaN at a categorical split goes right whatever the bit says (measured for types 1 to 11)
+    # NaN at a categorical split goes right regardless of the bit (measured for types 1 to 11)
     return ((tree.decision_type & DEFAULT_LEFT_BIT) != 0) & ~tree.is_categorical
 
 
@@ -221,14 +221,14 @@ def _stack_categories(trees: Sequence[TreeBlock]) -> tuple[IntArray, Any]:
 
 
 def _tree_bias(document: LightgbmDocument, trees: Sequence[TreeBlock]) -> FloatArray:
-    """The part of each tree that belongs to the intercept.
+    """Return the part of each tree that belongs to the intercept.
 
     LightGBM adds the prior to the leaves of the first round and sets shrinkage=1 (dart scales it
-    afterwards; random forests add it to every tree). The exact prior is not in the file; the
-    value of the root before its split is, to six digits, and before the first split the mean
-    gradient is 0, so it *is* the prior there (for bagged trees: the mean of the tree). It is
-    moved into the range of the leaves, so that a damaged number cannot make the bias larger than
-    the tree. A tree with one leaf is all intercept. Leaf values are not touched by any of this.
+    afterwards; random forests add it to every tree). The file does not store the exact prior, but it
+    stores the value of the root before its split, to six digits. Before the first split the mean
+    gradient is 0, so that value *is* the prior (for bagged trees: the mean of the tree). It is
+    clipped to the range of the leaves, so that a damaged number cannot make the bias larger than
+    the tree. A tree with one leaf is all intercept. None of this changes leaf values.
     """
     bias = np.zeros(len(trees))
     is_dart = document.parameter("boosting") == "dart"
@@ -258,11 +258,11 @@ def _classes(objective: str, n_outputs: int, n_cuts: int, labels: tuple[Any, ...
 
 
 def _feature_categories(document: LightgbmDocument) -> tuple[tuple[Any, ...] | None, ...]:
-    """Categories of pandas columns per feature; LightGBM itself stores only the list of columns.
+    """Return the categories of pandas columns per feature; LightGBM itself stores only the list of columns.
 
-    The k-th entry belongs to the k-th ``category`` column of the table. Where the features
-    trained as categorical are as many, they are those columns; otherwise (ordered categories, a
-    hand-picked categorical_feature) the file does not say, and no feature gets categories.
+    The k-th entry belongs to the k-th ``category`` column of the table. If the number of features
+    trained as categorical is the same, they are those columns; otherwise (ordered categories, a
+    custom categorical_feature) the file does not identify them, and no feature gets categories.
     """
     columns = document.pandas_categorical or []
     features = document.category_features()

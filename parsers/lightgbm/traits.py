@@ -65,7 +65,7 @@ def _scores(model: Model, native: Any, X: Any) -> npt.NDArray[Any]:
         if hasattr(native, "predict_proba"):
             return np.asarray(native.predict_proba(X))[:, 1]
         return _predict(native, X)
-    # before any link, but divided like the prediction of a random forest; slope is 1 / rounds
+    # before any link, but divided as in the prediction of a random forest; slope is 1 / rounds
     rounds = model.document.n_used_rounds if model.document.average_output else 1
     return _predict(native, X, raw=True) / rounds
 
@@ -88,7 +88,7 @@ def _facts(model: Model) -> dict[str, Any]:
     document: LightgbmDocument = model.document
     line = document.objective
     if line is not None and document.average_output:
-        line = line.partition(" sigmoid:")[0]  # an average over fewer rounds has another slope
+        line = line.partition(" sigmoid:")[0]  # an average over fewer rounds has a different slope
     return {
         "objective": line,
         "average": document.average_output,
@@ -119,7 +119,7 @@ TRAITS = Traits(
     scores=_scores,
     margins=_margins,
     column_name=_column_name,
-    accepted=arrow_by_pandas,  # its own Arrow reader takes numbers only, no dictionary columns
+    accepted=arrow_by_pandas,  # its own Arrow reader accepts numbers only, no dictionary columns
     prepared=_prepared,
     monotone=_monotone,
     facts=_facts,

@@ -78,11 +78,11 @@ class TreeBlock:
 
     @property
     def is_categorical(self) -> npt.NDArray[np.bool_]:
-        """Which inner nodes test a category set."""
+        """Whether each inner node tests a category set."""
         return (self.decision_type & CATEGORICAL_BIT).astype(bool)
 
     def categories_of(self, node: int) -> npt.NDArray[np.int32]:
-        """Sorted codes in the bitset of a categorical inner node."""
+        """Return the sorted codes in the bitset of a categorical inner node."""
         position = int(self.threshold[node])
         words = self.cat_threshold[self.cat_boundaries[position] : self.cat_boundaries[position + 1]]
         bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
@@ -90,7 +90,7 @@ class TreeBlock:
 
 
 def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Split ``key=value`` lines; a repeated key or a line of another form is refused."""
+    """Split ``key=value`` lines; raise on a repeated key or a line of another form."""
     pairs: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
@@ -103,14 +103,14 @@ def read_pairs(lines: Iterable[str], where: str, bare: frozenset[str] = frozense
 
 
 def read_integers(text: str, where: str) -> IntArray:
-    """Integers separated by single spaces."""
+    """Read integers separated by single spaces."""
     if not _INTEGERS.fullmatch(text):
         raise MalformedModelError(f"{where} is {text[:60]!r}, not integers separated by spaces.")
     return np.fromstring(text, dtype=np.int64, sep=" ")
 
 
 def read_numbers(text: str, where: str, *, infinite: bool = False) -> FloatArray:
-    """Finite decimal numbers separated by single spaces; ``infinite`` allows inf and -inf too."""
+    """Read finite decimal numbers separated by single spaces; ``infinite`` also allows inf and -inf."""
     if not (_THRESHOLDS if infinite else _NUMBERS).fullmatch(text):
         raise MalformedModelError(f"{where} is {text[:60]!r}, not numbers separated by spaces.")
     tokens = text.split()
@@ -122,7 +122,7 @@ def read_numbers(text: str, where: str, *, infinite: bool = False) -> FloatArray
 
 
 def read_integer(pairs: dict[str, str], key: str, where: str, lowest: int, highest: int) -> int:
-    """One required integer in a range."""
+    """Read one required integer in a range."""
     if key not in pairs:
         raise MalformedModelError(f"{where} lacks the line {key}=.")
     numbers = read_integers(pairs[key], f"{key} of {where}")
@@ -172,7 +172,7 @@ def read_tree(text: str, index: int, n_features: int) -> TreeBlock:
     unknown = set(pairs) - set(_ARRAYS) - {"num_leaves", "num_cat"}
     if unknown:
         raise MalformedModelError(f"{where} has the unknown key {min(unknown)[:60]!r}.")
-    # the table above gives every array its field and type
+    # the table above defines the field and type of every array
     tree = TreeBlock(
         **arrays,  # type: ignore[arg-type]
         cat_boundaries=boundaries,

@@ -14,7 +14,7 @@ from pine_boost.parsers.lightgbm.tree import TreeBlock
 
 
 def write_document(document: LightgbmDocument) -> bytes:
-    """LightGBM text v4 of a document, as LightGBM itself would write it."""
+    """Return a document as LightGBM text v4, as LightGBM itself would write it."""
     blocks = [_tree_text(i, tree).encode("utf-8") for i, tree in enumerate(document.trees)]
     header = [
         "tree",
@@ -73,12 +73,12 @@ def _join(items: Iterable[Any]) -> str:
 
 
 def _formatted(numbers: FloatArray, form: str) -> str:
-    """Floats in printf's format, separated by spaces; one format for all is far faster than one each."""
+    """Format floats in printf style, separated by spaces; one format call for all is far faster than one each."""
     return " ".join([form] * len(numbers)) % tuple(numbers.tolist())
 
 
 def _importances(document: LightgbmDocument) -> list[str]:
-    """Number of splits with a gain per feature, largest first; informative, as in LightGBM."""
+    """Return the number of splits with a gain per feature, largest first; informative, as in LightGBM."""
     count = np.zeros(len(document.feature_names), dtype=np.int64)
     for tree in document.trees:
         np.add.at(count, tree.split_feature[tree.split_gain > 0], 1)

@@ -52,22 +52,22 @@ def read_sklearn(model: Any, *, threshold: float | Sequence[float] | None = None
         iff ``predict_proba(x)[1] > threshold``. For a regressor: class 1 iff the raw prediction
         (before the exponential of a Poisson or gamma loss) exceeds it. Averaged models (forests)
         take one threshold, which is subtracted from every leaf, because a mean over fewer trees
-        only keeps its meaning about the threshold.
+        is only meaningful relative to the threshold.
     decision : {"class", "value"}
         ``"value"`` reads a regressor without a threshold: the margin of a forest is the sum over
-        its trees, and ``forest.slope`` times the margin what it predicts.
+        its trees, and ``forest.slope`` times the margin is its prediction.
 
     Returns
     -------
     Model
-        With ``document`` a `SklearnDocument`.
+        Its ``document`` is a `SklearnDocument`.
 
     Raises
     ------
     UnsupportedModelError
-        Not one of the estimators above, multi-output, a single class, a custom ``init``.
+        The estimator is not one of the above, has several outputs, a single class or a custom ``init``.
     InvalidInputError
-        Not fitted, or a threshold that does not fit the model.
+        The estimator is not fitted, or the threshold does not fit the model.
 
     Examples
     --------
@@ -113,9 +113,9 @@ def read_isolation_forest(model: Any) -> Forest:
     Raises
     ------
     UnsupportedModelError
-        Another estimator, or an offset outside the range of scores.
+        The estimator is of another class, or its offset is outside the range of scores.
     InvalidInputError
-        Not fitted.
+        The estimator is not fitted.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def read_isolation_forest(model: Any) -> Forest:
     require_fitted(model, "estimators_")
     trees = [estimator.tree_ for estimator in model.estimators_]
     lengths = zip(model._decision_path_lengths, model._average_path_length_per_tree, strict=True)
-    # the same three float operations in the same order as scikit-learn: bit-equal leaves
+    # the same three float operations in the same order as scikit-learn give bit-equal leaves
     values = [(depth + rest - 1.0)[:, None] for depth, rest in lengths]
     subsampled = model._max_features != model.n_features_in_
     columns = model.estimators_features_ if subsampled else None
@@ -172,7 +172,7 @@ class SklearnDocument:
 
 
 def read_average(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
-    """Forests and single trees: the mean of the leaves; the Forest holds their sum."""
+    """Read forests and single trees, which predict the mean of the leaves; the Forest holds their sum."""
     estimators = [model] if "Tree" in name and "Trees" not in name else list(model.estimators_)
     refuse_multi_output(model, name)
     trees = [estimator.tree_ for estimator in estimators]
@@ -202,7 +202,7 @@ def read_average(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[
 
 
 def read_gradient(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
-    """GradientBoosting: init + sum(learning_rate * value), float64, in file order."""
+    """Read GradientBoosting: init + sum(learning_rate * value), float64, in file order."""
     trees = [estimator.tree_ for estimator in model.estimators_.ravel()]
     rate = np.float64(model.learning_rate)
     slope = 2.0 if model.loss == "exponential" else 1.0
@@ -236,7 +236,7 @@ def _gradient_intercept(model: Any, name: str) -> FloatArray:
 
 
 def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
-    """HistGradientBoosting: baseline + sum(value), float64, columns in the user's order."""
+    """Read HistGradientBoosting: baseline + sum(value), float64, columns in the user's order."""
     n_features = int(model.n_features_in_)
     columns = np.arange(n_features)
     categories: list[tuple[Any, ...] | None] = [None] * n_features
@@ -265,7 +265,7 @@ def read_histogram(model: Any, name: str, thresholds: tuple[float, ...]) -> tupl
 
 
 def _categorical_columns(model: Any) -> tuple[IntArray, list[tuple[Any, ...] | None]]:
-    """The user's column of each reordered one, and the raw categories of the user's columns."""
+    """Return the user's column of each reordered one, and the raw categories of the user's columns."""
     is_categorical = np.asarray(model.is_categorical_, dtype=bool)
     user_columns = np.flatnonzero(is_categorical)
     columns = np.concatenate([user_columns, np.flatnonzero(~is_categorical)])
@@ -285,7 +285,7 @@ def _categorical_columns(model: Any) -> tuple[IntArray, list[tuple[Any, ...] | N
 
 
 def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Forest, SklearnDocument]:
-    """AdaBoost (SAMME): every tree votes with its weight for the largest class of the leaf."""
+    """Read AdaBoost (SAMME): every tree votes with its weight for the largest class of the leaf."""
     if thresholds:
         raise InvalidInputError(
             "AdaBoostClassifier divides by the sum of the estimator weights, so a probability "
@@ -328,7 +328,7 @@ def read_votes(model: Any, name: str, thresholds: tuple[float, ...]) -> tuple[Fo
 
 
 def _vote(estimator: Any, classes: tuple[Any, ...]) -> IntArray:
-    """Class index that each node of a tree votes for (its own argmax, lowest index on a tie)."""
+    """Return the class index that each node of a tree votes for (its own argmax, lowest index on a tie)."""
     position = {label: index for index, label in enumerate(classes)}
     labels = estimator.classes_.tolist()
     if not set(labels) <= set(classes):
@@ -339,7 +339,7 @@ def _vote(estimator: Any, classes: tuple[Any, ...]) -> IntArray:
 
 
 def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[FloatArray]:
-    """The rows of ``values`` that are leaves, per tree."""
+    """Return the rows of ``values`` that are leaves, per tree."""
     leaves = [value[tree.children_left == LEAF] for tree, value in zip(trees, values, strict=True)]
     if not all(np.all(np.isfinite(value)) for value in leaves):
         raise MalformedModelError("A leaf value is not finite; the trees were edited or damaged.")
@@ -347,7 +347,7 @@ def leaves_only(trees: Sequence[Any], values: Sequence[FloatArray]) -> list[Floa
 
 
 def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, tie: Tie) -> Decision:
-    """Decision of an additive margin; ``slope`` is that of the sigmoid behind predict_proba."""
+    """Return the decision of an additive margin; ``slope`` is that of the sigmoid behind predict_proba."""
     if not hasattr(model, "classes_"):
         return Decision(thresholds, Tie.LOWEST, 0.0, thresholds)
     if thresholds:
@@ -360,7 +360,7 @@ def _boosted_decision(model: Any, thresholds: tuple[float, ...], slope: float, t
 
 
 def accepts_missing(model: Any) -> bool:
-    """Whether the native predict takes NaN, by the estimator's own tags."""
+    """Return whether the native predict accepts NaN, by the estimator's own tags."""
     return bool(model.__sklearn_tags__().input_tags.allow_nan)
 
 
@@ -372,7 +372,7 @@ def build_forest(
     rounding: Rounding | None = None,
     **fields: Any,
 ) -> Forest:
-    """A Forest with what all scikit-learn ensembles share; ``fields`` are those of `Forest`.
+    """Build a Forest with what all scikit-learn ensembles share; ``fields`` are those of `Forest`.
 
     ``n_per_round`` is the number of trees per boosting round, one per output; None means that
     every tree adds to every output (or to the only one).

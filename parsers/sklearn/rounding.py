@@ -1,4 +1,4 @@
-"""Bounds on what rounding can do to a scikit-learn decision, each with its inequality (u = 2**-53).
+"""Bounds on the effect of rounding on a scikit-learn decision, each with its inequality (u = 2**-53).
 
 They hold for any order of summation.
 """
@@ -28,18 +28,18 @@ class Rounding:
 
 
 def largest_leaves(values: Sequence[FloatArray]) -> FloatArray:
-    """Max |leaf| of each tree and output, (n_trees, n_outputs); ``values`` hold leaves only."""
+    """Return max |leaf| of each tree and output, (n_trees, n_outputs); ``values`` hold leaves only."""
     return np.array([np.abs(value).max(axis=0) for value in values])
 
 
 def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray], threshold: float | None) -> Rounding:
-    """Rounding of ``mean over trees`` against the sum of ``values``.
+    """Bound the rounding of ``mean over trees`` against the sum of ``values``.
 
     ``native`` are the leaves that scikit-learn adds; ``values`` are those of the Forest, the same
     ones or ``fl(native - threshold)``. With ``n_jobs > 1`` the trees are added in any order.
-    `exact.summation_band` is computed in file order and so is not enough: the partial sums are
-    largest when the largest trees come first, hence the sorted sum here. When every sum is exact
-    no order matters and the slack is 0, so that ties stay ties (pure leaves vote 0 or 1).
+    `exact.summation_band` assumes file order and so is not enough: the partial sums are
+    largest when the largest trees come first, hence the sorted sum here. If every sum is exact,
+    no order matters and the slack is 0, so ties stay ties (pure leaves vote 0 or 1).
     """
     if len(values) == 1:
         # one tree: nothing is added, and fl(p - t) has the sign of p - t
@@ -67,7 +67,7 @@ def average_rounding(values: Sequence[FloatArray], native: Sequence[FloatArray],
 
 
 def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
-    """Rounding of AdaBoost's multiclass decision against the plain sum of the votes.
+    """Bound the rounding of AdaBoost's multiclass decision against the plain sum of the votes.
 
     Native: class k gets w or fl(c * w), c = fl(-1 / (K - 1)), summed, divided by W. In real
     numbers that is (v_k * K / (K - 1) - W / (K - 1)) / W, increasing in the votes v_k. Each term
@@ -89,7 +89,7 @@ def vote_rounding(weights: FloatArray, n_classes: int) -> Rounding:
 
 
 def probability_cut(probability: float, slope: float) -> tuple[float, float]:
-    """Margin at which ``sigmoid(slope * margin)`` is ``probability``, and its guard.
+    """Return the margin at which ``sigmoid(slope * margin)`` is ``probability``, and its guard.
 
     log(p / (1 - p)) in float64: argument within 2u relative, so the logarithm within
     2u + u * |log|; the guard adds twice that to `exact.probability_guard`.
@@ -100,7 +100,7 @@ def probability_cut(probability: float, slope: float) -> tuple[float, float]:
 
 
 def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:
-    """Summed path length at which ``2 ** (-depth / denominator)`` is ``-offset``, and its guard.
+    """Return the summed path length at which ``2 ** (-depth / denominator)`` is ``-offset``, and its guard.
 
     Inlier iff fl(2**-fl(d / D)) <= -offset. A relative error of 4u in the power moves d / D by
     4u / ln 2, the quotient errs by u * d / D, the cut itself by a few u: 16u (D + |cut|) covers it.
@@ -110,7 +110,7 @@ def isolation_cut(offset: float, denominator: float) -> tuple[float, float]:
 
 
 def _worst_order(values: Sequence[FloatArray]) -> float:
-    """Bound on |float sum - exact sum| over every order of the trees.
+    """Bound |float sum - exact sum| over every order of the trees.
 
     A sequential sum errs by at most u * sum_k |partial_k|, and |partial_k| is at most the sum of
     the k largest trees; 1 + 2**-10 covers the rounding inside the partial sums (n < 2**14).

@@ -1,6 +1,6 @@
 """The `Traits` of scikit-learn.
 
-There is no file format that can be checked: estimators are saved as pickles and never loaded here.
+It has no file format that can be checked: estimators are saved as pickles, which are never loaded here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNIT = UNIT_ROUNDOFF[np.float64]
 
 
 def _recognises(contents: bytes) -> bool:
-    return False  # its models come as pickles, which `read_model` loads itself
+    return False  # its models are pickles, which `read_model` loads itself
 
 
 def _no_file(document: Any) -> NoReturn:
@@ -77,14 +77,14 @@ def _sums_of_mean(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]
 
 
 def _sums_of_votes(native: Any, X: Any) -> tuple[FloatArray, float]:
-    """Votes per class; two classes: votes for minus votes against (SAMME)."""
+    """Return the votes per class; for two classes, votes for minus votes against (SAMME)."""
     decision = np.asarray(native.decision_function(X), dtype=np.float64)
     total = float(native.estimator_weights_.sum())
     blur = 8 * _UNIT * total
     if decision.ndim == 1:
         return (decision * (total / 2))[:, None], blur
     n_classes = decision.shape[1]
-    # w for a vote, fl(-w / (K - 1)) against, n additions: (n + 2) u W, and the way back
+    # w for a vote, fl(-w / (K - 1)) against, n additions: (n + 2) u W, plus the multiplication back
     blur += (len(native.estimators_) + 2) * _UNIT * total
     return (decision * total * (n_classes - 1) + total) / n_classes, blur
 
@@ -125,7 +125,7 @@ TRAITS = Traits(
     classes=_classes,
     scores=_scores,
     margins=_margins,
-    accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by their names there
+    accepted=arrow_by_pandas,  # HistGradientBoosting finds its categories by name in pandas tables
     prepared=_prepared,
     monotone=_monotone,
     facts=_facts,

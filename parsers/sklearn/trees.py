@@ -1,4 +1,4 @@
-"""Stack fitted scikit-learn trees into the arrays of a Forest, and check them first."""
+"""Check fitted scikit-learn trees and stack them into the arrays of a Forest."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def stack_histogram(predictors: Sequence[Any], columns: IntArray) -> dict[str, A
 
 
 def _category_sets(predictors: Sequence[Any], is_category: npt.NDArray[np.bool_]) -> list[npt.NDArray[np.int32]]:
-    """The category codes that go left, per node; empty where the split is numeric."""
+    """Return the category codes that go left, per node; empty if the split is numeric."""
     sets = [np.zeros(0, dtype=np.int32)] * len(is_category)
     start = 0
     for predictor in predictors:
@@ -124,7 +124,7 @@ OLDEST = (1, 6)
 
 
 def supported_name(model: Any, accepted: Collection[str]) -> str:
-    """The scikit-learn class of a fitted estimator, a user's subclass included."""
+    """Return the scikit-learn class of a fitted estimator, also for a user's subclass."""
     _refuse_old_version()
     bases = _sklearn_bases(model)
     if "Pipeline" in bases and getattr(model, "steps", None):
@@ -148,7 +148,7 @@ def supported_name(model: Any, accepted: Collection[str]) -> str:
 
 
 def refuse_other_than(model: Any, name: str, inside: str | None = None) -> None:
-    """Accept only one scikit-learn class (or a subclass)."""
+    """Raise unless the estimator is of one scikit-learn class or a subclass."""
     if name not in _sklearn_bases(model):
         where = f" inside {inside}" if inside else ""
         raise UnsupportedModelError(f"{type(model).__name__} was found{where}; only {name} is accepted here.")
@@ -169,9 +169,9 @@ def refuse_multi_output(model: Any, name: str) -> None:
 
 
 def class_labels(model: Any, thresholds: tuple[float, ...] = ()) -> tuple[Any, ...]:
-    """Labels in class order; with several thresholds, the numbers of the score bands.
+    """Return labels in class order; with several thresholds, the numbers of the score bands.
 
-    Empty for a regressor without thresholds, which decides no class.
+    Empty for a regressor without thresholds, which does not decide a class.
     """
     if len(thresholds) > 1 or (thresholds and not hasattr(model, "classes_")):
         return tuple(range(len(thresholds) + 1))
@@ -189,7 +189,7 @@ def class_labels(model: Any, thresholds: tuple[float, ...] = ()) -> tuple[Any, .
 
 
 def feature_names(model: Any) -> tuple[str, ...] | None:
-    """Column names seen in ``fit``, if any."""
+    """Return the column names seen in ``fit``, if any."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(str(name) for name in names)
 

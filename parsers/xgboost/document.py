@@ -21,7 +21,7 @@ from pine_boost.model.forest import IntArray
 from pine_boost.parsers.xgboost.trees import MAX_INTEGER, REMEDY, Float32Array, Trees, fault, read_trees
 from pine_boost.parsers.xgboost.ubjson import read_ubjson
 
-# XGBoost hangs on a huge num_class; a file with more than these is damaged
+# XGBoost hangs on a huge num_class; a file with more classes than this is damaged
 MAX_CLASSES = 2**16
 MAX_FEATURES = 2**24
 _OLDEST, _NEWEST = (1, 7), (3, 2**31)
@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z")
 class XGBoostDocument:
     """The checked contents of a model file.
 
-    ``weight_drop`` is None for gbtree. ``round_offset`` are the trees where rounds begin (the
+    ``weight_drop`` is None for gbtree. ``round_offset`` are the trees at which rounds begin (the
     file's iteration_indptr, or what its absence means in XGBoost 1.7). ``base_score`` has one
     entry, or one per class.
     """
@@ -64,7 +64,7 @@ class XGBoostDocument:
 
     @property
     def n_outputs(self) -> int:
-        """Number of margins of a row."""
+        """Number of margins per row."""
         return max(self.n_classes, 1)
 
 
@@ -145,7 +145,7 @@ def _check_document(root: Any, file_format: str) -> XGBoostDocument:
 
 
 def _read_grown(model: dict[str, Any], n_features: int, n_outputs: int, *, typed: bool) -> dict[str, Any]:
-    """The trees, and the output and the round of each."""
+    """Read the trees, and the output and round of each."""
     # 1.7 writes size_leaf_vector 0 for scalar leaves, 2.x and 3.x do not write it here
     param = f.read(
         model["gbtree_model_param"],
@@ -178,7 +178,7 @@ def _check_version(version: IntArray) -> tuple[int, int, int]:
 
 
 def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
-    """The section with the trees, and the weights of dart (None for gbtree)."""
+    """Return the section with the trees, and the weights of dart (None for gbtree)."""
     name = f.text()(f.mapping(f.anything)(booster, "gradient_booster").get("name"), "gradient_booster.name")
     if name == "gblinear":
         raise UnsupportedModelError("gblinear models have no trees; retrain with booster='gbtree' or 'dart'.")
@@ -196,7 +196,7 @@ def _find_model(booster: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
-    """The objective section: its name and texts, at most one level below."""
+    """Check the objective section: its name and strings, at most one level deep."""
     section = f.mapping(f.anything)(value, "objective")
     checked: dict[str, Any] = {"name": f.text()(section.get("name"), "objective.name")}
     for key, item in section.items():
@@ -213,7 +213,7 @@ def _check_objective(value: Any, n_classes: int) -> dict[str, Any]:
 
 def _read_rounds(model: dict[str, Any], n_trees: int, trees_per_round: int) -> IntArray:
     if "iteration_indptr" not in model:  # 1.7: rounds all have the same number of trees
-        # 1.7.6 silently ignores trees beyond the last whole round, 2.1.4 and 3.2 refuse the file
+        # 1.7.6 silently ignores trees beyond the last whole round; 2.1.4 and 3.2 reject the file
         if n_trees % trees_per_round:
             raise fault("trees", f"are {n_trees}, no whole rounds of {trees_per_round}, without iteration_indptr")
         return np.arange(0, n_trees + 1, trees_per_round)
@@ -247,7 +247,7 @@ def _check_features(learner: dict[str, Any], n_features: int) -> tuple[tuple[str
 
 
 def _read_base_score(text: str, n_outputs: int) -> tuple[float, ...]:
-    """``5E-1`` (up to 3.0) or ``[5E-1]``, ``[a,b,c]`` (from 3.1 on)."""
+    """Read ``5E-1`` (up to 3.0) or ``[5E-1]``, ``[a,b,c]`` (from 3.1 on)."""
     is_vector = text.startswith("[") and text.endswith("]")
     parts = text[1:-1].split(",") if is_vector else [text]
     if len(parts) not in (1, n_outputs) or not all(len(part) < 100 and _NUMBER.match(part) for part in parts):
@@ -258,13 +258,13 @@ def _read_base_score(text: str, n_outputs: int) -> tuple[float, ...]:
     return tuple(scores)
 
 
-# XGBoost's number for the type of category values; it cannot save the unsigned types that are missing here
+# XGBoost's number for the type of category values; it cannot save the unsigned types that are not listed here
 _VALUE_TYPES = {9: np.int8, 10: np.uint8, 11: np.int16, 13: np.int32, 15: np.int64}
 
 
 @dataclass(frozen=True, eq=False)
 class Cats:
-    """Per feature its category values (empty: none), and the section in a form to write again."""
+    """The category values of each feature (empty if none), and the section in a form that can be written again."""
 
     values: tuple[tuple[Any, ...], ...]
     section: dict[str, Any]
@@ -331,7 +331,7 @@ def _read_names(section: dict[str, Any], where: str, typed: bool) -> tuple[tuple
     if np.any(np.diff(offsets) < 0):
         raise fault(where, "has offsets that go back")
     if np.any(letters < 0):
-        # 3.2 counts characters where it should count bytes, so that 'é' is stored as half of it
+        # 3.2 counts characters instead of bytes, so only half of 'é' is stored
         raise UnsupportedModelError(
             "XGBoost stores category names that are not ASCII incompletely, so the category of an "
             "input cannot be told; rename the categories to ASCII and retrain."

@@ -1,6 +1,6 @@
 """Script for a child process: libxgboost loads a file from stdin and predicts one row of zeros.
 
-Imports no package, so that it starts in milliseconds. The exit status says what happened.
+Imports no package, so it starts in milliseconds. The exit status tells the outcome.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ REFUSED = 3
 
 
 def main() -> None:
-    """Load and predict; the library's own refusal is printed, with an exit status of its own."""
+    """Load and predict; if the library rejects the file, print its error and exit with a special status."""
     library = ctypes.CDLL(sys.argv[1])
     n_features = int(sys.argv[2])
     contents = sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""The intercept that XGBoost adds before the first tree: from base_score to margin, and back into trees."""
+"""Compute the intercept that XGBoost adds before the first tree from base_score, and write one as trees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import Trees, fault, join_trees
 from pine_boost.parsers.xgboost.write import write_document
 
-# Objective -> how base_score becomes a margin, checked against the library in tests. Only the
+# How each objective turns base_score into a margin, checked against the library in tests. Only the
 # binary and multi ones decide a class; the others need the caller's threshold on the margin.
 LINKS = {
     "binary:logistic": "logit",
@@ -47,7 +47,7 @@ NEUTRAL_SCORE = {"logit": 0.5, "log": 1.0, "identity": 0.0}
 
 
 def read_intercept(document: XGBoostDocument) -> tuple[np.ndarray[Any, Any], float]:
-    """Intercept per output (float64 array of float32 numbers), and a bound on its error."""
+    """Return the intercept per output (float64 array of float32 numbers) and a bound on its error."""
     link = LINKS[document.objective_name]
     scores = np.array(document.base_score, dtype=np.float32)
     if link == "identity":
@@ -72,13 +72,13 @@ def _measure(objective: str, score: float) -> tuple[float, float] | None:
     try:
         booster = xgboost.Booster({"nthread": 1}, model_file=bytearray(write_document(document, "json")))
         return float(booster.predict(row, output_margin=True)[0]) + 0.0, 0.0
-    except ValueError as error:  # XGBoostError: its parameters are XGBoost's own business
+    except ValueError as error:  # XGBoostError: only XGBoost checks its parameters
         reason = str(error).strip().partition("\n")[0][:200]
         raise fault("objective", f"is refused by XGBoost ({reason})") from error
 
 
 def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
-    """Without the library: the same float32 operations with the C library's logf (or None)."""
+    """Compute the margin without the library: the same float32 operations with the C library's logf (or None)."""
     if link == "logit" and not exact.XGBOOST_CLIPPED < score < 1 - exact.XGBOOST_CLIPPED:
         raise MissingDependencyError(
             f"XGBoost clips the base_score {score}; install xgboost to read this model exactly."
@@ -93,7 +93,7 @@ def compute_margin(link: str, score: float, logf: Any) -> tuple[float, float]:
 
 
 def find_logf() -> Any:
-    """The float32 logarithm of the C library, None where there is none."""
+    """Return the float32 logarithm of the C library, None if there is none."""
     try:
         logf = ctypes.CDLL(ctypes.util.find_library("m") or "libm.so.6").logf
     except (OSError, AttributeError):
@@ -103,7 +103,7 @@ def find_logf() -> Any:
 
 
 def constant_trees(values: np.ndarray[Any, Any]) -> Trees:
-    """One-leaf trees with the given float32 values."""
+    """Return one-leaf trees with the given float32 values."""
     n_trees = len(values)
     leaf, zeros = np.full(n_trees, -1), np.zeros(n_trees, dtype=np.float32)
     return Trees(
@@ -123,7 +123,7 @@ def constant_trees(values: np.ndarray[Any, Any]) -> Trees:
 
 
 def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> XGBoostDocument:
-    """Make the native intercept ``wanted`` (float32 numbers, one per output), whatever base_score says.
+    """Make the native intercept ``wanted`` (float32 numbers, one per output), regardless of base_score.
 
     One-leaf trees in a round of their own come first, so that the native sum, which begins with the
     margin of base_score, is exactly ``wanted`` before the first other tree is added. Fillers of zero
@@ -162,7 +162,7 @@ def with_intercept(document: XGBoostDocument, wanted: np.ndarray[Any, Any]) -> X
 
 
 def _parallel_count(output: IntArray, counts: IntArray, n_outputs: int) -> int:
-    """num_parallel_tree when every round has as many trees of each class, in order; else 1."""
+    """Return num_parallel_tree if every round has equally many trees of each class, in order; else 1."""
     n_parallel, rest = divmod(int(counts[0]), n_outputs)
     if rest or n_parallel == 0 or np.any(counts != counts[0]):
         return 1
@@ -171,7 +171,7 @@ def _parallel_count(output: IntArray, counts: IntArray, n_outputs: int) -> int:
 
 
 def constant_document(objective: dict[str, Any], score: float) -> XGBoostDocument:
-    """A one-feature model that answers its base_score for every input."""
+    """Return a one-feature model that predicts its base_score for every input."""
     return XGBoostDocument(
         file_format="json",
         version=(1, 7, 6),

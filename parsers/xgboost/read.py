@@ -80,7 +80,7 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
 
 
 class _Origin(NamedTuple):
-    """Where a document comes from, and whether a wrapper's ``predict`` is what it means."""
+    """Where a document comes from, and whether it predicts as a wrapper does."""
 
     kind: str
     native: Any
@@ -88,7 +88,7 @@ class _Origin(NamedTuple):
 
 
 def _class_name(model: Any) -> str:
-    """The XGBoost class of an object, also of a user's subclass."""
+    """Return the XGBoost class of an object, also for a user's subclass."""
     for base in type(model).__mro__:
         if base.__module__.partition(".")[0] == "xgboost" and base.__name__ in ("Booster", *_WRAPPERS):
             return base.__name__
@@ -105,7 +105,7 @@ def _fitted_booster(model: Any, name: str) -> Any:
 
 
 def _save(booster: Any) -> XGBoostDocument:
-    # UBJSON holds the float32 bits themselves and parses fastest
+    # UBJSON stores the float32 bits themselves and parses fastest
     return read_document(bytes(booster.save_raw(raw_format="ubj")))
 
 
@@ -121,7 +121,7 @@ def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: b
     intercept, error = read_intercept(document)
     folded = fold_weights(document)
     _require_finite_sums(document, intercept)
-    # a file may be predicted with either way, so it carries the bound of both
+    # a file may be used for prediction in either way, so it gets the bound of both
     exact_sum = native is not None and not by_wrapper
     slack = error if exact_sum else error + _inplace_slack(document, intercept)
     classes = _find_classes(folded, decision, native)
@@ -130,7 +130,7 @@ def _build(document: XGBoostDocument, origin: _Origin, threshold: Any, values: b
 
 
 def _truncate(document: XGBoostDocument) -> XGBoostDocument:
-    """Only the rounds up to best_iteration, as the wrappers predict."""
+    """Keep only the rounds up to best_iteration, as the wrappers predict."""
     text = document.attributes.get("best_iteration")
     if text is None:
         return document
@@ -155,10 +155,10 @@ def _truncate(document: XGBoostDocument) -> XGBoostDocument:
 
 
 def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> None:
-    """Refuse leaves whose native float32 sums may overflow, where a margin is infinite or NaN.
+    """Raise if native float32 sums of the leaves may overflow and make a margin infinite or NaN.
 
-    Dart adds (f32(b + l) - b) * w in inplace_predict (`_inplace_slack`): b + l must be finite
-    without its weight, too. The term with ``unit`` bounds that form; it is nothing for the other.
+    Dart adds (f32(b + l) - b) * w in inplace_predict (`_inplace_slack`), so b + l must be finite
+    without its weight, too. The term with ``unit`` bounds that form; it is zero for the other.
     """
     unit = UNIT_ROUNDOFF[np.float32]
     largest, weight = _largest_leaves(document), _weights(document)
@@ -176,21 +176,21 @@ def _require_finite_sums(document: XGBoostDocument, intercept: np.ndarray[Any, A
 
 
 def _largest_leaves(document: XGBoostDocument) -> np.ndarray[Any, Any]:
-    """Largest |leaf| of each tree, without its weight."""
+    """Return the largest |leaf| of each tree, without its weight."""
     trees = document.trees
     magnitude = np.where(trees.is_leaf, np.abs(trees.condition.astype(np.float64)), 0.0)
     return np.asarray(np.maximum.reduceat(magnitude, trees.offset[:-1]))
 
 
 def _weights(document: XGBoostDocument) -> np.ndarray[Any, Any]:
-    """The |weight| of each tree; 1 without dart."""
+    """Return the |weight| of each tree; 1 without dart."""
     if document.weight_drop is None:
         return np.ones(document.trees.n_trees)
     return np.abs(document.weight_drop.astype(np.float64))
 
 
 def _inplace_slack(document: XGBoostDocument, intercept: np.ndarray[Any, Any]) -> float:
-    """Bound on |inplace_predict - sequential sum of f32(leaf * w)| for dart.
+    """Bound |inplace_predict - sequential sum of f32(leaf * w)| for dart.
 
     inplace_predict adds ((b + l) - b) * w instead of f32(l * w). With B = |b|, L = max |l|,
     W = |w|: the addition errs by u(B + L), the difference and the product by uLW each up to
@@ -305,7 +305,7 @@ def _build_forest(
 
 
 def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, values: bool = False) -> Decision:
-    """The true boundary of the native class, or the caller's thresholds as margins.
+    """Return the true boundary of the native class, or the caller's thresholds as margins.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, va
         Probabilities for binary:logistic and binary:logitraw, raw margins for objectives that
         decide no class, None for the library's own rule.
     values : bool
-        Whether an objective that decides no class may do without a threshold.
+        Whether an objective that decides no class is accepted without a threshold.
     """
     is_probability = objective in ("binary:logistic", "binary:logitraw")
     thresholds = read_thresholds(threshold, probabilities=is_probability)
@@ -328,7 +328,7 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, va
                 "Per-class thresholds are not supported; leave threshold out for a multiclass model.",
                 option="threshold",
             )
-        # softmax compares margins, softprob probabilities that are rounded before argmax
+        # softmax compares margins; softprob compares probabilities, which are rounded before argmax
         return Decision((), guard=0.0 if objective == "multi:softmax" else SOFTMAX_GUARD_FLOAT32)
     if objective == "binary:hinge":
         if thresholds:
@@ -346,7 +346,7 @@ def find_decision(objective: str, *, by_wrapper: bool, threshold: Thresholds, va
         return Decision(())
     if not thresholds:
         raise no_class_decision(f"The objective {objective!r}")
-    # numpy compares a float32 margin with a Python number as float32: the cut may be either
+    # numpy compares a float32 margin with a Python number as float32, so the cut may be either
     guard = max(abs(cut - float(np.float32(cut))) for cut in thresholds)
     return Decision(thresholds, guard=guard, thresholds=thresholds)
 

@@ -23,7 +23,7 @@ from pine_boost.parsers.xgboost.intercept import read_intercept, with_intercept
 from pine_boost.parsers.xgboost.read import read_xgboost
 from pine_boost.parsers.xgboost.write import write_document
 
-# What 3.1 and later save; the key cannot be an attribute, whose values are texts
+# The form that 3.1 and later save; the key cannot be an attribute, whose values are strings
 _VECTOR_SCORE = re.compile(rb'("learner_model_param":\{"base_score":")\[([^",\]]+)((?:,\2)*)\]"')
 _CONSTRAINTS = re.compile(r'"monotone_constraints"\s*:\s*"([^"]*)"')
 
@@ -40,7 +40,7 @@ def _load(document: XGBoostDocument) -> Any:
         wanted = read_intercept(document)[0]
         document = with_intercept(replace(document, base_score=(0.0,)), wanted)
     contents = bytearray(write_document(document, "ubj"))
-    # one thread: the pool of a busy machine costs more than it gains on a few rows
+    # one thread: on a few rows, the thread pool of a busy machine costs more than it gains
     return xgboost.Booster(params={"nthread": 1}, model_file=contents)
 
 
@@ -61,7 +61,7 @@ def _suffix_of(contents: bytes) -> str:
 def _save(native: Any) -> bytes:
     booster = _booster_of(native)
     if _is_wrapper(native):
-        # what the wrapper's own save_model writes: it loads into a wrapper, and is read like one
+        # as the wrapper's own save_model does: the file loads into a wrapper and is read like one
         booster = booster.copy()
         kind = native._get_type() if hasattr(native, "_get_type") else native._estimator_type
         booster.set_attr(scikit_learn=json.dumps({"_estimator_type": kind}))
@@ -91,7 +91,7 @@ def _predict_booster(model: Model, booster: Any, X: Any, raw: bool) -> npt.NDArr
             nthread=1,
         )
     except xgboost.core.XGBoostError as error:
-        # a DMatrix refuses infinity, inplace_predict does not; both walk and add alike
+        # a DMatrix rejects infinity, inplace_predict does not; both route and add in the same way
         if "inf" not in str(error):
             raise InvalidInputError(f"XGBoost refuses this table: {_first_line(error)}") from error
         kind = "margin" if raw else "value"
@@ -113,8 +113,8 @@ def _classes(model: Model, native: Any, X: Any) -> IntArray:
         return np.asarray(np.argmax(predicted, axis=1))
     if forest.n_outputs > 1:  # multi:softmax returns the class itself
         return predicted.astype(np.int64)
-    # a logistic probability against 0.5; the margin of logitraw and the class of hinge against
-    # what the forest says, which for a file that a wrapper saved is the wrapper's rule
+    # a logistic probability is compared with 0.5; the margin of logitraw and the class of hinge with
+    # the cut of the forest, which for a file saved by a wrapper is the wrapper's rule
     cut = 0.5 if forest.objective == "binary:logistic" else forest.decision.cuts[0]
     return (predicted.reshape(-1) > cut).astype(np.int64)
 
@@ -140,7 +140,7 @@ def _margins(model: Model, native: Any, X: Any) -> tuple[FloatArray, float]:
 
 
 def _accepted(X: Any) -> Any:
-    """From 3.0 on polars and Arrow are read as they are, categories included."""
+    """Convert polars and Arrow tables for versions before 3.0, which do not read them themselves."""
     import xgboost
 
     return X if _major_minor(xgboost) >= (3, 0) else arrow_by_pandas(X)
@@ -155,16 +155,16 @@ def _prepared(model: Model, native: Any, matrix: FloatArray, table: Callable[[],
     booster = _booster_of(native).copy()
     booster.set_param({"nthread": 1})
     values = matrix.astype(np.float32)
-    # inplace: a DMatrix would cache the first answer and time nothing after it
+    # inplace: a DMatrix would cache the first prediction, and later ones would take no time
     return lambda: booster.inplace_predict(values, missing=model.forest.missing_value)
 
 
 def _monotone(model: Model) -> tuple[int, ...] | None:
-    """The constraints of a model trained in this process: a file holds no parameters of its training.
+    """Return the constraints of a model trained in this process; a file stores no training parameters.
 
-    A Booster with the parameters of one that was just loaded may come from a file, too, and so may
-    one that names no constraint and has never evaluated a metric, which training does: parameters
-    may have been set after loading. Wrappers turn names and lists into the Booster's numbers.
+    A Booster with the parameters of one that was just loaded may come from a file, too. So may one
+    that names no constraint and has never evaluated a metric, as training does: its parameters may
+    have been set after loading. Wrappers convert names and lists to the Booster's numbers.
     """
     if model.native is None:
         return None
@@ -181,7 +181,7 @@ def _monotone(model: Model) -> tuple[int, ...] | None:
 
 
 def _training(config: str) -> Any:
-    """The parameters of training trees, dart's among them."""
+    """Return the parameters of tree training, including those of dart."""
     booster = json.loads(config)["learner"]["gradient_booster"]
     return booster.get("gbtree", booster).get("tree_train_param")
 

@@ -1,4 +1,4 @@
-"""Parse and check the trees of an XGBoost file and stack them, without the nodes that pruning deleted."""
+"""Parse, check and stack the trees of an XGBoost file, without the nodes that pruning deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Float32Array = npt.NDArray[np.float32]
 MAX_INTEGER = 2**31 - 1
 REMEDY = "Save the model again with XGBoost (1.7 to 3.x)"
 ROOT_PARENT = 2147483647
-DELETED = 2147483647  # split index of a node that the pruning updater cut off
+DELETED = 2147483647  # split index of a node that the pruning updater removed
 # Fields with one entry per node, and those of the category sets, with their element types in UBJSON
 _NODE_FIELDS = {
     "left_children": np.int32,
@@ -42,7 +42,7 @@ _CATEGORY_FIELDS = {
 
 
 def fault(where: str, found: str) -> MalformedModelError:
-    """The error for a field whose value does not fit the others."""
+    """Return the error for a field whose value does not fit the others."""
     return MalformedModelError(f"Invalid XGBoost file: {where} {found}. {REMEDY}.")
 
 
@@ -51,7 +51,7 @@ class Trees:
     """Nodes of all trees; tree ``t`` owns ``offset[t]:offset[t + 1]``, its root first.
 
     ``left`` and ``right`` are positions in the stacked arrays, -1 at leaves. ``condition`` is the
-    threshold, the value of a leaf, or nothing at categorical nodes. The categories of node ``i``
+    threshold, the value of a leaf, or unused at categorical nodes. The categories of node ``i``
     are ``category[category_offset[i]:category_offset[i + 1]]`` and go right.
     """
 
@@ -75,7 +75,7 @@ class Trees:
 
     @property
     def is_leaf(self) -> BoolArray:
-        """Which nodes are leaves."""
+        """Whether each node is a leaf."""
         return self.left < 0
 
 
@@ -142,7 +142,7 @@ def take_trees(trees: Trees, kept: BoolArray) -> Trees:
 
 
 def join_trees(parts: Sequence[Trees]) -> Trees:
-    """The trees of several stacks as one stack, in their order."""
+    """Join the trees of several stacks into one stack, in their order."""
     columns: dict[str, list[Any]] = {field.name: [] for field in fields(Trees)}
     n_nodes = n_codes = 0
     for part in parts:
@@ -159,7 +159,7 @@ def join_trees(parts: Sequence[Trees]) -> Trees:
 
 def _read_tree(item: Any, index: int, n_features: int, typed: bool) -> dict[str, Any]:
     where = f"tree {index}"
-    # trees with vector leaves lack some fields in 3.0: they are refused by name before
+    # trees with vector leaves lack some fields in 3.0; they were rejected by name before
     param = item.get("tree_param") if isinstance(item, dict) else None
     size = param.get("size_leaf_vector") if isinstance(param, dict) else None
     if isinstance(size, str) and size.isdecimal() and int(size[:20]) > 1:
@@ -203,7 +203,7 @@ def _check_children(node: dict[str, Any], start: IntArray, size: IntArray, offse
     _refuse(bad, offset, "has a node with one child")
     bad = ~is_leaf & ((left < 1) | (right < 1) | (left >= size) | (right >= size))
     _refuse(bad, offset, "has a child outside the tree")
-    # with another numbering 3.2 predicts single rows wrongly, and older versions all rows
+    # with any other numbering, 3.2 predicts single rows wrongly, and older versions all rows
     _refuse(~is_leaf & (right != left + 1), offset, "has siblings that are not adjacent")
     inner = np.flatnonzero(~is_leaf)
     own = inner - start[inner]
@@ -245,12 +245,12 @@ def _check_numbers(
     split = node["split_indices"]
     bad = reached & ~is_leaf & ((split < 0) | (split >= n_features))
     _refuse(bad, offset, f"splits on a feature outside 0..{n_features - 1}")
-    # XGBoost keeps 31 bits, and all of them set is its mark of a deleted node
+    # XGBoost keeps 31 bits; all bits set marks a deleted node
     bad = reached & is_leaf & ((split < 0) | (split == DELETED))
     _refuse(bad, offset, "is a leaf whose split_indices entry marks a deleted node")
     for name in ("default_left", "split_type"):
         _refuse((node[name] != 0) & (node[name] != 1), offset, f"has {name} other than 0 or 1")
-    # at categorical nodes the condition is junk: 1e-45 in 3.x, NaN in 1.7 and 2.x
+    # at categorical nodes the condition is meaningless: 1e-45 in 3.x, NaN in 1.7 and 2.x
     read = reached & (node["split_type"] == 0)
     _refuse(read & ~np.isfinite(node["split_conditions"]), offset, "has a number not finite")
     for name in ("base_weights", "loss_changes", "sum_hessian"):

@@ -17,7 +17,7 @@ _BIG_ENDIAN = {marker: np.dtype(code).newbyteorder(">") for marker, code in _ARR
 _NATIVE = {marker: np.dtype(code) for marker, code in _ARRAY_TYPES.items()}
 _CONSTANTS: dict[str, Any] = {"T": True, "F": False, "Z": None}
 _MARKERS = {np.dtype(code).newbyteorder("="): marker for marker, code in _ARRAY_TYPES.items()}
-# an XGBoost model nests 8 deep; a hostile file must not reach Python's recursion limit
+# an XGBoost model is nested 8 levels deep; a hostile file must not reach Python's recursion limit
 _MAX_DEPTH = 32
 
 
@@ -46,7 +46,7 @@ class _Reader:
         return chr(self.contents[self.position - 1])
 
     def peek(self) -> str:
-        """The next byte; an empty text at the end."""
+        """Return the next byte; an empty string at the end."""
         is_over = self.position == len(self.contents)
         return "" if is_over else chr(self.contents[self.position])
 
@@ -59,7 +59,7 @@ class _Reader:
         if marker not in _INTEGERS:
             raise self.fault(f"{marker!r} where the type of a length was expected")
         count = int(self.number(marker))
-        # every element takes at least one byte: no count beyond the file is ever allocated
+        # every element takes at least one byte, so a count larger than the file is never allocated
         if not 0 <= count <= len(self.contents) - self.position:
             raise self.fault(f"a length of {count}, more than the bytes that are left")
         return count
@@ -131,7 +131,7 @@ def _read_array(reader: _Reader, depth: int) -> Any:
 
 
 def write_ubjson(value: Any) -> bytes:
-    """Write dicts, lists, texts, integers, float32 numbers and numpy arrays as UBJSON."""
+    """Write dicts, lists, strings, integers, float32 numbers and numpy arrays as UBJSON."""
     pieces: list[bytes] = []
     _write_value(value, pieces)
     return b"".join(pieces)

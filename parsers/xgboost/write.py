@@ -1,6 +1,6 @@
 """Write a checked document as XGBoost JSON or UBJSON, always gbtree.
 
-XGBoost 1.7 to 3.x and Treelite read it; different base_scores per class only XGBoost from 3.1 on.
+XGBoost 1.7 to 3.x and Treelite can read it; different base_scores per class need XGBoost 3.1 or later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pine_boost.parsers.xgboost.document import XGBoostDocument
 from pine_boost.parsers.xgboost.trees import ROOT_PARENT, Trees
 from pine_boost.parsers.xgboost.ubjson import write_ubjson
 
-# What 3.x writes at categorical nodes (2.x: NaN, which is not JSON); it is never read
+# The value that 3.x writes at categorical nodes (2.x: NaN, which is not JSON); it is never read
 _CATEGORICAL_CONDITION = np.float32(1e-45)
 
 
@@ -36,10 +36,10 @@ def _to_list(value: Any) -> Any:
 
 
 def _shortest(values: Any) -> list[float]:
-    """Numbers whose text has only the digits that float32 needs, as in XGBoost's own files.
+    """Return numbers whose text has only the digits that float32 needs, as in XGBoost's own files.
 
-    They read back exactly. The shortest text of a large whole number may lie exactly between two
-    float32 numbers, which XGBoost's parser does not round to even: such a number keeps all its digits.
+    They read back exactly. The shortest text of a large integer may lie exactly between two
+    float32 numbers, which XGBoost's parser does not round to even; such a number keeps all its digits.
     """
     short = np.array([float(text) for text in values.astype("U32")])
     with np.errstate(over="ignore"):
@@ -49,14 +49,14 @@ def _shortest(values: Any) -> list[float]:
 
 
 def scalar_text(score: float) -> str:
-    """A base_score as versions before 3.1 write it: ``5E-1``."""
+    """Format a base_score as versions before 3.1 write it: ``5E-1``."""
     text = np.format_float_scientific(np.float32(score), unique=True, trim="-")
     mantissa, exponent = text.split("e")
     return f"{mantissa}E{int(exponent)}"
 
 
 def _score_text(scores: tuple[float, ...]) -> str:
-    """One number as every version reads it; different ones as only 3.1 and later do: ``[1E0,2E0]``."""
+    """Format one score as every version reads it; different ones as only 3.1 and later do: ``[1E0,2E0]``."""
     texts = [scalar_text(score) for score in scores]
     return texts[0] if len(set(texts)) == 1 else f"[{','.join(texts)}]"
 
@@ -70,7 +70,7 @@ def _to_tree(document: XGBoostDocument) -> dict[str, Any]:
         "tree_info": document.tree_output.tolist(),
         "trees": _tree_sections(document.trees, document.n_features, document.leaf_vector_size),
     }
-    if document.leaf_vector_size == 0:  # the mark of a 1.7 file
+    if document.leaf_vector_size == 0:  # only 1.7 writes this
         model["gbtree_model_param"]["size_leaf_vector"] = "0"
     if document.cats is not None:
         model["cats"] = document.cats.section
