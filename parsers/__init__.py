@@ -49,7 +49,7 @@ def read_model(
     decision : {"class", "value"}
         What the model must decide. ``"class"`` refuses regressors and rankers without a
         threshold; ``"value"`` reads them with an empty `Decision`, no classes and one output,
-        their raw margin. A classifier is read alike by both.
+        their raw margin. A classifier is read the same way by both.
 
     Returns
     -------

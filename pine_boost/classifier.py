@@ -224,7 +224,7 @@ class PineClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return np.sort(order[:n_train]), np.sort(order[n_train:])
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags of the estimator inside."""
+        """Return the tags; NaN, sparse and categorical support are those of the estimator inside."""
         tags = super().__sklearn_tags__()
         inner = get_tags(_default_estimator() if self.estimator is None else self.estimator)
         tags.input_tags.allow_nan = inner.input_tags.allow_nan

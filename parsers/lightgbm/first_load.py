@@ -1,6 +1,6 @@
 """Script for a child process: lib_lightgbm loads a text from stdin and predicts one row of zeros.
 
-Imports no package, so it starts in milliseconds. The exit status tells the outcome.
+Imports no package, so it starts in milliseconds. The exit status gives the outcome.
 """
 
 import ctypes

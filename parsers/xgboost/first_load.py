@@ -1,6 +1,6 @@
 """Script for a child process: libxgboost loads a file from stdin and predicts one row of zeros.
 
-Imports no package, so it starts in milliseconds. The exit status tells the outcome.
+Imports no package, so it starts in milliseconds. The exit status gives the outcome.
 """
 
 import ctypes

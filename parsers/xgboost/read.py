@@ -42,8 +42,8 @@ def read_xgboost(model: Any, *, threshold: float | Sequence[float] | None = None
         read as ``Booster.predict`` works, with all rounds. A file that a wrapper saved (attribute
         ``scikit_learn``) is read like the wrapper, any other file like a Booster.
     threshold : float, sequence of float or None
-        Probabilities for binary classifiers; raw margins for regressors and rankers, which are
-        refused without.
+        Probabilities for binary classifiers; raw margins for regressors and rankers, which
+        need one.
     decision : {"class", "value"}
         ``"value"`` reads regressors and rankers without a threshold, as their raw margin.
 

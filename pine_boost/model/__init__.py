@@ -1,1 +1,1 @@
-"""The model on exact numbers: forest, states, routing, and the numbers that decide truth."""
+"""The model in exact numbers: forest, states, routing, and the bounds that proofs rest on."""

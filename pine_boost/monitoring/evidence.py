@@ -36,7 +36,7 @@ def log_evidence(n_rows: npt.ArrayLike, n_outside: npt.ArrayLike, limit: float) 
     """Return the log of the mixture of likelihood ratios against "a share of at most ``limit`` is outside".
 
     For a share q > limit the ratio ``(q / limit)^s ((1 - q) / (1 - limit))^(t - s)`` of s rows
-    outside among t is a supermartingale whatever the true share up to ``limit`` is; so is the
+    outside among t is a supermartingale for every true share up to ``limit``; so is the
     uniform mixture over q in (limit, 1), which has a closed form. By Ville's inequality, the
     probability that it ever reaches ``1 / level`` is at most ``level``.
     """

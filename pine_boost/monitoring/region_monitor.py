@@ -111,7 +111,7 @@ class RegionMonitor:
 
     If live inputs are independent draws like the calibration rows, the probability that the alarm
     is *ever* raised is at most ``level``, however often one looks. The monitor tests coverage: a
-    drift that keeps inputs inside the region does not affect the promise and is not noticed.
+    drift that keeps inputs inside the region does not affect the guarantee and is not detected.
 
     Parameters
     ----------

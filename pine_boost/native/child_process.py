@@ -142,7 +142,7 @@ def limit_process(process: int, memory: int) -> None:
     try:
         resource.prlimit(process, resource.RLIMIT_AS, (allowed, allowed))
         resource.prlimit(process, resource.RLIMIT_CORE, (0, 0))
-    except ProcessLookupError:  # it has already ended; its exit status tells how
+    except ProcessLookupError:  # it has already ended; its exit status gives the reason
         return
 
 

@@ -1,6 +1,6 @@
 """Test a few rows for membership in a region without numpy's overhead per call.
 
-The verdicts are those of ``Region.contains``. A single row takes microseconds instead of hundreds of them. Tree scores
+The verdicts are those of ``Region.contains``. A single row takes a few microseconds instead of hundreds. Tree scores
 and categorical features use the ordinary path.
 """
 

@@ -31,7 +31,7 @@ def recode(
         check_booleans(own_values, known, schema, label)  # LightGBM keeps the codes of equal lists
     used = np.unique(own_codes[own_codes >= 0])
     if schema.reader is Reader.XGBOOST and not all(isinstance(v, str) for v in own_values):
-        used = np.arange(len(own_values))  # XGBoost refuses an unknown number even if no row has it
+        used = np.arange(len(own_values))  # XGBoost rejects an unknown number even if no row has it
     table = np.full(len(own_values) + 1, np.nan)  # the last entry is for missing
     table[used] = code_of(np.array(own_values, dtype=object)[used], known, schema, label)
     codes: FloatArray = table[np.where(own_codes < 0, len(own_values), own_codes)]

@@ -31,7 +31,7 @@ def to_matrix(X: Any, schema: InputSchema, name: str = "X") -> FloatArray:
     X : numpy array, pandas or polars DataFrame, pyarrow Table, scipy.sparse, sequence of rows
         Columns in the model's order. In a bare array the categories of XGBoost and LightGBM are
         codes, those of HistGradientBoosting raw values, as natively. A pandas categorical is
-        matched by its values, whatever the order of its categories.
+        matched by its values, regardless of the order of its categories.
     schema : InputSchema
     name : str
         What the errors call the table.

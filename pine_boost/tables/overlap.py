@@ -20,7 +20,7 @@ from pine_boost.tables.rows import Rows
 _LOGGER = logging.getLogger("pine_boost")
 Hashes = npt.NDArray[np.uint64]
 MOST_OVERLAP = 0.01  # share of the held-out rows, beyond what chance explains
-# Probability of rejecting rows that come from the same distribution as the seen ones.
+# Upper bound on the probability of rejecting rows drawn like the seen ones.
 CHANCE = 1e-3
 
 
