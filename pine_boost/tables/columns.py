@@ -55,7 +55,8 @@ def model_columns(X: Any, schema: InputSchema, name: str = "X") -> Any:
         return X
     # a frame made from a bare array numbers its columns 0, 1, ...; these are not names
     if all(column == j for j, column in enumerate(columns)):
-        if schema.reader is Reader.XGBOOST:
+        # a model trained on such a frame has the names '0', '1', ...
+        if schema.reader is Reader.XGBOOST and [str(column) for column in columns] != list(schema.feature_names):
             raise InvalidInputError(
                 f"{name} is a DataFrame without column names, which XGBoost refuses for a model trained on the columns "
                 f"{listing(schema.feature_names)}. Name its columns, or pass X.to_numpy()."

@@ -21,6 +21,20 @@ from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import schema_of
 
 A = np.zeros(4)
+
+
+@pytest.mark.parametrize("fitted", [int, str])
+@pytest.mark.parametrize("given", [int, str])
+def test_numbered_columns_are_the_names_that_xgboost_makes_of_them(fitted: type, given: type) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)))
+    model = XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1)
+    model.fit(X.rename(columns=fitted), X[0] > 0)
+    table = X.rename(columns=given)
+    model.predict(table)  # the library takes it
+    assert np.array_equal(to_matrix(table, schema_of(read_model(model).forest)), X.to_numpy())
+
+
 CATEGORIES: dict[str, Any] = {
     "text": pd.Categorical(["u", "v", "w", "x"]),
     "missing text": pd.Categorical([None] * 4, categories=["u"]),

@@ -1,7 +1,6 @@
-"""The same region over the few thresholds that it can tell apart.
+"""Region tables over merged states.
 
-In come a space and the tables of a region; out go a coarser space and tables with the same
-verdict on every input. Trees that a score brings along keep their splits, on fewer states.
+Thresholds that no table distinguishes are dropped; membership is the same for every input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""States of many values at once: the same integers as `StateSpace.states`, several times faster.
+"""Convert columns of floats to integer states, like `StateSpace.states` but several times faster.
 
-In come columns of a float matrix; out go states in the smallest integer type. Compares with the
-library's own rule, rewritten for raw values; refuses nothing, odd axes take the ordinary way.
+Values are compared with the library's own rule; unusual features use `StateSpace` itself.
 """
 
 from __future__ import annotations

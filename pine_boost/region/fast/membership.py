@@ -1,7 +1,6 @@
-"""Fast membership and scores of many rows: the integers of the tables, compiled to columns.
+"""Membership and scores of many rows, compiled to column operations.
 
-In come a space, the tables of a region and a float matrix; out go verdicts or integer scores, the
-same as those of `RegionTables`. Needs numpy alone. Refuses nothing.
+The integers equal those of `RegionTables`; needs numpy alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Sums over trees for many state rows: trees as short programs of byte operations on columns.
+"""Sums over trees for many state rows: each tree becomes a few byte operations on columns.
 
-In come StateTrees with an integer per leaf, and one column of states per feature; out goes the
-sum over the trees for every row. Exactly the integers that walking the trees gives. Trees of more
-than 256 leaves are left to the walk, which is faster for them.
+The sums equal those of walking the trees. Trees of more than 256 leaves are walked, which is faster for them.
 """
 
 from __future__ import annotations
