@@ -33,7 +33,7 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
-from pine_boost.scoring.native_sum import native_sum, probability_rule
+from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
 from pine_boost.scoring.proved_parts import SAMPLE_ROWS, proved_plan
 from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.scoring.validated_exits import build_stages, validate_exits
@@ -163,7 +163,7 @@ def accelerate_booster(
     if fidelity < 1 and (tolerance is not None or not forest.decides):
         return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)
     flat, native = flatten(forest), native_sum(parsed)
-    claim = scorer_claim(forest, is_unordered=_is_unordered(parsed))
+    claim = scorer_claim(forest, is_unordered=is_unordered(parsed))
     status, plan = "CERTIFIED", None
     statement: dict[str, Any] = {}
     if fidelity < 1:
@@ -312,11 +312,6 @@ def _accelerate_compressed(
         original=parsed,
         native=_native_predict(parsed, unwrap(open_pickle(model, trust_pickle), threshold).outer),
     )
-
-
-def _is_unordered(parsed: Model) -> bool:
-    """Whether the library adds trees in no fixed order (scikit-learn's forests in several threads)."""
-    return getattr(parsed.document, "family", "") == "average" and parsed.forest.n_trees > 1
 
 
 def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:

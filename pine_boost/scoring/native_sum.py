@@ -174,3 +174,8 @@ def _shares(model: Model) -> FloatArray:
     estimators = native.estimators_ if hasattr(native, "estimators_") else [native]
     stacked = np.concatenate([estimator.tree_.value[:, 0, -1] for estimator in estimators])
     return np.asarray(stacked[leaf_nodes(model.forest)], dtype=np.float64)[:, None]
+
+
+def is_unordered(parsed: Model) -> bool:
+    """Whether the library adds trees in no fixed order (scikit-learn's forests in several threads)."""
+    return getattr(parsed.document, "family", "") == "average" and parsed.forest.n_trees > 1

@@ -268,6 +268,8 @@ def _load_arrays(contents: bytes, path: Path) -> dict[str, dict[str, Any]]:
 
 def _read_file(folder: Path, name: str, manifest: Mapping[str, Any]) -> bytes:
     path = folder / name
+    if Path(name).name != name:
+        raise CertificateMismatch(f"{MANIFEST} names {name!r}, which is not a file of the folder. {REMEDY}.")
     if name not in manifest["files"] or not path.is_file():
         raise CertificateMismatch(f"{folder} lacks {name}. {REMEDY}.")
     contents = read_limited(path, MODEL_LIMIT, "scorer")

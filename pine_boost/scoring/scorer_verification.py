@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from pine_boost import json_fields as f
 from pine_boost import kernels
-from pine_boost.certificate.claims import MEASURED, VALIDATED, statement_claim
+from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal
 from pine_boost.compression.record import rows_digest
@@ -22,24 +23,33 @@ from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import Model
 from pine_boost.parsers import open_pickle, read_model
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
-from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.scorer_folder import REMEDY, read_parts
+from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
+from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import Rows, open_rows
 from pine_boost.tables.schema import schema_of
 
+CERTIFIED = "CERTIFIED"
 _VALIDATION: dict[str, f.Reader] = {
-    **dict.fromkeys(("fidelity", "confidence", "bound", "overlap"), f.number(0.0, 1.0)),
-    "tolerance": f.optional(f.number()),
-    **dict.fromkeys(("n_val", "n_changed"), f.integer(0, 2**62)),
+    **dict.fromkeys(("fidelity", "confidence"), f.SHARE),
+    **dict.fromkeys(("bound", "overlap"), f.number(0.0, 1.0)),
+    "tolerance": f.optional(f.number(0.0)),
+    **dict.fromkeys(("n_val", "n_changed"), f.integer(0, 2**53)),
     "validation_digest": f.digest,
 }
-_TRUSTED = (
-    "Taken on trust: that X_val had not been seen before, that the levels and their order were fixed before it was, "
-    "and that future inputs come from the same source."
+
+# fields of a manifest that nobody could find again, and that no claim rests on
+HOW_IT_WAS_MADE = (
+    *("pine_boost", "work", "work_rows", "kernel", "versions", "date"),
+    *("n_fit", "segments", "path and compressed_digest of a validation"),
+)
+# how a table is read and what a margin means: the same for a model and a smaller one made of it
+_OF_THE_TABLE = (
+    *("n_features", "n_outputs", "is_float32", "is_closed", "zero", "missing_value"),
+    *("refuses_missing", "refuses_infinite", "code_rule", "cuts", "link", "slope", "wins_ties"),
 )
 
 
@@ -60,6 +70,8 @@ class ScorerVerification:
         Stages whose exits were checked.
     n_rows : int
         Validation rows that were counted again; 0 for a proved scorer.
+    trusted : tuple of str
+        What nobody could find again from the files given.
     seconds : float
     """
 
@@ -68,6 +80,7 @@ class ScorerVerification:
     claim: str
     n_stages: int
     n_rows: int
+    trusted: tuple[str, ...]
     seconds: float
 
     def summary(self) -> str:
@@ -76,10 +89,12 @@ class ScorerVerification:
             verdict = "The record is wrong: " if self.n_rows else "NOT proved: "
             return verdict + "; ".join(self.faults[:5]) + ("; ..." if len(self.faults) > 5 else "") + "."
         if self.n_rows:
-            head = f"Counted again: {self.n_rows} validation rows, every number of the record was found. " + _TRUSTED
+            head = (
+                f"Counted again: {self.n_rows} validation rows; the changed rows and the bound are those of the record."
+            )
         else:
             head = f"Proved again: the exits of {self.n_stages} stages."
-        return f"{head}\n{self.claim}\n{self.seconds:.2f} s."
+        return f"{head}\n{self.claim}\nTaken on trust: {'; '.join(self.trusted)}.\n{self.seconds:.2f} s."
 
 
 def verify_scorer(
@@ -123,14 +138,11 @@ def verify_scorer(
     outer = unwrap(open_pickle(model, trust_pickle))
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold
     parsed = read_model(outer.inner, threshold=thresholds, decision="value")
-    validation = manifest["facts"].get("validation")
-    is_smaller = isinstance(validation, dict) and "compressed_digest" in validation  # the scorer of a smaller model
-    faults = tuple(_differences(parsed, parts, manifest, is_smaller))
+    tested = _tested(manifest)
+    faults = tuple(_differences(parsed, outer, parts, manifest, has_own_trees=is_statistic and _is_smaller(manifest)))
     n_rows = 0
     if not faults and is_statistic:
-        with f.reading("scorer manifest", REMEDY, CertificateMismatch):
-            stated = validation if isinstance(validation, dict) else {}
-            tested = f.record(_VALIDATION)({name: stated.get(name) for name in _VALIDATION}, "validation")
+        assert tested is not None
         rows = open_rows(outer.rows(X_val), schema_of(parsed.forest), "X_val")
         if rows_digest(rows, parsed.forest.n_features) != tested["validation_digest"]:
             raise CertificateMismatch(
@@ -139,16 +151,62 @@ def verify_scorer(
                 option="X_val",
             )
         n_rows = rows.n_rows
-        faults = tuple(_miscounts(parsed, parts, manifest, tested, rows, outer.rows(X_val)))
-    elif not faults and not is_smaller:
+        faults = tuple(_miscounts(parsed, parts, tested, rows, outer.rows(X_val)))
+    elif not faults:
         faults = tuple(faults_of(parsed.forest, parts.plan))
+    if manifest["claim"] != _claim(parsed, manifest):
+        faults = (*faults, "its claim is not the sentence of its status and numbers")
+    trusted = tuple(_trusted(parsed, parts, manifest))
     seconds = time.perf_counter() - started
-    return ScorerVerification(not faults, faults, manifest["claim"], parts.plan.n_stages, n_rows, seconds)
+    return ScorerVerification(not faults, faults, manifest["claim"], parts.plan.n_stages, n_rows, trusted, seconds)
 
 
-def _miscounts(
-    parsed: Model, parts: ScorerParts, manifest: dict[str, Any], tested: dict[str, Any], rows: Rows, X_val: Any
-) -> Iterator[str]:
+def _is_smaller(manifest: dict[str, Any]) -> bool:
+    """Whether the record says that a smaller model was tested, not earlier exits of the model itself."""
+    return "compressed_digest" in manifest["facts"].get("validation", {})
+
+
+def _tested(manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """The numbers of the test, checked; None for a proved scorer, which has none."""
+    status, validation = manifest["status"], manifest["facts"].get("validation")
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        f.text((CERTIFIED, VALIDATED, MEASURED, NOT_VALIDATED))(status, "status")
+        if status == CERTIFIED:
+            f.require(validation is None, "'facts.validation' is about rows, but the status is that of a proof")
+            return None
+        f.require(isinstance(validation, dict), f"'facts.validation' is missing, which {status} is about")
+        stated = {name: validation.get(name) for name in _VALIDATION}
+        return dict(f.read(stated, _VALIDATION, "validation"))
+
+
+def _claim(parsed: Model, manifest: dict[str, Any]) -> str:
+    """The sentence that the status and the numbers of a manifest stand for."""
+    forest, status = parsed.forest, manifest["status"]
+    proved = scorer_claim(forest, is_unordered=is_unordered(parsed))
+    if status == CERTIFIED:
+        return proved
+    validation, thresholds = manifest["facts"]["validation"], forest.decision.thresholds
+    return statement_claim(status, validation, thresholds, proved, keeps_class=forest.decides)
+
+
+def _trusted(parsed: Model, parts: ScorerParts, manifest: dict[str, Any]) -> Iterator[str]:
+    """What the claim rests on and the files cannot show."""
+    status = manifest["status"]
+    if status in (VALIDATED, MEASURED):
+        overlap = manifest["facts"]["validation"]["overlap"]
+        yield f"that X_val had not been seen before ({overlap:.2%} of its rows in X_fit)"
+        yield "that the levels and their order were fixed before X_val was seen"
+        yield "that future inputs come from the same source"
+    if status == NOT_VALIDATED:
+        yield "that nothing smaller passed on the validation rows"
+    if parts.prepare is not None or parts.finish is not None:
+        yield f"that the steps in {LAYERS} are those of the model around its trees"
+    if list(parts.classes) != list(parsed.forest.classes):
+        yield f"that the labels are {', '.join(map(repr, parts.classes))[:200]}, which the model file does not hold"
+    yield f"how the scorer was made: {', '.join(HOW_IT_WAS_MADE)}"
+
+
+def _miscounts(parsed: Model, parts: ScorerParts, tested: dict[str, Any], rows: Rows, X_val: Any) -> Iterator[str]:
     """Numbers of the record that are not found again."""
     goal = Goal(parsed.forest, parsed.forest.decides, tested["tolerance"])
     before = goal.native_answers(parsed, X_val)
@@ -170,28 +228,23 @@ def _miscounts(
         yield f"it states the bound {tested['bound']:.6f}, which is {bound:.6f}"
     if bound < tested["fidelity"]:
         yield "it claims what the bound does not reach"
-    expected = statement_claim(
-        manifest["status"],
-        manifest["facts"]["validation"],
-        parsed.forest.decision.thresholds,
-        "",
-        keeps_class=goal.keeps_class,
-    )
-    if manifest["claim"] != expected:
-        yield "its claim is not the sentence of its numbers"
+    if rows.n_rows != tested["n_val"]:
+        yield f"it states {tested['n_val']} validation rows, X_val has {rows.n_rows}"
 
 
-def _differences(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], is_smaller: bool) -> Iterator[str]:
-    """Where the scorer is not that of the model."""
+def _differences(
+    parsed: Model, outer: Wrapper, parts: ScorerParts, manifest: dict[str, Any], *, has_own_trees: bool
+) -> Iterator[str]:
+    """Where the scorer is not that of the model; with ``has_own_trees`` all but the trees is compared."""
     forest = parsed.forest
     if forest_digest(forest) != manifest["model_digest"]:
         yield "the model is another one than the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
-    if is_smaller:
-        return
     for found, expected in ((parts.flat, flatten(forest)), (parts.native, native_sum(parsed))):
         for field in fields(expected):
+            if has_own_trees and field.name not in _OF_THE_TABLE:
+                continue
             if not _is_same(getattr(found, field.name), getattr(expected, field.name)):
                 yield f"{field.name} is not the model's"
     if parts.probability != probability_rule(parsed):
@@ -200,10 +253,24 @@ def _differences(parsed: Model, parts: ScorerParts, manifest: dict[str, Any], is
     for field in fields(schema):
         if not _is_same(getattr(parts.schema, field.name), getattr(schema, field.name)):
             yield f"{field.name} is not the model's"
-    labels = list(forest.classes)
-    # a model file knows only 0, 1, ... in place of a wrapper's labels
-    if list(parts.classes) != labels and labels != list(range(len(parts.classes))):
+    if not _may_be_labels(parts.classes, parsed):
         yield "the classes are not the model's"
+    for name in ("prepare", "finish"):
+        if (getattr(parts, name) is None) != (getattr(outer, name) is None):
+            yield f"the steps around the trees ({name}) are not the model's"
+
+
+def _may_be_labels(found: tuple[Any, ...], parsed: Model) -> bool:
+    """Whether these are the model's labels or, where a file knows only 0, 1, ..., ascending ones of a wrapper."""
+    labels = list(parsed.forest.classes)
+    if list(found) == labels:
+        return True
+    if labels != list(range(len(found))) or hasattr(parsed.native, "classes_"):
+        return False
+    try:
+        return all(a < b for a, b in pairwise(found))
+    except TypeError:  # texts among numbers
+        return False
 
 
 def _is_same(found: Any, expected: Any) -> bool:

@@ -216,3 +216,79 @@ def test_a_pipeline_is_loaded_only_when_trusted(tmp_path):
     scorer = pine_boost.load_scorer(tmp_path / "scorer", trust_pickle=True)
     assert np.array_equal(scorer.predict(X), pipeline.predict(X))
     assert verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).agrees
+
+
+def _negate(arrays):
+    """Another model: every leaf with the other sign, and no exits that could be too tight."""
+    for name in ("native.value", "exits.value"):
+        arrays[name] *= -1
+    arrays["exits.low"][:], arrays["exits.high"][:] = -np.inf, np.inf
+
+
+_TESTED = {
+    "compressed_digest": "0" * 64,
+    "validation_digest": "0" * 64,
+    "fidelity": 0.9,
+    "confidence": 0.95,
+    "bound": 0.91,
+    "overlap": 0.0,
+    "tolerance": None,
+    "n_val": 100,
+    "n_changed": 0,
+}
+FORGERIES = {
+    "a proof that names a smaller model": (_negate, lambda m: m["facts"].update(validation=_TESTED)),
+    "a failed test that names a smaller model": (
+        _negate,
+        lambda m: (m.update(status="NOT_VALIDATED"), m["facts"].update(validation=_TESTED)),
+    ),
+    "another sentence": (None, lambda m: m.update(claim="The probabilities of every input are right.")),
+    "another status": (None, lambda m: m.update(status="PROVED TWICE")),
+    "labels in another order": (None, lambda m: m.update(classes=[1, 0])),
+    "labels of two kinds": (None, lambda m: m.update(classes=[1, "0"])),
+}
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+def test_a_careful_forger_is_not_believed(what, saved, tmp_path):
+    native, _, folder = saved
+    native.save_model(tmp_path / "model.json")
+    rewrite(folder, *FORGERIES[what])
+    try:
+        verdict = verify_scorer(tmp_path / "model.json", folder)
+    except CertificateMismatch:
+        return
+    assert not verdict.agrees
+
+
+def test_labels_that_a_model_file_does_not_hold_are_listed_as_trusted(saved, tmp_path):
+    native, _, folder = saved
+    native.save_model(tmp_path / "model.json")
+    rewrite(folder, None, lambda m: m.update(classes=["no", "yes"]))
+    verdict = verify_scorer(tmp_path / "model.json", folder)
+    assert verdict.agrees
+    assert "Taken on trust: that the labels are 'no', 'yes'" in verdict.summary()
+    assert not verify_scorer(native, folder).agrees  # the wrapper has labels of its own
+
+
+def test_a_folder_without_the_first_steps_of_its_pipeline_is_noticed(tmp_path):
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    native, X = built("gradient boosting")
+    pipeline = make_pipeline(StandardScaler(), type(native)(n_estimators=5)).fit(X, native.predict(X))
+    pine_boost.accelerate_booster(pipeline).save(tmp_path / "scorer")
+    assert "layers.pkl" in verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).summary()
+    rewrite(tmp_path / "scorer", None, lambda m: m["files"].pop("layers.pkl"))
+    assert not verify_scorer(pipeline, tmp_path / "scorer", trust_pickle=True).agrees
+
+
+def test_a_manifest_cannot_own_files_outside_its_folder(saved, tmp_path):
+    native, _, folder = saved
+    other = tmp_path / "other.txt"
+    other.write_text("mine")
+    rewrite(folder, None, lambda m: m["files"].update({"../other.txt": _sha256(b"mine")}))
+    try:
+        pine_boost.accelerate_booster(native).save(folder, overwrite=True)
+    finally:
+        assert other.read_text() == "mine"

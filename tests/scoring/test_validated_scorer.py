@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,11 +175,9 @@ def test_a_saved_scorer_is_counted_again(boosted: Any, tmp_path: Any) -> None:
         verify_scorer(model, tmp_path / "scorer", X_val[::-1])
 
 
-@pytest.mark.parametrize("changed", ["threshold", "value", "order", "n_changed", "fidelity"])
+@pytest.mark.parametrize("changed", ["threshold", "value", "order", "n_changed", "n_val", "fidelity"])
 def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) -> None:
     """Also by somebody who computes all digests again: the rows are counted, and the claim follows from the counts."""
-    from dataclasses import replace
-
     model, X_fit, X_val, _ = boosted
     result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.98)
     plan, facts = result.scorer.parts.plan, json.loads(json.dumps(dict(result.facts)))
@@ -190,6 +189,9 @@ def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) 
         plan = replace(plan, order=plan.order[::-1].copy())
     elif changed == "n_changed":
         facts["validation"]["n_changed"] = 0
+    elif changed == "n_val":
+        facts["validation"]["n_val"] = 10**7
+        facts["claim"] = facts["claim"].replace("2500", str(10**7))
     else:
         facts["validation"]["fidelity"] = 0.999
     forged = replace(result, scorer=type(result.scorer)(replace(result.scorer.parts, plan=plan)), facts=facts)
@@ -197,6 +199,26 @@ def test_a_planted_change_is_noticed(boosted: Any, tmp_path: Any, changed: str) 
     verdict = verify_scorer(model, tmp_path / "scorer", X_val)
     assert not verdict.agrees
     assert verdict.summary().startswith("The record is wrong: ")
+
+
+def test_a_smaller_model_cannot_bring_other_labels_or_another_table(boosted: Any, tmp_path: Any) -> None:
+    """Its trees are its own; how a table is read and what the classes are called is the model's."""
+    model, X_fit, X_val, _ = boosted
+    result = pine_boost.accelerate_booster(model, X_fit, X_val, fidelity=0.9, tolerance=0.3)
+    assert "compressed_digest" in result.facts["validation"]
+    result.save(tmp_path / "scorer")
+    assert verify_scorer(model, tmp_path / "scorer", X_val).agrees
+    parts = result.scorer.parts
+    forgeries = {
+        "classes": replace(parts, classes=parts.classes[::-1]),
+        "missing_value": replace(parts, flat=replace(parts.flat, missing_value=0.0)),
+        "cuts": replace(parts, native=replace(parts.native, cuts=parts.native.cuts + 1.0)),
+    }
+    for name, forged in forgeries.items():
+        replace(result, scorer=type(result.scorer)(forged)).save(tmp_path / name)
+        verdict = verify_scorer(model, tmp_path / name, X_val)
+        assert not verdict.agrees
+        assert f"{name} " in verdict.faults[0]
 
 
 def test_rows_that_cannot_carry_the_promise_are_refused(boosted: Any) -> None:
