@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pine_boost.certificate.verification import Verification
     from pine_boost.classifier import PineClassifier
     from pine_boost.compress import compress_booster
+    from pine_boost.compression.compress_result import CompressResult
     from pine_boost.compression.record import CompressionRecord
-    from pine_boost.compression.result import CompressResult
-    from pine_boost.compression.verification import CompressionVerification, verify_compression
+    from pine_boost.compression.recount import CompressionVerification, verify_compression
     from pine_boost.evaluation import Evaluation
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.monitoring.region_monitor import RegionMonitor
@@ -98,9 +98,9 @@ _MODULE_OF = {
     "load_scorer": "scoring.scorer_folder",
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
-    "CompressResult": "compression.result",
+    "CompressResult": "compression.compress_result",
     "CompressionRecord": "compression.record",
-    "CompressionVerification": "compression.verification",
+    "CompressionVerification": "compression.recount",
     "Evaluation": "evaluation",
     "GuardedModel": "serving.guarded",
     "PineClassifier": "classifier",
@@ -121,7 +121,7 @@ _MODULE_OF = {
     "survey": "surveying",
     "sweep": "sweeping",
     "verify": "verifying",
-    "verify_compression": "compression.verification",
+    "verify_compression": "compression.recount",
 }
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.compression.attack import attack
+from pine_boost.compression.compress_result import CompressResult, build_compress_result
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
-from pine_boost.compression.result import CompressResult, build_compress_result
 from pine_boost.compression.validation import choose_chains, validate
 from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle

@@ -33,6 +33,6 @@ def few_synthetic_rows() -> Iterator[None]:
     How small a model becomes depends on them; what is written, counted and promised does not.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pine_boost.compression.rows._MOST_POINTS", 6_000)
-        patch.setattr("pine_boost.compression.rows._LOOKED_AT", 4_000)
+        patch.setattr("pine_boost.compression.path_rows._MOST_POINTS", 6_000)
+        patch.setattr("pine_boost.compression.path_rows._LOOKED_AT", 4_000)
         yield

@@ -31,8 +31,8 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Compress, save and print the summary."""
     from pine_boost.compress import compress_booster
+    from pine_boost.compression.compress_result import owned_files
     from pine_boost.compression.record import RECORD
-    from pine_boost.compression.result import owned_files
 
     with flags.progress_of(arguments) as progress:
         given = flags.read_given_model(arguments, decision="value")

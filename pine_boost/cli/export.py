@@ -109,8 +109,8 @@ def _contents(arguments: argparse.Namespace, model: Any) -> bytes:
 
         return bytes(to_treelite(model, codes=arguments.codes).serialize_bytes())
     from pine_boost.exporters.onnx import to_onnx
-    from pine_boost.tables.files import read_table
     from pine_boost.tables.schema import schema_of
+    from pine_boost.tables.table_files import read_table
 
     X = None
     if arguments.data is not None:

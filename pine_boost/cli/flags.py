@@ -146,8 +146,8 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
 
     ``columns`` is an InputSchema, or a GivenModel whose Pipeline takes raw columns.
     """
-    from pine_boost.tables.files import read_table
     from pine_boost.tables.schema import InputSchema
+    from pine_boost.tables.table_files import read_table
 
     if path is None:
         if label is not None:
@@ -175,7 +175,7 @@ def read_test(arguments: argparse.Namespace, given: Any) -> Any:
 
 def require_layers(region: Any, model: str | None) -> None:
     """Raise if a Pipeline was pruned and the rows cannot be prepared without it."""
-    from pine_boost.pipelines.result import WHOLE_MODEL
+    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 
     beside = Path(region).parent / WHOLE_MODEL
     if model is None and beside.is_file():

@@ -63,7 +63,7 @@ def _read_result(arguments: argparse.Namespace) -> tuple[Any, Any]:
         given = read_named_model(arguments.original, stored, trust_pickle=trust)
         proved = PruneResult.load(folder, given.wrapper.inner, trust_pickle=trust)
         return given, given.wrapper.rewrap(proved)
-    from pine_boost.compression.result import CompressResult
+    from pine_boost.compression.compress_result import CompressResult
     from pine_boost.errors import CertificateMismatch
     from pine_boost.model.digest import forest_digest
 

@@ -59,7 +59,7 @@ def model_names(given: Any, *, report: bool) -> list[str]:
     """Names of the model files and the report of a result about this model."""
     from pine_boost.certificate.saved import REPORT
     from pine_boost.native.predict import original_bytes
-    from pine_boost.pipelines.result import WHOLE_MODEL
+    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
     from pine_boost.result import model_file
 
     parsed = given.parsed

@@ -61,7 +61,7 @@ def _pruning(arguments: argparse.Namespace, folder: Path) -> str:
 
 
 def _compression(arguments: argparse.Namespace, folder: Path) -> str:
-    from pine_boost.compression.result import CompressResult
+    from pine_boost.compression.compress_result import CompressResult
     from pine_boost.errors import CertificateMismatch
     from pine_boost.model.digest import forest_digest
     from pine_boost.report.compression_report import render_compression

@@ -110,7 +110,7 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
 
     from pine_boost.certificate.saved import model_path
     from pine_boost.compression.record import RECORD, read_record
-    from pine_boost.compression.verification import verify_compression
+    from pine_boost.compression.recount import verify_compression
     from pine_boost.errors import InvalidInputError
     from pine_boost.pipelines.given import read_named_model
 
@@ -178,7 +178,7 @@ def _check_whole_model(arguments: argparse.Namespace, folder: Path, files: Any, 
     from pine_boost.files import MODEL_LIMIT, read_limited
     from pine_boost.model.digest import forest_digest
     from pine_boost.pipelines.given import read_named_model
-    from pine_boost.pipelines.result import WHOLE_MODEL
+    from pine_boost.pipelines.wrapped_result import WHOLE_MODEL
 
     path = folder / WHOLE_MODEL
     if WHOLE_MODEL not in files or not path.is_file():

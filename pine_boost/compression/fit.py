@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.rows import Points
+from pine_boost.compression.path_rows import Points
 from pine_boost.compression.shape import Shape, margins, shares_adding_up
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray

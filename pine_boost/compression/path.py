@@ -16,7 +16,7 @@ from pine_boost.budget import Budget, OutOfTime, Step, StopReason
 from pine_boost.compression.cost import Cost, build_cost
 from pine_boost.compression.fit import Equations, Intervals, build_equations, fit_shape, shift_intercepts
 from pine_boost.compression.goal import Goal
-from pine_boost.compression.rows import FitRows, Sample, draw_rows
+from pine_boost.compression.path_rows import FitRows, Sample, draw_rows
 from pine_boost.compression.shape import GONE, Shape, margins, original_shape, slice_shape
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray
 from pine_boost.model.routing import StateTrees, route

@@ -14,7 +14,7 @@ from pine_boost.certificate.claims import beyond_claim, covered_claim
 from pine_boost.errors import InvalidInputError
 from pine_boost.monitoring.region_monitor import require_region
 from pine_boost.options import require_level
-from pine_boost.pipelines.result import PreparedRegion
+from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import calibrate
 from pine_boost.region.region import Region
 from pine_boost.tables.matrix import to_matrix

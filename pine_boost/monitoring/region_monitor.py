@@ -14,7 +14,7 @@ from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
 from pine_boost.options import require_share
-from pine_boost.pipelines.result import PreparedRegion
+from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 

@@ -79,7 +79,7 @@ class Wrapper:
         """
         if not self.layers:
             return result
-        from pine_boost.pipelines.result import WrappedResult
+        from pine_boost.pipelines.wrapped_result import WrappedResult
 
         if rows is not None and any(layer.decides for layer in self.layers):
             _compare(self, result, rows)

@@ -11,10 +11,10 @@ import numpy as np
 from markupsafe import Markup
 
 from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_words
+from pine_boost.compression.compress_result import CompressResult
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal, native_probabilities
 from pine_boost.compression.record import CompressionRecord
-from pine_boost.compression.result import CompressResult
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import BoolArray, Model

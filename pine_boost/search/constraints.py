@@ -19,7 +19,7 @@ from pine_boost.model.forest import BoolArray, FloatArray, IntArray, PrunedFores
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.proof.question import Question
-from pine_boost.search.columns import Columns
+from pine_boost.search.lp_columns import Columns
 from pine_boost.search.probabilities import Reference, build_reference
 from pine_boost.search.weight_program import build_program
 

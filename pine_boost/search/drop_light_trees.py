@@ -13,7 +13,7 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.minsum import cheapest_leaves
-from pine_boost.search.rounding import to_grid
+from pine_boost.search.grid_rounding import to_grid
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal, ProposalStatus
 from pine_boost.search.weight_program import Weights

@@ -20,9 +20,9 @@ from pine_boost.budget import Budget
 from pine_boost.model import exact
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.proof.bound import ExactRows, Units, exact_rows
-from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.lp import LinearProgram, RowPool, Solver
+from pine_boost.search.lp_columns import Support
 
 _ROWS_PER_PASS = 10
 _MOST_PASSES = 5

@@ -12,7 +12,7 @@ import numpy as np
 
 from pine_boost.model.forest import FloatArray
 from pine_boost.proof.bound import Units
-from pine_boost.search.columns import Support
+from pine_boost.search.lp_columns import Support
 
 _ATTEMPTS = 4
 

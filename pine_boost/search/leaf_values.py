@@ -18,9 +18,9 @@ from pine_boost.model.forest import PrunedForest
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import finish, prove_lower_bound, run
-from pine_boost.search.columns import Support, leaf_columns
 from pine_boost.search.constraints import Constraints, FitRows
 from pine_boost.search.lower_bound import prove_bound
+from pine_boost.search.lp_columns import Support, leaf_columns
 from pine_boost.search.polish_probabilities import nearest_leaves, polish
 from pine_boost.search.pruner import Pruner
 from pine_boost.search.search_result import Incumbent, SearchResult

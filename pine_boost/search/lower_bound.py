@@ -13,11 +13,11 @@ import numpy as np
 from pine_boost.budget import SECONDS, Budget, OutOfEffort, OutOfTime
 from pine_boost.model.forest import IntArray
 from pine_boost.proof.bound import Bound, Cut, Units, fewest_units, hitting_set
-from pine_boost.search.columns import Support
 from pine_boost.search.constraints import Constraints
 from pine_boost.search.exact_farkas import ExactCut, exclude
 from pine_boost.search.greedy_cover import small_cover
 from pine_boost.search.lp import UnsolvedProgramError
+from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import Pruner
 
 _PER_ROUND = 6  # cuts that are proved before the next hitting set

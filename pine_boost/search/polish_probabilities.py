@@ -11,10 +11,10 @@ from pine_boost.model.exact import RIDGE
 from pine_boost.model.forest import FloatArray, IntArray, PrunedForest
 from pine_boost.proof.problem import Problem
 from pine_boost.search.algorithm import ask
-from pine_boost.search.columns import Columns, Support
+from pine_boost.search.grid_rounding import leaves_to_grid, native_scale
 from pine_boost.search.lp import LinearProgram, RowPool, Solver
+from pine_boost.search.lp_columns import Columns, Support
 from pine_boost.search.probabilities import Reference, probability_shift
-from pine_boost.search.rounding import leaves_to_grid, native_scale
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.strategies import Proposal
 from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows

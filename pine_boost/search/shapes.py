@@ -21,10 +21,10 @@ from pine_boost.model.subtrees import Subtrees, forest_subtrees
 from pine_boost.model.trimming import trim_pruned
 from pine_boost.proof.minsum import cheapest_leaves
 from pine_boost.proof.problem import Problem
-from pine_boost.search.columns import Columns, Support, renamed
+from pine_boost.search.grid_rounding import leaves_to_grid
 from pine_boost.search.lp import LinearProgram, UnsolvedProgramError
+from pine_boost.search.lp_columns import Columns, Support, renamed
 from pine_boost.search.polish_probabilities import nearest_leaves
-from pine_boost.search.rounding import leaves_to_grid
 from pine_boost.search.search_state import ExcludedError, SearchState
 from pine_boost.search.weight_program import WeightProgram, Weights, add_order_rows, build_program
 

@@ -13,8 +13,8 @@ import numpy as np
 from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.proof.bound import hitting_set
-from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
+from pine_boost.search.lp_columns import Support
 from pine_boost.search.search_state import SearchState
 from pine_boost.search.weight_program import Weights
 

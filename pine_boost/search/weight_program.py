@@ -15,8 +15,8 @@ import numpy.typing as npt
 from pine_boost.budget import Budget
 from pine_boost.model.exact import PROGRAM_NOISE, SMALLEST_VALUE
 from pine_boost.model.forest import BoolArray, FloatArray, IntArray
-from pine_boost.search.columns import Columns, Support
 from pine_boost.search.lp import LinearProgram, RowPool, Solution, Solver, UnsolvedProgramError
+from pine_boost.search.lp_columns import Columns, Support
 
 _LOGGER = logging.getLogger("pine_boost")
 _MOST_FREE = 2.0  # columns are at most 1, weights sum to 1: a larger constant never helps

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pine_boost.errors import InvalidInputError
-from pine_boost.tables.files import TableFile, is_text_file, match_names, read_any
+from pine_boost.tables.table_files import TableFile, is_text_file, match_names, read_any
 
 _CODE = r"[+-]?0[0-9]+"  # "01" is a code, but a number parser reads it as 1
 

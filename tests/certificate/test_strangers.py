@@ -25,7 +25,7 @@ from pine_boost.certificate.certificate import UNDIGESTED
 from pine_boost.certificate.claims import HOW_IT_WAS_MADE, claim_of, kept_reason, rests_on
 from pine_boost.cli import main
 from pine_boost.compression import record as compression_record
-from pine_boost.compression.verification import ON_TRUST
+from pine_boost.compression.recount import ON_TRUST
 from pine_boost.json_fields import digest_of
 from pine_boost.model.digest import forest_digest
 from pine_boost.monitoring import RegionMonitor

@@ -10,7 +10,7 @@ import pytest
 
 from pine_boost.fleet import Job
 from pine_boost.fleet.run import Policy, run_job
-from pine_boost.tables.files import read_any
+from pine_boost.tables.table_files import read_any
 from tests.support.command_line import run
 
 pytest.importorskip("pandas")

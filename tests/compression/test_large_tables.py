@@ -101,7 +101,7 @@ def test_selection_is_that_of_the_rows_in_memory(tmp_path: Path, monkeypatch: py
 
 def test_a_sample_of_the_fit_rows_is_drawn_alike(tmp_path: Path) -> None:
     """More rows than are looked at: the sample does not depend on where they lie."""
-    from pine_boost.compression.rows import FitRows
+    from pine_boost.compression.path_rows import FitRows
     from pine_boost.model.states import build_space
     from pine_boost.parsers import read_model
     from pine_boost.tables.schema import schema_of

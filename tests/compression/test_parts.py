@@ -12,7 +12,7 @@ from pine_boost.compression.cost import build_cost
 from pine_boost.compression.fit import RIDGE, Intervals, build_equations, refit
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Pace, collapse, slices, step_sizes, walk
-from pine_boost.compression.rows import FitRows, Points, Sources, draw_between, draw_rows
+from pine_boost.compression.path_rows import FitRows, Points, Sources, draw_between, draw_rows
 from pine_boost.compression.shape import GONE, margins, original_shape, slice_shape, to_pruned
 from pine_boost.exporters import export
 from pine_boost.model.routing import route

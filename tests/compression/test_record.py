@@ -10,7 +10,7 @@ import pytest
 import pine_boost
 from pine_boost import CertificateMismatch
 from pine_boost.compression.record import UNDIGESTED, read_record
-from pine_boost.compression.verification import ON_TRUST
+from pine_boost.compression.recount import ON_TRUST
 from pine_boost.json_fields import digest_of
 from tests.support.native_models import make_table
 

@@ -15,7 +15,7 @@ from pine_boost.parsers.traits import traits_of
 from pine_boost.proof.problem import build_problem
 from pine_boost.region.fitting import fit_with_states
 from pine_boost.result import PruneResult
-from pine_boost.search.columns import kept_directions
+from pine_boost.search.lp_columns import kept_directions
 from tests.support.grids import feature_edges
 from tests.support.leaf_results import check_native, leaves_from_the_original
 

@@ -9,7 +9,7 @@ import pytest
 from markupsafe import escape
 
 import pine_boost
-from pine_boost.compression.result import CompressResult
+from pine_boost.compression.compress_result import CompressResult
 from pine_boost.report.compression_report import render_compression
 from tests.support.native_models import make_table
 

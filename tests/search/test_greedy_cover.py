@@ -7,8 +7,8 @@ import pytest
 
 from pine_boost.budget import Budget
 from pine_boost.proof.bound import hitting_set
-from pine_boost.search.columns import Support
 from pine_boost.search.greedy_cover import small_cover
+from pine_boost.search.lp_columns import Support
 from pine_boost.search.pruner import LpCache
 from pine_boost.search.weight_program import WeightProgram, Weights
 

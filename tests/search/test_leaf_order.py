@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost.search.columns import in_order, ordered_leaves, renamed
+from pine_boost.search.lp_columns import in_order, ordered_leaves, renamed
 from tests.support.bruteforce import Small, small_problem
 from tests.support.forests import MANNERS, Manner
 

@@ -16,9 +16,9 @@ from pine_boost.model.reference import find_leaves
 from pine_boost.proof.bound import ExactRows, check_bound
 from pine_boost.search import leaf_values, search_state
 from pine_boost.search.algorithm import explore
-from pine_boost.search.columns import build_columns, leaf_columns
 from pine_boost.search.driver import search_stages
 from pine_boost.search.leaf_values import search_leaves
+from pine_boost.search.lp_columns import build_columns, leaf_columns
 from pine_boost.search.search_result import SearchResult
 from pine_boost.search.search_state import SearchOptions, build_state
 from tests.support.bruteforce import CLEAR, NOTHING, Small, all_rows, check_result, small_problem

@@ -10,8 +10,8 @@ from pine_boost.budget import Budget
 from pine_boost.model.forest import PrunedForest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.trimming import leaf_count, trim_pruned
-from pine_boost.search.columns import leaf_columns
 from pine_boost.search.constraints import Constraints
+from pine_boost.search.lp_columns import leaf_columns
 from pine_boost.search.shapes import RangeProgram, Splits, find_splits
 from tests.support.bruteforce import Small, all_rows, small_problem
 from tests.support.forests import MANNERS

@@ -12,10 +12,10 @@ import pytest
 from pine_boost import InvalidInputError, compress_booster, prune_booster
 from pine_boost.native.predict import predict_classes
 from pine_boost.parsers import read_model
-from pine_boost.tables.files import read_table
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.rows import open_rows
 from pine_boost.tables.schema import schema_of
+from pine_boost.tables.table_files import read_table
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")

@@ -10,9 +10,9 @@ import pytest
 
 from pine_boost.errors import InvalidInputError, MissingDependencyError
 from pine_boost.model.rules import CategoryRule, Comparison
-from pine_boost.tables.files import _plain_csv, read_table
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
+from pine_boost.tables.table_files import _plain_csv, read_table
 
 pandas = pytest.importorskip("pandas")
 pyarrow = pytest.importorskip("pyarrow")

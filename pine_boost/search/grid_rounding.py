@@ -15,7 +15,7 @@ from pine_boost.model.grid import fold_intercept, native_grid
 from pine_boost.model.margin_probabilities import SEPARATE, probabilities_of
 from pine_boost.model.rules import SplitKind
 from pine_boost.proof.problem import Problem, leaf_sums
-from pine_boost.search.columns import Columns, in_order
+from pine_boost.search.lp_columns import Columns, in_order
 from pine_boost.search.probabilities import Reference
 from pine_boost.search.weight_program import Weights
 

@@ -167,5 +167,5 @@ class WrappedResult:
         if hasattr(self.inner, "certificate"):
             from pine_boost.certificate.saved import owned_files
         else:
-            from pine_boost.compression.result import owned_files
+            from pine_boost.compression.compress_result import owned_files
         return owned_files(folder)
