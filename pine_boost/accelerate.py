@@ -25,7 +25,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Model
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
@@ -34,7 +34,7 @@ from pine_boost.progress import shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
-from pine_boost.scoring.proved_parts import SAMPLE_ROWS, proved_plan
+from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
 from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.scoring.validated_exits import build_stages, validate_exits
 from pine_boost.tables.matrix import to_matrix
@@ -80,7 +80,8 @@ def accelerate_booster(
 
     With ``fidelity=1`` the scorer's ``predict`` is proved to equal the native ``predict`` on every
     input that the library accepts, and no data are needed. Trees are visited in an order of the
-    scorer's own, and an input exits as soon as the remaining trees cannot change its class.
+    scorer's own, and an input exits as soon as the remaining trees cannot change its class. For a
+    regressor or ranker with a ``tolerance``, trees that cannot move the raw value by more are left out.
 
     Parameters
     ----------
@@ -101,9 +102,10 @@ def accelerate_booster(
     confidence : float
         Confidence of the statement over the draw of X_val.
     tolerance : float, optional
-        How far a value may move: for classifiers no probability, for regressors and rankers (where
-        it is required) no raw value moves by more. It is refused with a calibrator around the
-        ensemble.
+        How far a value may move. With fidelity 1 only for regressors and rankers: no raw value
+        moves by more, on any input. Below 1: for classifiers no probability, for regressors and
+        rankers (where it is required) no raw value moves by more. It is refused with a calibrator
+        around the ensemble.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1 (for regressors and rankers, on
         the raw margin before any link function); several ascending values define score bands.
@@ -157,22 +159,30 @@ def accelerate_booster(
     outer = unwrap(open_pickle(model, trust_pickle), threshold)
     column = None if X_val is None else outer.raw_column(segments, X_val)
     options = replace(options, threshold=outer.threshold, segments=column)
-    _require_rows(fidelity, tolerance, X_fit, X_val)
+    _require_rows(fidelity, X_fit, X_val)
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
     forest = parsed.forest
     if fidelity < 1 and (tolerance is not None or not forest.decides):
         return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)
-    flat, native = flatten(forest), native_sum(parsed)
+    native, visited = native_sum(parsed), forest
     claim = scorer_claim(forest, is_unordered=is_unordered(parsed))
     status, plan = "CERTIFIED", None
     statement: dict[str, Any] = {}
+    truncation: dict[str, Any] = {}
+    if tolerance is not None:
+        kept, native = _truncate(forest, native, tolerance)
+        if len(kept) < forest.n_trees:
+            visited = keep_trees(forest, kept, native.intercept)
+            claim = scorer_claim(forest, is_unordered=False, tolerance=tolerance)
+            truncation = {"tolerance": float(tolerance), "trees": kept.tolist()}
+    flat = flatten(visited)
     if fidelity < 1:
         status, statement, plan = _validate(parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent)
         claim = statement_claim(status, statement, forest.decision.thresholds, claim)
     rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * SAMPLE_ROWS), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
-        plan = proved_plan(forest, flat, sample, is_fitted=rows is not None)
+        plan = proved_plan(visited, flat, sample, is_fitted=rows is not None)
     parts = ScorerParts(
         flat=flat,
         native=native,
@@ -196,6 +206,7 @@ def accelerate_booster(
         "versions": library_versions(forest.library),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         **({"validation": statement} if statement else {}),
+        **({"truncation": truncation} if truncation else {}),
     }
     return AccelerateResult(
         scorer=FastScorer(parts),
@@ -211,15 +222,11 @@ def accelerate_booster(
     )
 
 
-def _require_rows(fidelity: float, tolerance: float | None, X_fit: Any, X_val: Any) -> None:
+def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:
     """A statistic needs rows, a proof needs none."""
     if fidelity == 1 and X_val is not None:
         raise InvalidInputError(
             "X_val was given, but fidelity=1 is proved and needs no rows; leave it out.", option="X_val"
-        )
-    if fidelity == 1 and tolerance is not None:
-        raise InvalidInputError(
-            "tolerance was given, but with fidelity=1 every value is the model's own; leave it out.", option="tolerance"
         )
     missing = [name for name, table in (("X_fit", X_fit), ("X_val", X_val)) if table is None]
     if fidelity < 1 and missing:
@@ -228,6 +235,17 @@ def _require_rows(fidelity: float, tolerance: float | None, X_fit: Any, X_val: A
             "X_fit (the training rows will do) and X_val (rows that nothing has seen), or fidelity=1 for a proof.",
             option=("X_fit", "X_val", "fidelity"),
         )
+
+
+def _truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntArray, NativeSum]:
+    if forest.decides:
+        raise InvalidInputError(
+            f"tolerance={tolerance!r} was given for a model that decides a class, whose classes and probabilities are "
+            "the model's own with fidelity=1. Leave it out, or pass fidelity below 1; at fidelity=1 it is accepted for "
+            "regressors and rankers without a threshold.",
+            option="tolerance",
+        )
+    return truncate(forest, native, tolerance)
 
 
 def _validate(

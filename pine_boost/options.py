@@ -366,6 +366,10 @@ accelerate_booster.X_val : table, optional
 accelerate_booster.fidelity : float
     Share of future inputs that must keep their answer; 1 proves every input and needs no data. Below 1 the scorer
     is tested on {X_val}.
+accelerate_booster.tolerance : float, optional
+    How far a value may move. With fidelity 1 only for regressors and rankers: no raw value moves by more, on any
+    input. Below 1: for classifiers no probability, for regressors and rankers (where it is required) no raw value
+    moves by more. It is refused with a calibrator around the ensemble.
 accelerate_booster.time_limit : float, optional
     Seconds for the whole call. If time is short, fewer bounds are tightened; the promise is the same.
 accelerate_booster.callback : callable, optional

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from pine_boost.kernels.flat_forest import ExitPlan
-from pine_boost.model.exact import certain_distance, integer_scale, largest_leaf
+from pine_boost.kernels.flat_forest import ExitPlan, NativeSum
+from pine_boost.model.exact import UNIT_ROUNDOFF, certain_distance, integer_scale, largest_leaf
 from pine_boost.model.forest import Forest, IntArray
 from pine_boost.model.reach import find_live
 from pine_boost.model.rules import SplitKind
@@ -23,7 +23,7 @@ from pine_boost.model.subtrees import find_subtrees
 _LIMIT = 2**60
 
 
-def faults_of(forest: Forest, plan: ExitPlan, tolerance: float = 0.0) -> list[str]:
+def faults_of(forest: Forest, plan: ExitPlan) -> list[str]:
     """What is wrong with a plan; empty exactly where its exits are proved.
 
     Let P be the float64 sum of the trees seen and R what the others add, in exact arithmetic. The
@@ -47,6 +47,48 @@ def faults_of(forest: Forest, plan: ExitPlan, tolerance: float = 0.0) -> list[st
     else:
         faults += _gap_faults(forest, plan, scale, lowest, highest)
     return faults
+
+
+def truncation_faults(forest: Forest, kept: IntArray, native: NativeSum, tolerance: float) -> list[str]:
+    """What is wrong with a scorer that evaluates only some trees of a value model; empty exactly where it is proved.
+
+    The scorer adds the leaves ``native.value`` of the trees ``kept`` to ``native.intercept``. Let R be what the other
+    trees add, over the leaves that some input reaches: in exact arithmetic the model's sum minus the scorer's is
+    (model's intercept - scorer's intercept) + R, up to the difference of the leaf values themselves. Both sums are
+    rounded (`truncation_rounding`), and divided by ``native.divisor`` to give the raw value.
+    """
+    if forest.n_outputs != 1 or forest.decides:
+        return ["only the trees of a single value can be left out"]
+    if len(kept) == 0 or np.any(np.diff(kept) <= 0) or kept[0] < 0 or kept[-1] >= forest.n_trees:
+        return ["the trees that are kept are not ascending trees of the model"]
+    is_leaf = forest.kind == SplitKind.LEAF
+    subtrees = find_subtrees(forest.tree_offset[:-1], is_leaf, forest.left, forest.right)
+    leaves = np.flatnonzero(np.isin(subtrees.leaf_tree, kept))
+    if native.value.shape != (len(leaves), 1) or native.intercept.shape != (1,) or not np.isfinite(native.intercept[0]):
+        return ["the leaf values are not those of the trees that are kept"]
+    scale, lowest, highest = _integer_ranges(forest)
+    unit = Fraction(2) ** scale
+    rest = np.setdiff1d(np.arange(forest.n_trees), kept)
+    shift = Fraction(float(forest.intercept[0])) - Fraction(float(native.intercept[0]))
+    ends = [shift + int(bound[rest].sum()) / unit for bound in (lowest, highest)]
+    apart = np.abs(native.value[:, 0].astype(np.float64) - forest.value[subtrees.leaf_node[leaves], 0])
+    rounding = truncation_rounding(forest, float(native.intercept[0]), native.divisor) + 2 * float(apart.sum())
+    if max(map(abs, ends)) + Fraction(rounding) > Fraction(tolerance) * Fraction(native.divisor):
+        return [f"the trees that are left out can move the raw value by more than {tolerance!r}"]
+    return []
+
+
+def truncation_rounding(forest: Forest, intercept: float, divisor: float) -> float:
+    """Bound on the rounding of a model's sum and of a sum of some of its trees from another intercept.
+
+    n additions in any order err by at most n u / (1 - n u) times the sum of the magnitudes, and each quotient by u
+    times itself; both sums are bounded by the larger intercept plus the largest leaf of every tree. The factor
+    1 + 2**-10 covers leaf values that the library rounds to its own type, and the rounding of this computation.
+    """
+    unit = UNIT_ROUNDOFF[forest.arithmetic]
+    n_roundings = (forest.n_trees + 1 + (divisor != 1.0)) * unit
+    total = max(abs(float(forest.intercept[0])), abs(intercept)) + float(largest_leaf(forest).sum())
+    return 2 * n_roundings / (1 - n_roundings) * total * (1 + 2.0**-10) + forest.slack
 
 
 def _same_bits(found: np.ndarray, expected: np.ndarray) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
 from pine_boost.errors import PineBoostError
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Forest, Model
-from pine_boost.proof.exits import faults_of
+from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.proof.exits import faults_of, truncation_faults, truncation_rounding
 from pine_boost.scoring.fast_scorer import ScorerParts
-from pine_boost.scoring.native_sum import native_sum, probability_rule
-from pine_boost.scoring.proved_exits import build_exits
+from pine_boost.scoring.native_sum import leaf_nodes, native_sum, probability_rule
+from pine_boost.scoring.proved_exits import build_exits, rises, widest_first
 from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.tables.schema import schema_of
 
@@ -43,4 +48,64 @@ def proved_parts(model: Model) -> ScorerParts:
         schema=schema_of(forest),
         classes=forest.classes,
         probability=probability_rule(model),
+    )
+
+
+def truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntArray, NativeSum]:
+    """The fewest trees whose sum is within a tolerance of a value model's, and how a scorer adds them.
+
+    What the remaining trees can add does not depend on the input, so every input stops after the same trees. The
+    widest trees are kept, and the midpoint of what the others can add is part of the intercept. All trees are kept
+    where the tolerance is too small to leave one out.
+
+    Raises
+    ------
+    PineBoostError
+        The check found a fault in what was built.
+    """
+    lowest, highest = (bound[:, 0, 0] for bound in rises(forest))
+    order = widest_first(lowest[:, None, None], highest[:, None, None])[::-1]
+    apart = np.abs(native.value.astype(np.float64) - forest.value[leaf_nodes(forest)]).sum()
+    # twice a bound on the rounding, whichever trees are kept: room for that of the intercept and of the sums here
+    largest = float(np.abs(forest.intercept[0]) + np.maximum(np.abs(lowest), np.abs(highest)).sum())
+    spare = 2 * (truncation_rounding(forest, largest, native.divisor) + 2 * float(apart))
+    half_width = np.cumsum((highest - lowest)[order]) / 2
+    n_dropped = int(np.count_nonzero(half_width + spare <= tolerance * native.divisor))
+    kept = np.sort(order[min(n_dropped, forest.n_trees - 1) :])
+    if len(kept) == forest.n_trees:
+        return kept, native
+    rest = np.setdiff1d(order, kept)
+    middle = forest.intercept + (lowest[rest] + highest[rest]).sum() / 2
+    shorter = restrict(forest, native, kept, middle.astype(native.intercept.dtype))
+    faults = truncation_faults(forest, kept, shorter, tolerance)
+    if faults:  # the builder is not believed
+        raise PineBoostError(f"Internal error: the exits could not be proved ({faults[0]}); please report this.")
+    return kept, shorter
+
+
+def restrict(forest: Forest, native: NativeSum, kept: IntArray, intercept: FloatArray) -> NativeSum:
+    """The library's sum over some of the trees, from another intercept."""
+    is_kept = np.isin(forest.node_tree[leaf_nodes(forest)], kept)
+    return replace(native, value=native.value[is_kept].copy(), intercept=intercept)
+
+
+def keep_trees(forest: Forest, kept: IntArray, intercept: FloatArray) -> Forest:
+    """A forest of some of the trees, in the same order, with another intercept."""
+    is_kept = np.isin(forest.node_tree, kept)
+    place = np.cumsum(is_kept) - 1  # of the nodes that stay
+    sizes = np.diff(forest.category_offset)
+    kept_arrays: dict[str, Any] = {
+        name: np.where(nodes[is_kept] < 0, -1, place[nodes[is_kept]])
+        for name, nodes in (("left", forest.left), ("right", forest.right))
+    }
+    per_node = ("feature", "threshold", "default_left", "kind", "missing", "set_left", "value")
+    kept_arrays |= {name: getattr(forest, name)[is_kept] for name in per_node}
+    kept_arrays |= {name: getattr(forest, name)[kept] for name in ("tree_output", "tree_round", "tree_bias")}
+    return replace(
+        forest,
+        **kept_arrays,
+        tree_offset=np.concatenate([[0], np.cumsum(np.diff(forest.tree_offset)[kept])]),
+        category_offset=np.concatenate([[0], np.cumsum(sizes[is_kept])]),
+        category=forest.category[np.repeat(is_kept, sizes)],
+        intercept=intercept.astype(np.float64),
     )

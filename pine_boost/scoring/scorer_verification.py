@@ -18,15 +18,19 @@ from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal
 from pine_boost.compression.record import rows_digest
 from pine_boost.errors import CertificateMismatch, InvalidInputError
+from pine_boost.kernels.flat_forest import NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import SAME_BOUND
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import Forest, Model
+from pine_boost.options import counted
 from pine_boost.parsers import open_pickle, read_model
+from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
-from pine_boost.proof.exits import faults_of
+from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
+from pine_boost.scoring.proved_parts import keep_trees, restrict
 from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
 from pine_boost.tables.native import as_table
 from pine_boost.tables.rows import Rows, open_rows
@@ -40,6 +44,7 @@ _VALIDATION: dict[str, f.Reader] = {
     **dict.fromkeys(("n_val", "n_changed"), f.integer(0, 2**53)),
     "validation_digest": f.digest,
 }
+_TRUNCATION: dict[str, f.Reader] = {"tolerance": f.number(0.0), "trees": f.sequence(f.integer(0, 2**31 - 1))}
 
 # fields of a manifest that nobody could find again, and that no claim rests on
 HOW_IT_WAS_MADE = (
@@ -93,7 +98,7 @@ class ScorerVerification:
                 f"Counted again: {self.n_rows} validation rows; the changed rows and the bound are those of the record."
             )
         else:
-            head = f"Proved again: the exits of {self.n_stages} stages."
+            head = f"Proved again: the exits of {counted(self.n_stages, 'stage')}."
         return f"{head}\n{self.claim}\nTaken on trust: {'; '.join(self.trusted)}.\n{self.seconds:.2f} s."
 
 
@@ -139,7 +144,18 @@ def verify_scorer(
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold
     parsed = read_model(outer.inner, threshold=thresholds, decision="value")
     tested = _tested(manifest)
-    faults = tuple(_differences(parsed, outer, parts, manifest, has_own_trees=is_statistic and _is_smaller(manifest)))
+    versions = manifest["facts"].get("versions")
+    warn_if_untested(parsed.forest.library, versions if isinstance(versions, dict) else {})
+    visited, native = parsed.forest, native_sum(parsed)
+    faults: tuple[str, ...] = ()
+    truncation = _truncation(manifest)
+    if truncation is not None:
+        kept = np.array(truncation["trees"], dtype=np.int64)
+        native = restrict(visited, native, kept, parts.native.intercept.astype(native.intercept.dtype))
+        faults = tuple(truncation_faults(visited, kept, native, truncation["tolerance"]))
+        visited = visited if faults else keep_trees(visited, kept, native.intercept)
+    has_own_trees = is_statistic and _is_smaller(manifest)
+    faults = faults or tuple(_differences(parsed, outer, parts, manifest, visited, native, has_own_trees=has_own_trees))
     n_rows = 0
     if not faults and is_statistic:
         assert tested is not None
@@ -153,7 +169,7 @@ def verify_scorer(
         n_rows = rows.n_rows
         faults = tuple(_miscounts(parsed, parts, tested, rows, outer.rows(X_val)))
     elif not faults:
-        faults = tuple(faults_of(parsed.forest, parts.plan))
+        faults = tuple(faults_of(visited, parts.plan))
     if manifest["claim"] != _claim(parsed, manifest):
         faults = (*faults, "its claim is not the sentence of its status and numbers")
     trusted = tuple(_trusted(parsed, parts, manifest))
@@ -179,10 +195,21 @@ def _tested(manifest: dict[str, Any]) -> dict[str, Any] | None:
         return dict(f.read(stated, _VALIDATION, "validation"))
 
 
+def _truncation(manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """The tolerance of a value scorer and the trees it evaluates, checked; None where it evaluates all."""
+    if "truncation" not in manifest["facts"]:
+        return None
+    with f.reading("scorer manifest", REMEDY, CertificateMismatch):
+        f.require(manifest["status"] == CERTIFIED, "'facts.truncation' is about a proof, but the status is not")
+        return dict(f.record(_TRUNCATION)(manifest["facts"]["truncation"], "truncation"))
+
+
 def _claim(parsed: Model, manifest: dict[str, Any]) -> str:
     """The sentence that the status and the numbers of a manifest stand for."""
     forest, status = parsed.forest, manifest["status"]
-    proved = scorer_claim(forest, is_unordered=is_unordered(parsed))
+    truncation = _truncation(manifest)
+    tolerance = None if truncation is None else truncation["tolerance"]
+    proved = scorer_claim(forest, is_unordered=is_unordered(parsed), tolerance=tolerance)
     if status == CERTIFIED:
         return proved
     validation, thresholds = manifest["facts"]["validation"], forest.decision.thresholds
@@ -233,15 +260,25 @@ def _miscounts(parsed: Model, parts: ScorerParts, tested: dict[str, Any], rows: 
 
 
 def _differences(
-    parsed: Model, outer: Wrapper, parts: ScorerParts, manifest: dict[str, Any], *, has_own_trees: bool
+    parsed: Model,
+    outer: Wrapper,
+    parts: ScorerParts,
+    manifest: dict[str, Any],
+    visited: Forest,
+    native: NativeSum,
+    *,
+    has_own_trees: bool,
 ) -> Iterator[str]:
-    """Where the scorer is not that of the model; with ``has_own_trees`` all but the trees is compared."""
+    """Where the scorer is not that of the model; with ``has_own_trees`` all but the trees is compared.
+
+    ``visited`` are the trees that it must evaluate, ``native`` how it must add them.
+    """
     forest = parsed.forest
     if forest_digest(forest) != manifest["model_digest"]:
         yield "the model is another one than the manifest names"
     if forest.decision.thresholds != tuple(manifest["thresholds"]):
         yield "the thresholds are not those of the manifest"
-    for found, expected in ((parts.flat, flatten(forest)), (parts.native, native_sum(parsed))):
+    for found, expected in ((parts.flat, flatten(visited)), (parts.native, native)):
         for field in fields(expected):
             if has_own_trees and field.name not in _OF_THE_TABLE:
                 continue

@@ -14,24 +14,12 @@ from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedMode
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.native.predict import predict_classes, predict_margins
 from pine_boost.parsers import read_model
-from pine_boost.tables.native import as_table
-from pine_boost.tables.schema import schema_of
-from tests.support.hard_rows import hard_rows
+from tests.support.hard_rows import hard_table
 from tests.support.native_models import MODELS, built
 from tests.support.native_tables import KINDS, numeric_tables, probes, trained
 
 BINARY = [name for name in MODELS if "3 classes" not in name and "softmax" not in name]
 THRESHOLDED = [name for name in BINARY if "hinge" not in name and "ada" not in name]
-
-
-def hard_table(forest, n_rows=1500, seed=0):
-    """Rows that the library accepts, as it takes them."""
-    X = hard_rows(forest, n_rows, seed)
-    if not forest.accepts_missing:
-        X = np.nan_to_num(X, nan=0.3)
-    if forest.comparison.name == "FLOAT32_VALUE_LESS_EQUAL":
-        X = np.clip(X, -1e30, 1e30)  # scikit-learn sums a table to look for infinity, and warns of 3e38
-    return as_table(X, schema_of(forest))
 
 
 def native_labels(model, table):

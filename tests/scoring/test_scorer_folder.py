@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import subprocess
 import sys
 
@@ -11,30 +9,18 @@ import numpy as np
 import pytest
 
 import pine_boost
-from pine_boost.errors import CertificateMismatch, InvalidInputError, MalformedModelError, PineBoostError
-from pine_boost.json_fields import digest_of
+from pine_boost.errors import (
+    CertificateMismatch,
+    InvalidInputError,
+    MalformedModelError,
+    PineBoostError,
+    UntestedVersionWarning,
+)
 from pine_boost.scoring.scorer_folder import ARRAYS, MANIFEST, _sha256
 from pine_boost.scoring.scorer_verification import verify_scorer
 from tests.support.hard_rows import hard_rows
 from tests.support.native_models import MODELS, built
-
-
-def rewrite(folder, change_arrays=None, change_manifest=None):
-    """Change a folder as somebody would who knows the format: all digests fit again."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    manifest.pop("digest")
-    if change_arrays is not None:
-        with np.load(folder / ARRAYS) as archive:
-            arrays = {name: archive[name].copy() for name in archive.files}
-        change_arrays(arrays)
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        (folder / ARRAYS).write_bytes(buffer.getvalue())
-        manifest["files"][ARRAYS] = _sha256(buffer.getvalue())
-    if change_manifest is not None:
-        change_manifest(manifest)
-    manifest["digest"] = digest_of(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+from tests.support.scorer_folders import rewrite
 
 
 @pytest.fixture
@@ -292,3 +278,13 @@ def test_a_manifest_cannot_own_files_outside_its_folder(saved, tmp_path):
         pine_boost.accelerate_booster(native).save(folder, overwrite=True)
     finally:
         assert other.read_text() == "mine"
+
+
+def test_an_untested_version_of_the_library_is_named_when_a_scorer_is_verified(saved, monkeypatch):
+    from pine_boost.parsers import traits
+
+    native, _, folder = saved
+    monkeypatch.setattr(traits, "_warned", set())
+    monkeypatch.setattr(traits, "_installed_version", lambda name: "99.1.0")
+    with pytest.warns(UntestedVersionWarning, match=r"XGBoost 99\.1\.0 is installed"):
+        assert verify_scorer(native, folder).agrees

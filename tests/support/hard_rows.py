@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.rules import SplitKind
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 
 _LARGE = (np.inf, -np.inf, 1e300, -1e300, 3.4e38, -3.5e38)
 SPECIAL = np.array([np.nan, 0.0, -0.0, 5e-324, -5e-324, 1e-40, LIGHTGBM_ZERO, -LIGHTGBM_ZERO, 2e-35, *_LARGE])
@@ -27,6 +31,16 @@ def hard_rows(forest: Forest, n_rows: int, seed: int = 0, special: float = 0.1) 
         chosen = rng.random(n_rows) < special
         X[chosen, feature] = rng.choice(SPECIAL, np.count_nonzero(chosen))
     return X
+
+
+def hard_table(forest: Forest, n_rows: int = 1500, seed: int = 0) -> Any:
+    """Hard rows that the library accepts, as it takes them."""
+    X = hard_rows(forest, n_rows, seed)
+    if not forest.accepts_missing:
+        X = np.nan_to_num(X, nan=0.3)
+    if forest.comparison.name == "FLOAT32_VALUE_LESS_EQUAL":
+        X = np.clip(X, -1e30, 1e30)  # scikit-learn sums a table to look for infinity, and warns of 3e38
+    return as_table(X, schema_of(forest))
 
 
 def _beside(edges: FloatArray) -> FloatArray:
