@@ -115,8 +115,8 @@ def test_every_option_has_a_help_text(option: str) -> None:
 def test_a_compression_is_told_from_a_certificate(tmp_path: Path, capsys: Any) -> None:
     assert COMPRESSION == RECORD
     (tmp_path / COMPRESSION).write_text("{}")
-    for command in ("report", "check-inputs", "monitor"):
-        more = [] if command == "report" else ["rows.csv"]
-        state = ["--state", "s.json"] if command == "monitor" else []
-        assert main([command, str(tmp_path), *more, *state]) == 1
+    for command, *state in (("check-inputs",), ("monitor", "--state", "s.json")):
+        assert main([command, str(tmp_path), "rows.csv", *state]) == 1
         assert "holds a compression, a statistic without a region" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 1  # takes compressions, and this is an empty record
+    assert "Invalid compression record" in capsys.readouterr().err

@@ -103,5 +103,5 @@ def test_votes_and_shares_are_refused(kind: str) -> None:
 
 def test_an_unknown_word_is_refused() -> None:
     native, X = fitted("gradient")
-    with pytest.raises(InvalidInputError, match="reweight="):
+    with pytest.raises(InvalidInputError, match="reweight must be 'tree' or 'leaf', got 'branch'"):
         prune_booster(native, X, reweight="branch")
