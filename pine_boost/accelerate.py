@@ -33,7 +33,7 @@ from pine_boost.pipelines.unwrapping import unwrap
 from pine_boost.progress import shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
-from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
+from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
 from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.scoring.validated_exits import build_stages, validate_exits
@@ -161,6 +161,7 @@ def accelerate_booster(
     options = replace(options, threshold=outer.threshold, segments=column)
     _require_rows(fidelity, X_fit, X_val)
     parsed = read_model(outer.inner, threshold=outer.threshold, decision="value")
+    require_own_predict(parsed)
     forest = parsed.forest
     if fidelity < 1 and (tolerance is not None or not forest.decides):
         return _accelerate_compressed(model, X_fit, X_val, options, threshold, segments, spent, trust_pickle, parsed)

@@ -135,7 +135,10 @@ class FastScorer:
             if found >= 0:
                 return self._answers[found].copy()
         if not self.parts.classes:
-            return self._scores(X, self.parts.native.link)[:, 0].astype(self.parts.native.value.dtype)
+            native = self.parts.native
+            if native.link is Link.EXP and self.parts.schema.library == "sklearn":
+                return np.asarray(np.exp(self._scores(X, None)[:, 0]))  # numpy's, an ulp from that of the C library
+            return self._scores(X, native.link)[:, 0].astype(native.value.dtype)
         return self.classes_[self.class_indices(X)]
 
     def predict_proba(self, X: Any) -> npt.NDArray[Any]:

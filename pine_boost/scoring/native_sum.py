@@ -29,6 +29,7 @@ _LIGHTGBM_VALUE_LINKS = {
     **dict.fromkeys(("poisson", "gamma", "tweedie"), Link.EXP),
     "cross_entropy": Link.SIGMOID,
 }
+_SKLEARN_LOG_LINKS = ("poisson", "gamma")  # of HistGradientBoostingRegressor
 
 
 def leaf_nodes(forest: Forest) -> IntArray:
@@ -56,6 +57,30 @@ def native_sum(model: Model) -> NativeSum:
         wins_ties=forest.decision.tie is Tie.HIGHEST,
     )
     return {"xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[forest.library](model, plain)
+
+
+def require_own_predict(model: Model) -> None:
+    """Refuse a wrapper whose ``predict`` is not what its objective decides.
+
+    XGBRegressor(objective="binary:logistic") predicts probabilities, XGBClassifier(objective="reg:logistic")
+    classes: a scorer made of the trees and the objective would give the other.
+
+    Raises
+    ------
+    UnsupportedModelError
+    """
+    forest, native = model.forest, model.native
+    is_wrapper = forest.library in ("xgboost", "lightgbm") and hasattr(native, "get_params")
+    if not is_wrapper or forest.decision.thresholds or callable(native.get_params().get("objective")):
+        return
+    gives_classes = hasattr(native, "predict_proba")
+    if gives_classes != forest.decides:
+        kinds = ("classes", "numbers") if gives_classes else ("numbers", "classes")
+        remedy = "its Booster" if gives_classes else "threshold=, or its Booster"
+        raise UnsupportedModelError(
+            f"{type(native).__name__}.predict gives {kinds[0]}, but its objective {forest.objective[:60]!r} stands for "
+            f"{kinds[1]}; a scorer cannot follow both. Pass {remedy}."
+        )
 
 
 def _xgboost(model: Model, plain: NativeSum) -> NativeSum:
@@ -132,6 +157,8 @@ def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
         against = -1 / (forest.n_outputs - 1) * weights[np.repeat(np.arange(forest.n_trees), _leaf_counts(forest))]
         value = np.where(plain.value > 0, plain.value, against[:, None])
         return replace(plain, value=value)
+    if not forest.decides and forest.objective in _SKLEARN_LOG_LINKS:
+        return replace(plain, link=Link.EXP)
     plain = replace(plain, slope=forest.slope)
     if thresholds and hasattr(model.native, "classes_"):
         return replace(plain, link=Link.SIGMOID, cuts=np.array(thresholds))

@@ -29,7 +29,7 @@ from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
 from pine_boost.proof.exits import faults_of, truncation_faults
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
-from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule
+from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_parts import keep_trees, restrict
 from pine_boost.scoring.scorer_folder import LAYERS, REMEDY, read_parts
 from pine_boost.tables.native import as_table
@@ -143,6 +143,7 @@ def verify_scorer(
     outer = unwrap(open_pickle(model, trust_pickle))
     thresholds = tuple(manifest["thresholds"]) or None if outer.threshold is None else outer.threshold
     parsed = read_model(outer.inner, threshold=thresholds, decision="value")
+    require_own_predict(parsed)
     tested = _tested(manifest)
     versions = manifest["facts"].get("versions")
     warn_if_untested(parsed.forest.library, versions if isinstance(versions, dict) else {})

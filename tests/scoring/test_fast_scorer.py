@@ -234,3 +234,35 @@ def test_wrong_exits_change_a_class_and_are_refused():
     assert faults_of(forest, eager)
     table = hard_table(forest, 4000)
     assert (bind(parts.flat, parts.native, eager).classes(table) != predict_classes(result.original, table)).any()
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "squared_error"])
+def test_values_of_histogram_regressors_are_those_of_predict(loss):
+    """Poisson and gamma have a log link: predict gives the exponential of the margin."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    random = np.random.default_rng(0)
+    X = random.normal(size=(2000, 3))
+    native = HistGradientBoostingRegressor(loss=loss, max_iter=8).fit(X, np.exp(X[:, 0]))
+    scorer = pine_boost.accelerate_booster(native).scorer
+    assert np.array_equal(scorer.predict(X), native.predict(X))
+    assert np.array_equal(scorer.predict(X[:1]), native.predict(X[:1]))
+
+
+@pytest.mark.parametrize(
+    ("library", "wrapper", "objective"),
+    [
+        ("xgboost", "XGBRegressor", "binary:logistic"),
+        ("xgboost", "XGBClassifier", "reg:logistic"),
+        ("lightgbm", "LGBMRegressor", "binary"),
+        ("lightgbm", "LGBMClassifier", "regression"),
+    ],
+)
+def test_a_wrapper_that_answers_otherwise_than_its_objective_is_refused(library, wrapper, objective):
+    """XGBRegressor(objective="binary:logistic").predict gives probabilities, where a scorer would give classes."""
+    module = pytest.importorskip(library)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    options = {"verbose": -1} if library == "lightgbm" else {}
+    native = getattr(module, wrapper)(objective=objective, n_estimators=3, n_jobs=1, **options).fit(X, X[:, 0] > 0)
+    with pytest.raises(UnsupportedModelError, match=f"{wrapper}.predict gives .*{objective}.*Pass"):
+        pine_boost.accelerate_booster(native)
