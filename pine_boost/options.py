@@ -487,7 +487,7 @@ def as_command(function: str, tables: Sequence[str] = (), options: Mapping[str, 
     """The same call as a command, with MODEL, FIT, CAL, ... in place of files."""
     files = [f"{flag_of(table)} {table.removeprefix('X_').upper()}" for table in tables]
     flags = [as_flag(n, f"{v.upper()}.json" if n == "spent" else v) for n, v in (options or {}).items()]
-    output = ["-o SMALLER"] if function == "simplify" else []
+    output = {"simplify": ["-o SMALLER"], "accelerate_booster": ["-o SCORER"]}.get(function, [])
     return " ".join(["pine-boost", function.removesuffix("_booster"), "MODEL", *files, *flags, *output])
 
 

@@ -32,7 +32,7 @@ class Offer:
     trees, leaves, bytes : int
         Of the model that was found here; the original's where nothing smaller was.
     speed : float or None
-        How many times as many rows per second, natively, on this machine.
+        How many times as many rows per second on this machine, natively or by the scorer.
     note : str
         Why there is nothing, or what is open.
     call : str
@@ -58,7 +58,7 @@ class Survey:
     Attributes
     ----------
     offers : tuple of Offer
-        The original first, then lossless, proved, compressed.
+        The original first, then accelerated, lossless, proved, compressed.
     n_look : int
         Rows that were looked at, and are spent by it.
     seconds : float

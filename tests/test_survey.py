@@ -32,9 +32,14 @@ def found() -> Any:
 def test_one_line_for_every_kind_of_promise(found: Any) -> None:
     model, X, survey = found
     kinds = [offer.promise.split(":")[0] for offer in survey.offers]
-    assert kinds == ["the original", "lossless", *["proved"] * 5, *["a statistic"] * 4]
-    original = survey.offers[0]
-    assert original.trees == 10
+    assert kinds == ["the original", "accelerated", "lossless", *["proved"] * 5, *["a statistic"] * 4]
+    original, accelerated = survey.offers[:2]
+    assert original.trees == accelerated.trees == 10
+    assert accelerated.speed is not None
+    assert "needs no data" in accelerated.note
+    assert "times as fast as the native predict on 1 row" in accelerated.note
+    scorer = eval(accelerated.call, {"pine_boost": pine_boost, "model": model}).scorer
+    assert np.array_equal(scorer.predict(X), model.predict(X))
     assert all(offer.leaves <= original.leaves for offer in survey.offers)
     needs = next(offer for offer in survey.offers if "99.9%" in offer.promise)
     assert needs.note.startswith("needs 2995 rows, X_look has 500")
@@ -91,10 +96,16 @@ def test_a_regressor_is_offered_no_proof() -> None:
         pine_boost.survey(model, X[:500], X[500:])
     offers = pine_boost.survey(model, X[:500], X[500:], tolerance=0.3, time_limit=5).offers
     assert not any(offer.promise.startswith("proved") for offer in offers)
+    accelerated = offers[1]
+    assert accelerated.promise == "accelerated: a raw value within 0.3 of the model's on every input, proved"
+    assert accelerated.call == "pine_boost.accelerate_booster(model, tolerance=0.3)"
+    scorer = pine_boost.accelerate_booster(model, tolerance=0.3).scorer
+    assert scorer.parts.flat.n_trees == accelerated.trees < 5
+    assert np.abs(scorer.predict(X) - model.predict(X)).max() <= 0.3
     assert not any("refused" in offer.note for offer in offers)
 
 
-def test_command_line(tmp_path: Any, capsys: Any) -> None:
+def test_command_line(tmp_path: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = make_table(2, n_rows=900)
     model = xgboost.XGBClassifier(n_estimators=5, max_depth=2, n_jobs=1).fit(X[:500], y[:500])
     model.save_model(tmp_path / "model.json")
@@ -113,7 +124,14 @@ def test_command_line(tmp_path: Any, capsys: Any) -> None:
         f"{tmp_path}/s.json",
     ]
     assert main([*arguments, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["offers"]) == 11
+    offers = json.loads(capsys.readouterr().out)["offers"]
+    assert len(offers) == 12
+    # the command of the scorer runs as printed
+    assert offers[1]["command"] == f"pine-boost accelerate {tmp_path}/model.json -o SCORER"
+    monkeypatch.chdir(tmp_path)
+    assert main(offers[1]["command"].split()[1:]) == 0
+    assert np.array_equal(pine_boost.load_scorer("SCORER").predict(X), model.predict(X))
+    capsys.readouterr()
     assert main(arguments) == 1
     assert "--force" in capsys.readouterr().err
     tables = ["--fit", f"{tmp_path}/fit.npy", "--spent", f"{tmp_path}/s.json"]
@@ -152,6 +170,7 @@ def test_a_looser_promise_has_no_larger_model_and_names_where_it_comes_from() ->
 
 def test_lines_are_monotone_and_proved_everywhere_is_offered_for_every_alpha(found: Any) -> None:
     offers = found[2].offers
+    offers = [offer for offer in offers if not offer.promise.startswith("accelerated")]
     leaves = [offer.leaves for offer in offers]
     assert leaves[0] >= leaves[1] >= leaves[2] >= leaves[3] >= leaves[4] >= leaves[5]
     assert leaves[4] >= leaves[6]

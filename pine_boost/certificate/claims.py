@@ -582,6 +582,13 @@ def lossless_offer() -> str:
     return "lossless: the same margin on every input"
 
 
+def scorer_offer(tolerance: float | None) -> str:
+    """What a proved scorer promises; it needs no data."""
+    if tolerance is None:
+        return "accelerated: the same class on every input, proved"
+    return f"accelerated: a raw value within {rounded_up(tolerance)} of the model's on every input, proved"
+
+
 def proved_offer(alpha: float, indifference: float | str) -> str:
     """What a certificate would promise."""
     share = f"{rounded_down(100 * rest_of(alpha))}%"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_wor
 from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
+from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import save_scorer
 
@@ -76,11 +78,16 @@ class AccelerateResult:
         dict
             Number of rows to ratio of times. Both are timed in turn, the best of several calls each.
         """
-        rows = np.asarray(self.sample if X is None else X)
+        rows = self.sample if X is None else X
+        if not hasattr(rows, "iloc") or all(getattr(dtype, "kind", "O") in "fiu" for dtype in rows.dtypes):
+            rows = np.asarray(rows)  # what both read fastest
         found = {}
         for size in sizes:
-            table = rows[np.arange(size) % len(rows)]
-            ours, theirs = _best_times((self.scorer.predict, self.native), table)
+            places = np.arange(size) % len(rows)
+            table = rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+            with warnings.catch_warnings():  # of scikit-learn, about an array in place of a frame
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+                ours, theirs = _best_times((self.scorer.predict, self.native), table)
             found[int(size)] = theirs / ours
         return found
 
@@ -91,7 +98,14 @@ class AccelerateResult:
     def headline(self) -> str:
         """One line: the status and what an input costs."""
         n_trees = self.original.forest.n_trees
-        return f"{self.status}: {n_trees} trees, {self.work:.0%} of them met by an input ({self.work_rows})"
+        visited = self.work * n_trees
+        trees = f"{self.status}: {counted(n_trees, 'tree')}"
+        if round(visited) == n_trees:
+            return f"{trees}; a typical input visits all of them ({self.work_rows})."
+        if not self.scorer.parts.classes:
+            return f"{trees}; every input visits the same {visited:.0f}."
+        shown = f"{visited:.0f}" if visited >= 10 else f"{visited:.1f}"
+        return f"{trees}; a typical input visits {shown} of them ({self.work_rows})."
 
     def summary(self) -> str:
         """What is claimed, what it costs, what runs."""
@@ -101,8 +115,7 @@ class AccelerateResult:
                 self.headline(),
                 self.claim,
                 *self._tested(),
-                f"{flat.n_trees} trees, {flat.n_leaves} leaves; kernel: {kernels.name()}; "
-                f"built and checked in {self.seconds:.2f} s.",
+                f"{flat.n_leaves} leaves; kernel: {kernels.name()}; built and checked in {self.seconds:.2f} s.",
             ]
         )
 

@@ -206,6 +206,27 @@ def test_speedup_is_measured_beside_the_native_model():
     assert "CERTIFIED" in result._repr_html_()
 
 
+def test_speedup_on_frames_with_and_without_categories():
+    pandas = pytest.importorskip("pandas")
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"size": rng.normal(size=400), "colour": rng.choice(["red", "green"], 400)})
+    frame["colour"] = frame["colour"].astype("category")
+    target = (frame["size"] > 0) ^ (frame["colour"] == "red")
+    for columns in (["size", "colour"], ["size"]):
+        model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame[columns], target)
+        for X_fit in (None, frame[columns]):
+            result = pine_boost.accelerate_booster(model, X_fit)
+            assert set(result.speedup(sizes=(1, 8))) == {1, 8}
+
+
+def test_the_headline_says_how_many_trees_an_input_visits():
+    result = pine_boost.accelerate_booster(built("xgb binary")[0])
+    n_trees = result.original.forest.n_trees
+    assert replace(result, work=0.37).headline().startswith(f"CERTIFIED: {n_trees} trees; a typical input visits ")
+    assert replace(result, work=1.0).headline().endswith("visits all of them (synthetic rows).")
+
+
 def test_a_feature_with_more_thresholds_than_a_bin_has_values():
     """200 000 thresholds of one feature need several columns of 16-bit bins."""
     from sklearn.ensemble import ExtraTreesRegressor
