@@ -193,7 +193,7 @@ def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: 
             is_changed = verdict == "AGREES" and Certificate.from_json(text) != own  # 0 for 0.0 is no change
             if is_changed and not _is_trusted(path) and path[0] not in WEAKER:
                 believed.append((path, text))
-    assert believed == []
+    assert [path for path, _ in believed] == [], believed[:1]
     assert set(verdicts) <= {"AGREES", "DISAGREES", "CertificateMismatch", "InvalidInputError"}
     assert verdicts["CertificateMismatch"] > 200
     assert verdicts["AGREES"] > 20
@@ -245,13 +245,13 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: 
             )
         except CertificateMismatch:
             continue
-        for claim in {record.claim, record.expected_claim()}:
+        for forged in (record, replace(record, claim=record.expected_claim())):
             try:
-                verdict = pine_boost.verify_compression(before, after, replace(record, claim=claim), X[300:])
+                verdict = pine_boost.verify_compression(before, after, forged, X[300:])
             except PineBoostError:
                 continue
             assert verdict.summary().startswith("AGREES" if verdict.agrees else "DISAGREES")
-            if verdict.agrees and record != compression_record.read_record(folder / "compressed"):
+            if verdict.agrees and forged != compression_record.read_record(folder / "compressed"):
                 n_agreed += 1
                 # a lower target is a weaker claim, which the same rows support
                 assert path[0] in {*ON_TRUST, *shown, "fidelity", "digest", "probability_shift"}, path
