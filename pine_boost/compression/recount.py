@@ -170,7 +170,7 @@ def _trusted(record: CompressionRecord) -> str:
     if record.status == VALIDATED:
         listed += [
             "that X_val had not been seen before and shares no more rows with X_fit than the record says",
-            "that fidelity, confidence, the sizes and their order were fixed before X_val was seen",
+            "that fidelity, confidence, tolerance, the sizes and their order were fixed before X_val was seen",
             "that future inputs come from the same source",
         ]
     if record.path:

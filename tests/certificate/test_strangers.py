@@ -253,8 +253,9 @@ def test_every_edit_of_a_compression(files: tuple[Path, np.ndarray], per_place: 
             assert verdict.summary().startswith("AGREES" if verdict.agrees else "DISAGREES")
             if verdict.agrees and forged != compression_record.read_record(folder / "compressed"):
                 n_agreed += 1
-                # a lower target is a weaker claim, which the same rows support
-                assert path[0] in {*ON_TRUST, *shown, "fidelity", "digest", "probability_shift"}, path
+                # a lower target is a weaker claim, and with a tolerance the rows were counted again: these rows
+                # support both, and that they were fixed beforehand is listed as taken on trust
+                assert path[0] in {*ON_TRUST, *shown, "fidelity", "tolerance", "digest", "probability_shift"}, path
     assert n_agreed > 5
 
 
