@@ -37,9 +37,17 @@ def _array(array: npt.NDArray[Any], name: str, dtype: np.dtype[Any], *shape: int
     _require(array.shape == shape, f"{name} has the shape {array.shape}, expected {shape}")
 
 
+def _ascends(array: npt.NDArray[Any], *, strictly: bool) -> bool:
+    """Whether no entry is below the one before; compared, as differences of int32 can wrap around."""
+    return bool(np.all(array[1:] > array[:-1] if strictly else array[1:] >= array[:-1]))
+
+
 def _offsets(array: npt.NDArray[Any], name: str, length: int, first: int, last: int) -> None:
     _array(array, name, _SIGNED, length + 1)
-    _require(array[0] == first and array[-1] == last and np.all(np.diff(array) >= 0), f"{name} does not ascend")
+    _require(
+        len(array) and array[0] == first and array[-1] == last and _ascends(array, strictly=False),
+        f"{name} does not ascend",
+    )
 
 
 def _within(array: npt.NDArray[Any], name: str, low: int, high: int) -> None:
@@ -58,7 +66,7 @@ def _check_sources(flat: FlatForest) -> None:
     _offsets(flat.source_edge, "source_edge", n_sources, 0, len(flat.edge))
     _offsets(flat.source_code, "source_code", n_sources, 0, len(flat.code))
     _offsets(flat.source_column, "source_column", n_sources, 1, n_columns)
-    _require(np.all(np.diff(flat.source_column) > 0), "a source without a column")
+    _require(_ascends(flat.source_column, strictly=True), "a source without a column")
     for name in ("source_other", "source_missing"):
         _array(getattr(flat, name), name, _SIGNED, n_sources)
         _within(getattr(flat, name), name, 0, 2**16)
@@ -72,7 +80,7 @@ def _check_sources(flat: FlatForest) -> None:
         inside = np.ones(max(len(values) - 1, 0), dtype=bool)
         starts = offset[1:-1]
         inside[starts[(starts > 0) & (starts < len(values))] - 1] = False
-        _require(np.all(np.diff(values)[inside] > 0) and not np.isnan(values).any(), f"{name} does not ascend")
+        _require(np.all((values[1:] > values[:-1])[inside]) and not np.isnan(values).any(), f"{name} does not ascend")
 
 
 def _check_trees(flat: FlatForest) -> None:
@@ -81,7 +89,9 @@ def _check_trees(flat: FlatForest) -> None:
     _array(flat.node, "node", _WORD, n_nodes)
     for name in ("root", "depth", "tree_set", "tree_output"):
         _array(getattr(flat, name), name, _SIGNED, n_trees)
-    _require(flat.root[0] == 0 and np.all(np.diff(flat.root) > 0) and flat.root[-1] < n_nodes, "root does not ascend")
+    _require(
+        flat.root[0] == 0 and _ascends(flat.root, strictly=True) and flat.root[-1] < n_nodes, "root does not ascend"
+    )
     _within(flat.tree_output, "tree_output", -1, flat.n_outputs)
     _array(flat.leaf_of_node, "leaf_of_node", _SIGNED, n_nodes)
     tree = np.repeat(np.arange(n_trees), np.diff(np.append(flat.root, n_nodes)))
@@ -171,9 +181,9 @@ def _check_plan(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> None:
     for name in ("stage", "stage_set"):
         _array(getattr(plan, name), name, _SIGNED, n_stages)
     _require(n_stages > 0 and n_sets > 0, "there is no stage")
-    _require(plan.stage[0] > 0 and np.all(np.diff(plan.stage) > 0) and plan.stage[-1] == n_trees, "the stages")
+    _require(plan.stage[0] > 0 and _ascends(plan.stage, strictly=True) and plan.stage[-1] == n_trees, "the stages")
     _within(plan.stage_set, "stage_set", 0, n_sets)
-    _require(np.all(np.diff(plan.stage_set) >= 0), "stage_set does not ascend")
+    _require(_ascends(plan.stage_set, strictly=False), "stage_set does not ascend")
     _array(plan.value, "value", _REAL, int(flat.leaf_offset[-1]), n_sets, native.value.shape[1])
     _array(plan.intercept, "intercept", _REAL, n_sets, n)
     _array(plan.low, "low", _REAL, n_stages, n_cuts)

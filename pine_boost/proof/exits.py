@@ -159,6 +159,9 @@ def _cut_faults(forest: Forest, plan: ExitPlan, scale: int, lowest: IntArray, hi
             if math.isnan(low) or math.isnan(high):
                 yield f"an exit {where} is not a number"
                 continue
+            if high == -math.inf or low == math.inf:
+                yield f"an exit {where} lets every input go"
+                continue
             if high != math.inf and Fraction(high) < Fraction(cut) + rounding - int(least[stage]) / unit:
                 yield f"the upper exit {where} is too tight"
             if low != -math.inf and Fraction(low) > Fraction(cut) - rounding - int(most[stage]) / unit:

@@ -192,11 +192,11 @@ def read_parts(folder: str | os.PathLike[str], *, trust_pickle: bool = False) ->
     try:
         with f.reading("scorer", REMEDY):
             parts = _build(manifest, arrays, prepare, finish)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+            require_wellformed(parts.flat, parts.native, parts.plan)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, PineBoostError):
             raise
         raise MalformedModelError(f"Invalid scorer: {type(error).__name__} {error}. {REMEDY}.") from error
-    require_wellformed(parts.flat, parts.native, parts.plan)
     return parts, manifest
 
 

@@ -64,6 +64,8 @@ CHANGES = {
     "native.cuts": lambda a: a.__setitem__(0, 0.0),
     "exits.low": lambda a: a.__setitem__((0, 0), a[0, 0] + 1),
     "exits.high": lambda a: a.__setitem__((-1, 0), a[-1, 0] - 1e-6),
+    "exits.low to infinity": lambda a: a.__setitem__((0, 0), np.inf),
+    "exits.high to infinity": lambda a: a.__setitem__((0, 0), -np.inf),
     "exits.order": lambda a: a.__setitem__(slice(None), a[::-1].copy()),
     "exits.value": lambda a: a.__setitem__((3, 0, 0), np.nextafter(a[3, 0, 0], 9)),
     "exits.intercept": lambda a: a.__setitem__((0, 0), a[0, 0] + 1e-9),
@@ -77,7 +79,7 @@ def test_a_changed_bound_order_value_or_threshold_is_noticed(name, saved):
     native, _, folder = saved
 
     def change(arrays):
-        CHANGES[name](arrays[name])
+        CHANGES[name](arrays[name.partition(" ")[0]])
 
     rewrite(folder, change)
     try:
@@ -100,6 +102,11 @@ MALFORMED = {
     "edge offset": ("forest.source_edge", lambda a: a.__setitem__(1, 10**6)),
     "nan edge": ("forest.edge", lambda a: a.__setitem__(0, np.nan)),
     "edges descend": ("forest.edge", lambda a: a.__setitem__(slice(None), a[::-1].copy())),
+    "edge offsets whose differences wrap": (
+        "forest.source_edge",
+        lambda a: a.__setitem__(slice(1, 4), [1, -(2**31), -1]),
+    ),
+    "last root wraps": ("forest.root", lambda a: a.__setitem__(-1, -(2**31))),
     "code offset": ("forest.source_code", lambda a: a.__setitem__(1, 10**6)),
     "state": ("forest.code_state", lambda a: a.__setitem__(0, 5000)),
     "other state": ("forest.source_other", lambda a: a.__setitem__(slice(None), 65000)),
@@ -124,13 +131,24 @@ def test_malformed_arrays_are_refused_before_the_kernel_sees_them(what, saved):
         pine_boost.load_scorer(saved[2])
 
 
-@pytest.mark.parametrize("how", ["shorter", "longer", "other type", "missing", "unknown", "object", "two dimensions"])
+@pytest.mark.parametrize(
+    "how", ["empty", "shorter", "longer", "other type", "missing", "unknown", "object", "two dimensions"]
+)
 def test_arrays_of_other_shapes_are_refused(how, saved):
-    for name in ("forest.node", "forest.edge", "exits.low", "native.value", "forest.column_nan", "forest.leaf_offset"):
+    for name in (
+        "forest.node",
+        "forest.edge",
+        "exits.low",
+        "native.value",
+        "forest.column_nan",
+        "forest.leaf_offset",
+        "forest.set_word",
+    ):
 
         def change(arrays, name=name):
             array = arrays[name]
             arrays |= {
+                "empty": {name: array[:0]},
                 "shorter": {name: array[:-1]},
                 "longer": {name: np.concatenate([array, array[:1]])},
                 "other type": {name: array.astype(np.int16)},
