@@ -26,6 +26,7 @@ from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
@@ -35,7 +36,6 @@ from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
-from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.scoring.validated_exits import build_stages, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows

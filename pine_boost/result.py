@@ -21,6 +21,7 @@ from pine_boost.evaluation import Evaluation, evaluate
 from pine_boost.files import path_of, require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
+from pine_boost.model.synthetic_rows import work_in_words
 from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
@@ -177,6 +178,8 @@ class PruneResult:
                 f"Proved {counted(n_questions, 'question')}, each by {' and by '.join(methods)}"
                 f"{moved if has_probabilities(self.pruned.forest) else ''}."
             )
+        if isinstance(self.original, Model) and c.leaves_after < c.leaves_before:
+            lines.append(work_in_words(self.original.forest, self.pruned.forest))
         if c.choice:
             lines.append(c.choice)
         if c.delta is not None and serving_of(c):

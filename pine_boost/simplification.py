@@ -20,6 +20,7 @@ from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Mod
 from pine_boost.model.reach import Reach, Shrunk, find_reach, shrink
 from pine_boost.model.reference import native_margins
 from pine_boost.model.rules import SplitKind
+from pine_boost.model.synthetic_rows import work_in_words
 from pine_boost.model.trimming import Trimming, trim, trimmed_forest
 from pine_boost.native.predict import original_bytes
 from pine_boost.parsers import read_model
@@ -84,7 +85,8 @@ class SimplifyResult:
             f"{self.nodes_before} -> {self.nodes_after} nodes "
             f"({self.dead_splits} splits with a dead side, {self.twin_splits} between equal "
             f"leaves, {self.unused_codes} unused category codes).\n"
-            f"{margins_claim(self.exact, self.bound)}"
+            f"{margins_claim(self.exact, self.bound)}\n"
+            f"{work_in_words(self.original.forest, self.simplified.forest)}"
         )
 
     def __str__(self) -> str:

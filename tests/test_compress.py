@@ -61,6 +61,7 @@ def result_index(result: Any) -> int:
 def test_words_are_those_of_a_statistic(binary: Any) -> None:
     *_, result, _ = binary
     text = result.summary()
+    assert f"Work per row: {result.record.work_before:.0f} -> {result.record.work_after:.0f} (" in text
     assert "CERTIFIED" not in text.replace("NOT_CERTIFIED", "CERTIFIED")
     assert "statistic, not a proof" in text
     assert "there may be others farther away" in text or "is not shown" in text

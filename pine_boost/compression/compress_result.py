@@ -36,6 +36,7 @@ from pine_boost.files import MODEL_LIMIT, read_limited, unchanged, write_folder
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
+from pine_boost.model.synthetic_rows import work_line
 from pine_boost.native.predict import original_bytes
 from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
@@ -108,6 +109,7 @@ class CompressResult:
         if r.proved_rows:  # else it is in the record and the report only
             lines.append(r.proved_claim())
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
+        lines.append(work_line(r.work_before, r.work_after, "X_fit"))
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)

@@ -13,8 +13,7 @@ from pine_boost.compression.record import LEAVES, TREES, WORK
 from pine_boost.compression.shape import GONE, Shape
 from pine_boost.model.forest import FloatArray, Forest, Int32Array
 from pine_boost.model.subtrees import Subtrees
-
-TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
+from pine_boost.model.synthetic_rows import TREE_WORK
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,11 @@ from pine_boost.errors import PineBoostError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.proof.exits import faults_of, truncation_faults, truncation_rounding
 from pine_boost.scoring.fast_scorer import ScorerParts
 from pine_boost.scoring.native_sum import leaf_nodes, native_sum, probability_rule
 from pine_boost.scoring.proved_exits import build_exits, rises, widest_first
-from pine_boost.scoring.synthetic_rows import synthetic_rows
 from pine_boost.tables.schema import schema_of
 
 SAMPLE_ROWS, _SAMPLE_CELLS = 2000, 1_000_000

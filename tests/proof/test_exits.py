@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pine_boost.model.flatten import flatten
+from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.parsers import read_model
 from pine_boost.proof.exits import faults_of
 from pine_boost.scoring.proved_exits import build_exits
-from pine_boost.scoring.synthetic_rows import synthetic_rows
 from tests.support.forests import MANNERS, random_forest
 from tests.support.native_models import MODELS, built
 

@@ -1,12 +1,18 @@
-"""Rows made from the trees alone: random leaves' paths over values between thresholds."""
+"""Rows made from the trees alone, and the work that models need for them."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from pine_boost.kernels import leaves
+from pine_boost.model.flatten import flatten
 from pine_boost.model.forest import FloatArray, Forest
 from pine_boost.model.rules import SplitKind
 from pine_boost.model.states import build_space
+from pine_boost.model.subtrees import forest_subtrees
+
+TREE_WORK = 2.0  # fetching a tree takes as long as about two splits
+_WORK_ROWS = 500
 
 
 def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
@@ -31,6 +37,27 @@ def synthetic_rows(forest: Forest, n_rows: int, seed: int = 0) -> FloatArray:
         state = rng.choice(place, n_rows) + rng.integers(0, 2, n_rows)
         X[:, feature] = _between(axis.edges)[state]
     return X
+
+
+def work_of(forest: Forest, rows: FloatArray) -> float:
+    """Sum over the trees of 2 plus the mean number of splits that a row passes."""
+    subtrees = forest_subtrees(forest)
+    depth = np.zeros(forest.n_nodes)
+    for number, level in enumerate(subtrees.levels):
+        depth[level] = number
+    passed = depth[subtrees.leaf_node][leaves(flatten(forest), rows)]
+    return TREE_WORK * forest.n_trees + float(passed.sum(axis=1).mean())
+
+
+def work_in_words(before: Forest, after: Forest) -> str:
+    """The work of a model and of a smaller one, on the same synthetic rows."""
+    rows = synthetic_rows(before, _WORK_ROWS)
+    return work_line(work_of(before, rows), work_of(after, rows), "synthetic rows")
+
+
+def work_line(before: float, after: float, rows: str) -> str:
+    """One line of a summary."""
+    return f"Work per row: {before:.0f} -> {after:.0f} (2 per tree plus the splits passed, mean over {rows})."
 
 
 def _between(edges: FloatArray) -> FloatArray:

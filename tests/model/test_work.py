@@ -1,0 +1,31 @@
+"""The work of a model: 2 per tree plus the splits that a row passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pine_boost.model.synthetic_rows import synthetic_rows, work_in_words, work_of
+from pine_boost.parsers import read_model
+from pine_boost.simplification import simplify
+
+ensemble = pytest.importorskip("sklearn.ensemble")
+
+
+def test_splits_are_those_of_the_native_paths() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    model = ensemble.RandomForestClassifier(6, max_depth=5, random_state=0).fit(X, X[:, 0] * X[:, 1] > 0)
+    forest = read_model(model).forest
+    rows = synthetic_rows(forest, 200)
+    splits = model.decision_path(rows)[0].sum() / 200 - 6  # nodes of a path without its leaf
+    assert work_of(forest, rows) == pytest.approx(2 * 6 + splits)
+    assert work_in_words(forest, forest).startswith("Work per row: ")
+
+
+def test_a_simplified_model_says_how_much_work_is_left() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 2))
+    model = ensemble.RandomForestClassifier(5, criterion="entropy", random_state=0).fit(X, X[:, 0] > 0)
+    result = simplify(model)
+    assert ("Work per row" in result.summary()) == (result.leaves_after < result.leaves_before)
