@@ -212,7 +212,8 @@ def _require_weights(forest: Forest, matched: MatchedTrees, certificate: Certifi
         own = slice(int(forest.tree_offset[tree]), int(forest.tree_offset[tree + 1]))
         live = matched.alive[own] & (forest.kind[own] == SplitKind.LEAF)
         leaves = own.start + np.flatnonzero(live)
-        before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
+        with np.errstate(over="ignore"):  # a forged weight may be huge; infinity is no ratio of leaves
+            before = np.ldexp(weight * (forest.value[leaves] - forest.value[leaves[:1]]), pruned.grid)
         after = pruned.value_int[leaves] - pruned.value_int[leaves[:1]]
         if len(leaves) > 1 and not np.all(np.abs(after - before) <= slack):
             raise CertificateMismatch(
