@@ -105,6 +105,8 @@ def _require_region_of(original: Forest, region: Region) -> None:
     """Rebuild from the original what the region claims about it."""
     if region.cuts != original.decision.cuts or region.n_outputs != original.n_outputs:
         raise CertificateMismatch("The region was made for a model with other decisions.")
+    if region.thresholds != original.decision.thresholds or region.model_digest != forest_digest(original):
+        raise CertificateMismatch("The region was made for another model or threshold than the original's.")
     rebuilt = replace(region, space=_space_of(original, region), schema=schema_of(original))
     stored, expected = region.to_json(), rebuilt.to_json()
     for part, words in (("space", "states"), ("schema", "columns")):

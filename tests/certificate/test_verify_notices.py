@@ -233,3 +233,12 @@ def test_rows_that_were_seen_cannot_be_hidden_from_the_tables(tables: Any) -> No
     assert verify(*parts).agrees is not False
     with pytest.raises(CertificateMismatch, match="overlap is 0 in the region"):
         verify(*parts, X_fit=X_fit, X_cal=seen)
+
+
+@pytest.mark.parametrize("change", [{"thresholds": (0.3,)}, {"model_digest": "0" * 64}], ids=str)
+def test_a_region_of_another_model_or_threshold_is_noticed(saved: Path, change: Any) -> None:
+    region = replace(Region.load(saved / "out" / "region.json"), **change)
+    certificate = Certificate.load(saved / "out" / "certificate.json")
+    certificate = replace(certificate, region_fingerprint=region.fingerprint())
+    with pytest.raises(CertificateMismatch, match="another model or threshold"):
+        _verify(saved, region=region, certificate=certificate)
