@@ -15,6 +15,7 @@ from pine_boost.errors import InvalidInputError, UnsupportedModelError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
 from pine_boost.model.rules import CategoryRule
 from pine_boost.options import is_whole
+from pine_boost.parsers.traits import Reader
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.schema import InputSchema
 
@@ -136,7 +137,7 @@ class FastScorer:
                 return self._answers[found].copy()
         if not self.parts.classes:
             native = self.parts.native
-            if native.link is Link.EXP and self.parts.schema.library == "sklearn":
+            if native.link is Link.EXP and self.parts.schema.reader is not Reader.LIGHTGBM:
                 return np.asarray(np.exp(self._scores(X, None)[:, 0]))  # numpy's, an ulp from that of the C library
             return self._scores(X, native.link)[:, 0].astype(native.value.dtype)
         return self.classes_[self.class_indices(X)]
