@@ -1,6 +1,7 @@
 # Everything from a fresh clone, with nothing but python3 and make.
 #   make demo    prunes an XGBoost model and writes the result to ./pine-demo
 #   make test    style, types, the test suite and the documentation
+#   make dist    sdist and wheels in ./dist, each checked, installed into an empty environment and run
 #   make coverage   the share of lines that the tests run, as one figure
 #   make benchmarks MINUTES=60   what benchmarks/plan.py lists, resumable, then tables and README
 PYTHON ?= python3
@@ -16,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test lint types pytest coverage docs serve-docs benchmarks clean
+.PHONY: dist demo test lint types pytest coverage docs serve-docs benchmarks clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pine-boost demo
@@ -50,6 +51,20 @@ docs: $(VENV)/.test
 
 serve-docs: $(VENV)/.test
 	$(BIN)/mkdocs serve
+
+# the sdist, a pure wheel and one with the compiled kernel; the demo runs from each in an environment of its own
+dist: $(VENV)/.made
+	rm -rf build dist $(VENV)/dist
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet -e ".[release]"
+	PINE_BOOST_PURE=1 $(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	for file in dist/*; do \
+		rm -rf $(VENV)/dist && $(PYTHON) -m venv $(VENV)/dist && cd $(VENV) \
+		&& dist/bin/pip install --quiet "pine-boost[sklearn] @ file://$(CURDIR)/$$file" xgboost-cpu \
+		&& dist/bin/pine-boost --version && dist/bin/pine-boost demo -o dist/demo > dist/demo.log && cd $(CURDIR) \
+		&& echo "$$file: installed, demo ran" || exit 1; \
+	done
 
 benchmarks: $(VENV)/.test
 	$(BIN)/python -m benchmarks.all --jobs $(JOBS) --minutes $(MINUTES)

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, find_packages, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -57,4 +57,13 @@ class PlatformWheel(bdist_wheel):
         return (python, abi, platform) if _is_pure() else ("py3", "none", platform)
 
 
-setup(cmdclass={"build_py": BuildWithKernel, "bdist_wheel": PlatformWheel}, distclass=PlatformDistribution)
+ROOT = Path(__file__).parent
+# parsers/ is found where it lies: the link pine_boost/parsers is a text file where git makes no links (Windows)
+packages = {"pine_boost", *(f"pine_boost.{name}" for name in find_packages(str(ROOT / "pine_boost")))}
+packages |= {"pine_boost.parsers", *(f"pine_boost.parsers.{name}" for name in find_packages(str(ROOT / "parsers")))}
+
+setup(
+    packages=sorted(packages),
+    cmdclass={"build_py": BuildWithKernel, "bdist_wheel": PlatformWheel},
+    distclass=PlatformDistribution,
+)

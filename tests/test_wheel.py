@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pine_boost
+
 xgboost = pytest.importorskip("xgboost")
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -50,10 +52,22 @@ def clone(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def wheel(clone, tmp_path_factory):
+def clone_without_links(clone, tmp_path_factory):
+    """The clone as git writes it on Windows: a link is a text file that names its target."""
+    copied = tmp_path_factory.mktemp("windows") / "source"
+    shutil.copytree(clone, copied, symlinks=True)
+    link = copied / "pine_boost" / "parsers"
+    target = os.readlink(link)
+    link.unlink()
+    link.write_text(target)
+    return copied
+
+
+@pytest.fixture(scope="module")
+def wheel(clone_without_links, tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", folder, clone], check=True, capture_output=True)
+    subprocess.run([*pip, "--wheel-dir", folder, clone_without_links], check=True, capture_output=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -74,7 +88,7 @@ def test_the_extras_compose_and_the_tools_are_pinned():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     extras = {name: value.split() for name, value in config["options.extras_require"].items()}
-    users = set(extras) - {"all", "test", "docs"}
+    users = set(extras) - {"all", "test", "docs", "release"}
     ((everything,), own) = (extras["all"], [line for line in extras["test"] if line.startswith("pine-boost[")])
     assert set(everything.removeprefix("pine-boost[").rstrip("]").split(",")) == users
     assert set(own[0].removeprefix("pine-boost[").rstrip("]").split(",")) == users - {"xgboost"}  # xgboost-cpu
@@ -84,7 +98,7 @@ def test_the_extras_compose_and_the_tools_are_pinned():
 
 
 def test_the_wheel_holds_every_package_of_the_sources(wheel, clone):
-    """Packages are found through the link pine_boost/parsers; a folder without __init__.py is not installed."""
+    """Also where git makes no links and pine_boost/parsers is a text file; no __init__.py, not installed."""
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if name.endswith(".py")}
     own = {path.relative_to(clone).as_posix() for path in (clone / "pine_boost").glob("**/*.py")}
@@ -109,6 +123,17 @@ def test_the_clone_imports_whole_beside_an_installed_wheel(clone, wheel, tmp_pat
         )
         assert done.returncode == 0, done.stderr
         assert all(Path(path).is_relative_to(home) for path in done.stdout.split())
+
+
+def test_the_conda_recipe_follows_setup_cfg():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    needs = {line.replace("ortools", "ortools-python") for line in config["options"]["install_requires"].split()}
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0].splitlines()
+    assert {line.strip(" -").replace(" ", "") for line in run} == needs | {"python>=3.10"}
+    assert f"version: {pine_boost.__version__}\n" in recipe
+    assert config["metadata"]["description"] in recipe
 
 
 @pytest.mark.slow

@@ -117,10 +117,11 @@ def load() -> Any | None:
             return library
         if compile_to(cached) and (library := _open(cached)) is not None:
             return library
-    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="pine-boost-") as place:
+    # Windows keeps the file of a loaded library, elsewhere it stays mapped after its file is gone
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         target = Path(place) / name
         if compile_to(target):
-            return _open(target)  # stays mapped after its file is gone
+            return _open(target)
     return None
 
 
