@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pine_boost.compression.record import CompressionRecord
     from pine_boost.compression.recount import CompressionVerification, verify_compression
     from pine_boost.evaluation import Evaluation
+    from pine_boost.installation import Installation, check_installation
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.monitoring.region_monitor import RegionMonitor
     from pine_boost.prune import prune_booster
@@ -57,6 +58,7 @@ __all__ = [
     "FastScorer",
     "GuardedModel",
     "HoldoutWarning",
+    "Installation",
     "InvalidInputError",
     "MalformedModelError",
     "MissingDependencyError",
@@ -75,6 +77,7 @@ __all__ = [
     "Verification",
     "__version__",
     "accelerate_booster",
+    "check_installation",
     "compress_booster",
     "load_guarded",
     "load_scorer",
@@ -103,6 +106,8 @@ _MODULE_OF = {
     "CompressionVerification": "compression.recount",
     "Evaluation": "evaluation",
     "GuardedModel": "serving.guarded",
+    "Installation": "installation",
+    "check_installation": "installation",
     "PineClassifier": "classifier",
     "PruneResult": "result",
     "RegionMonitor": "monitoring.region_monitor",

@@ -34,6 +34,7 @@ COMMANDS = {
     "check-inputs": "show which rows of a table a certificate covers, and why not the others",
     "monitor": "count live inputs against a region and raise an alarm on drift",
     "report": "write the HTML report of a saved result again",
+    "doctor": "check what proofs and scorers rest on, on this machine",
     "demo": "train, prune and report on data that scikit-learn ships",
 }
 

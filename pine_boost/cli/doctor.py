@@ -1,0 +1,29 @@
+"""``pine-boost doctor``: check on this machine what proofs and scorers rest on. Exit code 1 if a check fails."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from pine_boost.cli import flags
+
+EXAMPLES = """examples:
+  pine-boost doctor
+  pine-boost doctor --json"""
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    flags.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Check and print versions, checks and the verdict."""
+    from pine_boost.installation import check_installation
+
+    found = check_installation()
+    if arguments.json:
+        flags.print_json({"healthy": found.healthy, "verdict": found.verdict, **asdict(found)})
+    else:
+        print(found.summary())
+    return 0 if found.healthy else 1
