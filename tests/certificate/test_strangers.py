@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from pine_boost.compression import record as compression_record
 from pine_boost.compression.recount import ON_TRUST
 from pine_boost.json_fields import digest_of
 from pine_boost.model.digest import forest_digest
+from pine_boost.model.forest import Model
 from pine_boost.monitoring import RegionMonitor
 from pine_boost.parsers import read_model
 from pine_boost.serving.folder import load_guarded
@@ -126,18 +128,21 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray]:
     return folder, X
 
 
+@cache
+def _parsed(folder: Path) -> tuple[Model, Model, Region]:
+    """Both models as live ones, which need no process of their own to predict, and the region."""
+    before, after = (
+        read_model(xgboost.Booster(model_file=path))
+        for path in (folder / "original.json", folder / "pruned" / "model.json")
+    )
+    return before, after, Region.load(folder / "pruned" / "region.json")
+
+
 def _verdict(folder: Path, text: str, region: Region | None = None) -> str:
     """AGREES, DISAGREES, NOT SETTLED or the name of an error of ours; anything else fails the test."""
+    before, after, own = _parsed(folder)
     try:
-        certificate = Certificate.from_json(text)
-        pruned = folder / "pruned"
-        found = verify(
-            folder / "original.json",
-            pruned / "model.json",
-            region or pruned / "region.json",
-            certificate,
-            time_limit=60,
-        )
+        found = verify(before, after, region or own, Certificate.from_json(text), time_limit=60)
     except PineBoostError as error:
         return type(error).__name__
     assert found.summary().startswith({True: "AGREES", False: "DISAGREES", None: "NOT SETTLED"}[found.agrees])
@@ -181,6 +186,8 @@ def test_every_edit_of_a_certificate(files: tuple[Path, np.ndarray], per_place: 
     healthy = (folder / "pruned" / "certificate.json").read_text()
     document, own = json.loads(healthy), Certificate.from_json(healthy)
     assert _verdict(folder, healthy) == "AGREES"
+    pruned = folder / "pruned"
+    assert verify(folder / "original.json", pruned / "model.json", pruned / "region.json", own).agrees
     assert _reworded(document) == healthy
     verdicts, believed = Counter(), []
     for path, copy in all_edits(document, 3, per_place):
@@ -213,7 +220,7 @@ def test_every_edit_of_a_region(files: tuple[Path, np.ndarray], per_place: int |
             region = Region.from_json(json.dumps(copy))
         except PineBoostError:
             continue
-        if region == Region.load(folder / "pruned" / "region.json"):
+        if region == _parsed(folder)[2]:
             continue  # 1.0 for 1
         n_read += 1
         assert _verdict(folder, certificate.to_json(), region) == "CertificateMismatch", path
@@ -307,8 +314,8 @@ def test_a_wrong_model_under_a_wide_band_is_not_believed(files: tuple[Path, np.n
     for name in ("split_conditions", "base_weights"):
         heaviest[name] = [v / 64 if leaf else v for v, leaf in zip(heaviest[name], is_leaf, strict=True)]
     wrong = json.dumps(document).encode()
-    before, after = (read_model(model) for model in (folder / "original.json", wrong))
     natives = [xgboost.Booster(model_file=bytearray(m)) for m in ((folder / "original.json").read_bytes(), wrong)]
+    before, after = (read_model(model) for model in natives)
     inside = X[result.region.contains(X)]
     classes = [model.predict(xgboost.DMatrix(inside)) > 0.5 for model in natives]
     assert (classes[0] != classes[1]).mean() > 0.02  # it is wrong, in the region

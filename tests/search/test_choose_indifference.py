@@ -123,18 +123,18 @@ def test_a_saving_of_two_percent_is_kept_and_so_is_what_a_user_asked_for() -> No
 
 
 def test_prune_returns_the_original_where_undecided_inputs_buy_nothing(monkeypatch: Any) -> None:
-    """One tree of a hundred, which a share of 0.9 pays for: status, sentence, region and verification agree."""
+    """One tree of twelve, which a share of 0.9 pays for: status, sentence, region and verification agree."""
     random = np.random.default_rng(0)
     X = random.normal(size=(900, 4))
     y = (X[:, 0] * X[:, 1] + 0.5 * X[:, 2] + random.normal(size=900) > 0).astype(int)
-    model = XGBClassifier(n_estimators=60, max_depth=3).fit(X[:300], y[:300])
+    model = XGBClassifier(n_estimators=12, max_depth=2).fit(X[:300], y[:300])
     monkeypatch.setattr("pine_boost.search.choose_indifference.WORTH", 0.99)
     options = {"alpha": 0.1, "indifference": "auto", "time_limit": 20}
-    choice = Choice(0.9, ((0.0, 60), (0.9, 59)))
+    choice = Choice(0.9, ((0.0, 12), (0.9, 11)))
     monkeypatch.setattr("pine_boost.search.choose_indifference.choose_share", lambda *_: choice)
     result = prune_booster(model, X[300:600], X[600:], **options)
     c = result.certificate
-    assert (c.status, c.trees_after, c.delta) == ("CERTIFIED", 60, None)
+    assert (c.status, c.trees_after, c.delta) == ("CERTIFIED", 12, None)
     assert "the original is the better choice" in c.choice
     assert np.array_equal(result.model.predict(X), model.predict(X))
     assert verify(model, result.model, result.region, c).agrees

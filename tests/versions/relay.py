@@ -1,6 +1,6 @@
 """One leg of a relay between environments: train, prove or check the models of a folder.
 
-``python -m tests.versions.relay ACTION FOLDER [--without LIBRARY ...]`` runs in whatever environment its PYTHONPATH
+``python -m tests.versions.relay FOLDER ACTION ... [--without LIBRARY ...]`` runs in whatever environment its PYTHONPATH
 makes. ``check`` prints one JSON line with the digests, verdicts and native margins of every result it finds.
 """
 
@@ -170,14 +170,15 @@ def _has(library: str) -> bool:
 def main() -> None:
     """Run one action."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("action", choices=("train", "prove", "check"))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("actions", nargs="+", choices=("train", "prove", "check"))
     parser.add_argument("--without", nargs="*", default=[])
     options = parser.parse_args()
     if options.without:
         sys.meta_path.insert(0, _Blocked(options.without))  # type: ignore[arg-type]
     warnings.simplefilter("ignore")  # old libraries warn of new ones
-    answer = {"train": train, "prove": prove, "check": check}[options.action](options.folder)
+    for action in options.actions:
+        answer = {"train": train, "prove": prove, "check": check}[action](options.folder)
     print(json.dumps(answer))
 
 

@@ -25,9 +25,9 @@ ALL = ("xgboost", "lightgbm", "sklearn")
 OLD = ("xgboost-cpu==2.1.4", "xgboost-cpu==3.0.5", "lightgbm==4.0.0", "scikit-learn==1.6.0")
 
 
-def run(action: str, folder: Path, *, without: tuple[str, ...] = (), library: str | None = None) -> Any:
-    """One leg of the relay in a child process; ``library`` is a requirement laid over this environment."""
-    command = [sys.executable, "-m", "tests.versions.relay", action, str(folder)]
+def run(actions: str, folder: Path, *, without: tuple[str, ...] = (), library: str | None = None) -> Any:
+    """Legs of the relay in one child process; ``library`` is a requirement laid over this environment."""
+    command = [sys.executable, "-m", "tests.versions.relay", str(folder), *actions.split()]
     path = [str(ROOT)] if library is None else [str(overlay(library)), str(ROOT)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -51,10 +51,15 @@ def overlay(requirement: str) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Model files of this environment's libraries, and results that were proved with all of them."""
     folder = tmp_path_factory.mktemp("relay")
-    run("train", folder)
-    run("prove", folder)
+    run("train prove", folder)
     assert len(list(folder.glob("proved/*/*"))) == 2 * len(THRESHOLDS)
     return folder
+
+
+@pytest.fixture(scope="module")
+def checked(trained: Path) -> dict[str, Any]:
+    """What all libraries together say of these results."""
+    return run("check", trained)
 
 
 def assert_agree(found: dict[str, Any], *, needs: tuple[str, ...] = ()) -> None:
@@ -75,7 +80,9 @@ def test_what_was_proved_with_a_library_is_verified_without(trained: Path, witho
     assert any(key.startswith("xgboost-half") for key in found)
 
 
-def test_what_was_proved_without_any_library_is_verified_with_all(trained: Path, tmp_path: Path) -> None:
+def test_what_was_proved_without_any_library_is_verified_with_all(
+    trained: Path, checked: dict[str, Any], tmp_path: Path
+) -> None:
     for name in THRESHOLDS:
         for path in trained.glob(f"{name}.*"):
             (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -83,14 +90,13 @@ def test_what_was_proved_without_any_library_is_verified_with_all(trained: Path,
     found = run("check", tmp_path)
     assert_agree(found)
     # without a library the same pruned models come out as with it
-    together = run("check", trained)
     assert len(found) == sum(not name.startswith("sklearn") for name in THRESHOLDS)
-    assert found == {key: together[key] for key in found}
+    assert found == {key: checked[key] for key in found}
 
 
-def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path) -> None:
+def test_native_files_of_a_live_result_mean_what_its_model_says(trained: Path, checked: dict[str, Any]) -> None:
     """XGBoost's own save_model, result.save and the file result all give one margin, bit for bit."""
-    for key, outcome in run("check", trained).items():
+    for key, outcome in checked.items():
         margins = outcome["margins"]
         if "native.json" in margins:
             assert margins["native.json"] == margins["model.json"], key
@@ -124,8 +130,7 @@ def test_a_result_warns_once_of_a_version_that_was_not_tested(trained: Path, mon
 def test_results_travel_between_versions(trained: Path, tmp_path: Path, library: str) -> None:
     """Proved with the newest, checked with an older version, and the other way round."""
     prefix = {"xgboost-cpu": "xgboost", "lightgbm": "lightgbm", "scikit-learn": "sklearn"}[library.partition("==")[0]]
-    run("train", tmp_path, library=library)
-    run("prove", tmp_path, library=library)
+    run("train prove", tmp_path, library=library)
     for folder in (trained, tmp_path):
         here, there = run("check", folder), run("check", folder, library=library)
         own = {key for key in here if key.startswith(prefix)}
