@@ -8,62 +8,76 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pine_boost
 from pine_boost.kernels import library
 
 ROOT = Path(__file__).resolve().parents[2]
 SCORE = """
+import sys
 import numpy as np, pine_boost
 from pine_boost import kernels
-from sklearn.ensemble import GradientBoostingClassifier
-rng = np.random.default_rng(0)
-X = rng.normal(size=(300, 3))
-model = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] > X[:, 1])
-scorer = pine_boost.accelerate_booster(model).scorer
-assert (scorer.predict(X) == model.predict(X)).all()
-assert scorer.predict(X[:1])[0] == model.predict(X[:1])[0]
-assert (scorer.predict_proba(X) == model.predict_proba(X)).all()
+scorer = pine_boost.load_scorer(sys.argv[1])
+with np.load(sys.argv[1] + ".npz") as native:
+    X, classes, probabilities = native["X"], native["classes"], native["probabilities"]
+assert (scorer.predict(X) == classes).all()
+assert scorer.predict(X[:1])[0] == classes[0]
+assert (scorer.predict_proba(X) == probabilities).all()
 print(kernels.name())
 """
 
 
-def run(code: str, **environment: str) -> str:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.strip()
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Score in a process; what scikit-learn predicts lies beside the scorer, so that it need not be loaded there."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] > X[:, 1])
+    folder = str(tmp_path_factory.mktemp("kernels") / "scorer")
+    pine_boost.accelerate_booster(model).save(folder)
+    np.savez(f"{folder}.npz", X=X, classes=model.predict(X), probabilities=model.predict_proba(X))
+
+    def kernel_used(**environment: str) -> str:
+        env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        command = [sys.executable, "-c", SCORE, folder]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.strip()
+
+    return kernel_used
 
 
-def test_without_a_compiler_numpy_scores(tmp_path):
+def test_without_a_compiler_numpy_scores(run, tmp_path):
     """Nothing on the PATH and an empty cache: the twin answers, with the same classes."""
-    assert run(SCORE, PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), CC="") == "numpy"
+    assert run(PATH=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), CC="") == "numpy"
 
 
-def test_numpy_can_be_chosen():
-    assert run(SCORE, PINE_BOOST_KERNEL="numpy") == "numpy"
+def test_numpy_can_be_chosen(run):
+    assert run(PINE_BOOST_KERNEL="numpy") == "numpy"
 
 
 @pytest.mark.skipif(library.find_compiler() is None, reason="no C compiler")
 class TestCompiled:
     """Only where there is a compiler."""
 
-    def test_the_first_use_compiles_into_the_cache(self, tmp_path):
+    def test_the_first_use_compiles_into_the_cache(self, run, tmp_path):
         cache = tmp_path / "cache"
-        assert run(SCORE, XDG_CACHE_HOME=str(cache)) == "C"
+        assert run(XDG_CACHE_HOME=str(cache)) == "C"
         assert [path.name for path in (cache / "pine_boost").iterdir()] == [library.file_name()]
         # a second process finds it without a compiler
-        assert run(SCORE, XDG_CACHE_HOME=str(cache), PATH=str(tmp_path), CC="") == "C"
+        assert run(XDG_CACHE_HOME=str(cache), PATH=str(tmp_path), CC="") == "C"
 
-    def test_a_damaged_file_in_the_cache_is_replaced(self, tmp_path):
+    def test_a_damaged_file_in_the_cache_is_replaced(self, run, tmp_path):
         place = tmp_path / "pine_boost"
         place.mkdir()
         (place / library.file_name()).write_bytes(b"no library")
-        assert run(SCORE, XDG_CACHE_HOME=str(tmp_path)) == "C"
+        assert run(XDG_CACHE_HOME=str(tmp_path)) == "C"
 
-    def test_a_read_only_home_still_compiles(self, tmp_path):
+    def test_a_read_only_home_still_compiles(self, run, tmp_path):
         (tmp_path / "file").write_text("")
-        assert run(SCORE, XDG_CACHE_HOME=str(tmp_path / "file")) == "C"
+        assert run(XDG_CACHE_HOME=str(tmp_path / "file")) == "C"
 
     def test_the_source_is_plain_c99_without_warnings(self, tmp_path):
         compiler = library.find_compiler()
