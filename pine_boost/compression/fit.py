@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path_rows import Points
 from pine_boost.compression.shape import Shape, margins, shares_adding_up
+from pine_boost.kernels.leaf_tables import SignedMatrix
 from pine_boost.model.exact import NARROW_GAP, SUM_OF_WEIGHTS_NOISE
 from pine_boost.model.forest import FloatArray, Forest, Int32Array, IntArray
 from pine_boost.model.margin_probabilities import probabilities_of
@@ -42,7 +41,8 @@ class Equations:
 
     Attributes
     ----------
-    indptr, indices, data : of a CSR matrix over ``leaf * width + output``, then the intercepts
+    over_leaves : SignedMatrix
+        Over ``leaf * width + output``, then the intercepts.
     offset : float64 (n_equations,)
         Added to the product (the cut).
     distance : float64 (n_equations,)
@@ -51,49 +51,43 @@ class Equations:
     width : int
     """
 
-    indptr: Int32Array
-    indices: Int32Array
-    data: FloatArray
+    over_leaves: SignedMatrix
     offset: FloatArray
     distance: FloatArray
     weight: FloatArray
     width: int
 
-    @cached_property
-    def unsigned(self) -> FloatArray:
-        """The entries without their sign: all of them are 1 or -1."""
-        return np.ones(len(self.indices))
+    @property
+    def indices(self) -> Int32Array:
+        """The columns of all entries."""
+        return self.over_leaves.indices
 
     def leaf_weight(self, weight: FloatArray, n_leaves: int) -> FloatArray:
         """Weight of the equations that each original leaf occurs in."""
-        size = (len(self.offset), int(self.indices.max()) + 1)
-        matrix = sparse.csr_matrix((self.unsigned, self.indices, self.indptr), size, copy=False)
-        columns = (matrix.T @ weight)[: n_leaves * self.width]
+        columns = self.over_leaves.transposed(weight, unsigned=True)[: n_leaves * self.width]
         return np.asarray(columns.reshape(n_leaves, self.width).sum(axis=1))
 
     def intercept_signs(self, n_leaves: int, n_outputs: int) -> npt.NDArray[np.int8]:
         """How each equation counts each intercept, (n_outputs, n_equations): 1, -1, or 0 for not at all."""
         entry = np.flatnonzero(self.indices >= n_leaves * self.width)
-        equation = np.searchsorted(self.indptr, entry, side="right") - 1
+        equation = np.searchsorted(self.over_leaves.indptr, entry, side="right") - 1
         signs = np.zeros((n_outputs, len(self.offset)), dtype=np.int8)
-        signs[self.indices[entry] - n_leaves * self.width, equation] = self.data[entry]
+        signs[self.indices[entry] - n_leaves * self.width, equation] = self.over_leaves.data[entry]
         return signs
 
-    def matrix(self, shape: Shape) -> tuple[Any, IntArray]:
+    def matrix(self, shape: Shape) -> tuple[SignedMatrix, IntArray]:
         """The matrix over the present leaves, and each original leaf's number among them.
 
-        The last leaf number is a column for everything that was dropped.
+        The last leaf number stands for everything that was dropped, and has no entry.
         """
         begins = shape.begins
         n_present = int(np.count_nonzero(begins))
         number = np.where(shape.owner >= 0, np.cumsum(begins) - 1, n_present)
         width, n_outputs = self.width, len(shape.intercept)
-        own = (number[:, None] * width + np.arange(width)).ravel()
+        own = np.where(shape.owner >= 0, number * width, -width)[:, None] + np.arange(width)
         last = (n_present + 1) * width + np.arange(n_outputs)
-        column = np.concatenate([own, last]).astype(np.int32)
-        size = (len(self.offset), (n_present + 1) * width + n_outputs)
-        indices = column.take(self.indices)
-        return sparse.csr_matrix((self.data, indices, self.indptr), size, copy=False), number
+        column = np.concatenate([own.ravel(), last]).astype(np.int32)
+        return self.over_leaves.renumbered(column, (n_present + 1) * width + n_outputs), number
 
 
 def build_equations(goal: Goal, points: Points) -> Equations:
@@ -111,14 +105,18 @@ def build_equations(goal: Goal, points: Points) -> Equations:
         parts.append((indices.ravel(), np.tile(signs, len(rows))))
         lengths.append(np.full(len(rows), indices.shape[1], dtype=np.int64))
     sign = np.where((distance < 0) & goal.keeps_class, -1.0, 1.0)[order]
+    width = goal.forest.value.shape[1]
     return Equations(
-        indptr=np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int32),
-        indices=np.concatenate([indices for indices, _ in parts]),
-        data=np.concatenate([signs for _, signs in parts]),
+        over_leaves=SignedMatrix(
+            np.concatenate([[0], np.cumsum(np.concatenate(lengths))]),
+            np.concatenate([indices for indices, _ in parts]),
+            np.concatenate([signs for _, signs in parts]),
+            goal.forest.n_leaves * width + goal.forest.n_outputs,
+        ),
         offset=sign * offset[order],
         distance=sign * distance[order],
         weight=points.weight[point[order]],
-        width=goal.forest.value.shape[1],
+        width=width,
     )
 
 
@@ -144,12 +142,12 @@ def _comparisons(goal: Goal, sums: FloatArray) -> tuple[IntArray, IntArray, IntA
     return point, np.zeros_like(point), np.full(len(point), -1), offset, distance
 
 
-def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[Int32Array, FloatArray]:
+def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[Int32Array, npt.NDArray[np.int8]]:
     """Columns and signs of points that compare the same two outputs."""
     n_leaves = int(np.count_nonzero(forest.left < 0))
     width = forest.value.shape[1]
     columns, signs = [], []
-    for output, sign in ((plus, 1.0), (minus, -1.0)):
+    for output, sign in ((plus, 1), (minus, -1)):
         if output < 0:
             continue
         if width == forest.n_outputs:
@@ -157,7 +155,7 @@ def _block(forest: Forest, leaves: Int32Array, plus: int, minus: int) -> tuple[I
         else:
             columns.append(leaves[:, forest.tree_output == output])
         columns.append(np.full((len(leaves), 1), n_leaves * width + output, dtype=np.int32))
-        signs.append(np.full(columns[-2].shape[1] + 1, sign))
+        signs.append(np.full(columns[-2].shape[1] + 1, sign, dtype=np.int8))
     return np.concatenate(columns, axis=1).astype(np.int32), np.concatenate(signs)
 
 
@@ -192,25 +190,28 @@ def fit_shape(equations: Equations, shape: Shape, intervals: Intervals) -> tuple
 def refit(matrix: Any, offset: FloatArray, values: FloatArray, fixed: Any, intervals: Intervals) -> FloatArray:
     """Values with which the sums ``matrix @ values + offset`` lie closer to their intervals.
 
-    Entries of the matrix are 1 or -1; ``fixed`` are columns that must keep their value.
+    Entries of the matrix, a `SignedMatrix` or one of scipy by rows, are 1 or -1; ``fixed`` are columns that must keep
+    their value.
     """
+    if not isinstance(matrix, SignedMatrix):
+        matrix = SignedMatrix(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
     start, current = values, values
     for _ in range(_NEWTON_STEPS):
         residual = intervals.residuals(matrix @ current + offset)
-        pulling = np.flatnonzero(residual)
+        pulling = np.flatnonzero(residual).astype(np.int32)
         if len(pulling) == 0:
             break
-        part = matrix[pulling]
         weight = intervals.weight[pulling]
-        gradient = part.T @ (weight * residual[pulling]) - RIDGE * (current - start)
-        squares = sparse.csr_matrix((np.ones(part.nnz), part.indices, part.indptr), part.shape)
-        diagonal = squares.T @ weight + RIDGE
-        current = current + _solve(part, weight, gradient, np.where(fixed, 0.0, 1.0 / diagonal))
+        gradient = matrix.transposed(weight * residual[pulling], pulling) - RIDGE * (current - start)
+        diagonal = matrix.transposed(weight, pulling, unsigned=True) + RIDGE
+        current = current + _solve(matrix, pulling, weight, gradient, np.where(fixed, 0.0, 1.0 / diagonal))
     return current
 
 
-def _solve(part: Any, weight: FloatArray, gradient: FloatArray, scale: FloatArray) -> FloatArray:
-    """Conjugate gradients for (A'WA + ridge) x = gradient, preconditioned by ``scale``."""
+def _solve(
+    matrix: SignedMatrix, rows: Int32Array, weight: FloatArray, gradient: FloatArray, scale: FloatArray
+) -> FloatArray:
+    """Conjugate gradients for (A'WA + ridge) x = gradient, A being some rows, preconditioned by ``scale``."""
     solution = np.zeros_like(gradient)
     rest = gradient.copy()
     scaled = scale * rest
@@ -219,7 +220,7 @@ def _solve(part: Any, weight: FloatArray, gradient: FloatArray, scale: FloatArra
     for _ in range(_GRADIENT_STEPS):
         if size <= _ENOUGH * first:
             break
-        image = part.T @ (weight * (part @ direction)) + RIDGE * direction
+        image = matrix.normal(weight, direction, rows) + RIDGE * direction
         step = size / float(direction @ image)
         solution += step * direction
         rest -= step * image

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pine_boost.kernels.leaf_tables import sum_leaves
 from pine_boost.model.exact import to_units
 from pine_boost.model.forest import BoolArray, FloatArray, Forest, Int32Array, IntArray, PrunedForest
 from pine_boost.model.grid import fold_intercept, native_grid
@@ -75,15 +76,7 @@ def slice_shape(forest: Forest, subtrees: Subtrees, n_rounds: int) -> Shape:
 
 def margins(shape: Shape, forest: Forest, leaves: Int32Array) -> FloatArray:
     """Margins of rows from their original leaves, (n_rows, n_outputs), in float64."""
-    result = np.tile(shape.intercept, (len(leaves), 1))
-    if shape.value.shape[1] > 1 or forest.n_outputs == 1:
-        for column in range(shape.value.shape[1]):
-            result[:, column] += shape.value[:, column][leaves].sum(axis=1)
-        return result
-    for output in range(forest.n_outputs):
-        own = np.flatnonzero(forest.tree_output == output)
-        result[:, output] += shape.value[:, 0][leaves[:, own]].sum(axis=1)
-    return result
+    return sum_leaves(leaves, shape.value, forest.tree_output, shape.intercept)
 
 
 def to_pruned(forest: Forest, subtrees: Subtrees, shape: Shape) -> PrunedForest:

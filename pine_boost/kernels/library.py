@@ -53,6 +53,12 @@ class TableStruct(ctypes.Structure):
     _fields_ = (*_typed(_POINTER, "data"), *_typed(_NUMBER, "is_float32 row_stride column_stride is_raw n_rows"))
 
 
+class SignedStruct(ctypes.Structure):
+    """``signed_t`` of trees.c."""
+
+    _fields_ = tuple(_typed(_POINTER, "start column sign"))
+
+
 def file_name() -> str:
     """Name of the compiled file: it changes with the source and the flags."""
     digest = hashlib.sha256(SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
@@ -134,7 +140,30 @@ def _open(path: Path) -> Any | None:
         library.pine_score.argtypes = [pointer, pointer, number, number, pointer, pointer]
         library.pine_leaves.argtypes = [pointer, pointer, number, number, pointer]
         library.pine_margins.argtypes = [pointer, pointer, number, number, small, pointer]
-        for function in (library.pine_score_row, library.pine_score, library.pine_leaves, library.pine_margins):
+        library.pine_walk_states.argtypes = [
+            *[pointer] * 2,
+            *[number] * 2,
+            pointer,
+            number,
+            pointer,
+            *[number] * 2,
+            pointer,
+        ]
+        library.pine_sum_leaves.argtypes = [pointer, number, number, pointer, pointer, number, pointer]
+        library.pine_products.argtypes = [pointer, pointer, number, pointer, pointer]
+        library.pine_transposed.argtypes = [pointer, pointer, number, pointer, small, pointer]
+        library.pine_normal.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
+        library.pine_renumber.argtypes = [pointer, number, *[pointer] * 4]
+        library.pine_renumber.restype = number
+        for function in (library.pine_sum_leaves, library.pine_products, library.pine_transposed, library.pine_normal):
+            function.restype = None
+        for function in (
+            library.pine_walk_states,
+            library.pine_score_row,
+            library.pine_score,
+            library.pine_leaves,
+            library.pine_margins,
+        ):
             function.restype = small
     except (OSError, AttributeError):
         return None

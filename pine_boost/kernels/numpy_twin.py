@@ -16,6 +16,7 @@ from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, Float
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _CHUNK_CELLS = 4_000_000  # rows x trees walked at once
+_LEVELS = 8  # walked before rows that have reached a leaf are dropped
 _REFUSED = -2
 
 
@@ -196,6 +197,74 @@ class NumpyTrees:
             )
             classes[left] = decide(self._native, scores)
         return classes, met
+
+
+def walk_states(trees: Any, states: Int32Array) -> Int32Array:
+    """Leaves of rows of states, as `StateNodes.leaves`."""
+    feature, rank, left, right, first_special, leaf, special = (
+        np.ascontiguousarray(trees.node[name]) for name in trees.node.dtype.names
+    )
+    n_rows, n_features = states.shape
+    flat = np.ascontiguousarray(states).ravel()
+    row_start = np.repeat(np.arange(n_rows, dtype=np.int64) * n_features, len(trees.root))
+    node = np.tile(trees.root, n_rows)
+    walking: npt.NDArray[Any] | slice = slice(None)
+    for level in range(trees.depth):
+        if level % _LEVELS == _LEVELS - 1:  # in deep trees most leaves are far above the deepest one
+            walking = np.flatnonzero(left.take(node) != node)
+        here = node[walking]
+        state = flat.take(row_start[walking] + feature.take(here))
+        goes_left = state <= rank.take(here)
+        looked_up = np.flatnonzero(state >= first_special.take(here))
+        place = special.take(here[looked_up]) + state[looked_up]
+        if np.any(place < 0):
+            raise IndexError("A state is not one of its feature.")
+        goes_left[looked_up] = trees.side[place]
+        node[walking] = np.where(goes_left, left.take(here), right.take(here))
+    return np.asarray(leaf.take(node).reshape(n_rows, len(trees.root)))
+
+
+def add_leaves(leaves: Int32Array, value: FloatArray, output: Int32Array, sums: FloatArray) -> FloatArray:
+    """``sums`` plus the values of leaves, tree by tree."""
+    for tree in range(leaves.shape[1]):
+        columns = slice(None) if value.shape[1] == sums.shape[1] else slice(output[tree], output[tree] + 1)
+        sums[:, columns] += value[leaves[:, tree]]
+    return sums
+
+
+def _entries(matrix: Any, rows: Int32Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Every entry of some rows in order: the place of its row among them, and its own place."""
+    length = np.diff(matrix.indptr)[rows].astype(np.int64)
+    owner = np.repeat(np.arange(len(rows)), length)
+    return owner, np.arange(len(owner)) + np.repeat(matrix.indptr[rows] - np.cumsum(length) + length, length)
+
+
+def products(matrix: Any, rows: Int32Array, found: FloatArray, vector: FloatArray) -> FloatArray:
+    """Products of some rows with a vector."""
+    owner, place = _entries(matrix, rows)
+    found[:] = 0.0
+    np.add.at(found, owner, matrix.data[place] * vector[matrix.indices[place]])
+    return found
+
+
+def transposed(matrix: Any, rows: Int32Array, found: FloatArray, weight: FloatArray, unsigned: bool) -> FloatArray:
+    """Add the transposed rows times their weights to ``found``."""
+    owner, place = _entries(matrix, rows)
+    np.add.at(found, matrix.indices[place], weight[owner] if unsigned else matrix.data[place] * weight[owner])
+    return found
+
+
+def normal(matrix: Any, rows: Int32Array, found: FloatArray, weight: FloatArray, vector: FloatArray) -> FloatArray:
+    """Add ``A' W A vector`` to ``found``."""
+    return transposed(matrix, rows, found, weight * products(matrix, rows, np.empty(len(rows)), vector), False)
+
+
+def renumber(matrix: Any, number: Int32Array) -> tuple[Int32Array, Int32Array, npt.NDArray[np.int8]]:
+    """Offsets, columns and signs over other columns."""
+    column = number[matrix.indices]
+    stays = column >= 0
+    kept = np.concatenate([[0], np.cumsum(stays)])[matrix.indptr]
+    return kept.astype(np.int32), column[stays], matrix.data[stays]
 
 
 def exit_classes(plan: ExitPlan, stage: int, margins: FloatArray) -> Int32Array:

@@ -1,4 +1,5 @@
-/* Tree ensembles over binned inputs: leaves, native margins, and classes with early exit.
+/* Tree ensembles over binned inputs: leaves, native margins, and classes with early exit; at the end walks over
+ * states, sums over leaves and the products of the least squares.
  *
  * Plain C99 without Python headers; numpy_twin.py computes the same numbers bit for bit. Compile
  * without fast-math and with -ffp-contract=off: every sum here is part of a proof.
@@ -28,6 +29,7 @@
 
 #define REFUSED (-2)
 #define NO_MEMORY (-3)
+#define UNKNOWN_STATE (-4)
 
 enum { EXACT_CODES, TRUNCATED_CODES, KNOWN_CODES };
 enum { IDENTITY, SIGMOID_FLOAT32, SOFTMAX_FLOAT32, EXP_FLOAT32, SIGMOID, SOFTMAX, EXP };
@@ -665,4 +667,160 @@ int32_t pine_margins(const scorer_t *s, const table_t *table, int64_t begin, int
     }
     release(&scratch);
     return refused;
+}
+
+/* A node of a tree over states: states up to rank go left, from first_special on the side is looked up. */
+typedef struct {
+    int32_t feature, rank, left, right, first_special, leaf;
+    int64_t special; /* place of state 0 among the sides */
+} state_node_t;
+
+/* Leaf numbers of rows of states in all trees, (n_rows, n_trees). Nodes and features are in range, a leaf is its own
+ * child; UNKNOWN_STATE where a state has no side. */
+int32_t pine_walk_states(const state_node_t *nodes, const int32_t *root, int64_t n_trees, int64_t depth,
+                         const uint8_t *side, int64_t n_sides, const int32_t *states, int64_t n_rows,
+                         int64_t n_features, int32_t *leaves)
+{
+    for (int64_t first = 0; first < n_rows; first += BLOCK) {
+        int64_t end = first + BLOCK < n_rows ? first + BLOCK : n_rows;
+        for (int64_t tree = 0; tree < n_trees; tree++)
+            for (int64_t row = first; row < end; row += LANES) {
+                int32_t place[LANES];
+                const int32_t *own[LANES];
+                for (int lane = 0; lane < LANES; lane++) {
+                    place[lane] = root[tree];
+                    own[lane] = states + (row + lane < end ? row + lane : row) * n_features;
+                }
+                for (int64_t level = 0; level < depth; level++) {
+                    int32_t moved = 0;
+                    for (int lane = 0; lane < LANES; lane++) {
+                        const state_node_t *node = nodes + place[lane];
+                        int32_t state = own[lane][node->feature], next;
+                        next = state <= node->rank ? node->left : node->right;
+                        if (state >= node->first_special) {
+                            int64_t looked_up = node->special + state;
+                            if (looked_up < 0 || looked_up >= n_sides) return UNKNOWN_STATE;
+                            next = side[looked_up] ? node->left : node->right;
+                        }
+                        moved |= next ^ place[lane];
+                        place[lane] = next;
+                    }
+                    if (!moved) break;
+                }
+                for (int lane = 0; lane < LANES && row + lane < end; lane++)
+                    leaves[(row + lane) * n_trees + tree] = nodes[place[lane]].leaf;
+            }
+    }
+    return 0;
+}
+
+/* Add the values of the leaves, tree by tree; output is null where a leaf has a value for every output. */
+void pine_sum_leaves(const int32_t *leaves, int64_t n_rows, int64_t n_trees, const double *value,
+                     const int32_t *output, int64_t n_outputs, double *sums)
+{
+    int64_t row = 0;
+    if (n_outputs == 1)
+        for (; row + LANES <= n_rows; row += LANES) {
+            double own[LANES];
+            for (int lane = 0; lane < LANES; lane++) own[lane] = sums[row + lane];
+            for (int64_t tree = 0; tree < n_trees; tree++)
+                for (int lane = 0; lane < LANES; lane++) own[lane] += value[leaves[(row + lane) * n_trees + tree]];
+            for (int lane = 0; lane < LANES; lane++) sums[row + lane] = own[lane];
+        }
+    for (; row < n_rows; row++)
+        for (int64_t tree = 0; tree < n_trees; tree++) {
+            int64_t leaf = leaves[row * n_trees + tree];
+            if (output)
+                sums[row * n_outputs + output[tree]] += value[leaf];
+            else
+                for (int64_t k = 0; k < n_outputs; k++) sums[row * n_outputs + k] += value[leaf * n_outputs + k];
+        }
+}
+
+/* A sparse matrix by rows whose entries are 1 or -1. */
+typedef struct {
+    const int32_t *start, *column;
+    const int8_t *sign;
+} signed_t;
+
+/* The products of up to LANES rows with a vector, side by side, each summed from left to right. */
+static void row_products(const signed_t *m, const int32_t *rows, int64_t count, const double *vector, double *products)
+{
+    int64_t begin[LANES], length[LANES], common = INT64_MAX;
+    for (int64_t lane = 0; lane < LANES; lane++) {
+        int64_t row = rows[lane < count ? lane : 0];
+        begin[lane] = m->start[row];
+        length[lane] = m->start[row + 1] - m->start[row];
+        common = length[lane] < common ? length[lane] : common;
+        products[lane] = 0.0;
+    }
+    for (int64_t k = 0; k < common; k++)
+        for (int lane = 0; lane < LANES; lane++) {
+            double entry = vector[m->column[begin[lane] + k]];
+            products[lane] += m->sign[begin[lane] + k] < 0 ? -entry : entry;
+        }
+    for (int64_t lane = 0; lane < count; lane++)
+        for (int64_t k = common; k < length[lane]; k++) {
+            double entry = vector[m->column[begin[lane] + k]];
+            products[lane] += m->sign[begin[lane] + k] < 0 ? -entry : entry;
+        }
+}
+
+/* products = A vector, for some rows of A. */
+void pine_products(const signed_t *m, const int32_t *rows, int64_t n_rows, const double *vector, double *products)
+{
+    double own[LANES];
+    for (int64_t i = 0; i < n_rows; i += LANES) {
+        int64_t count = n_rows - i < LANES ? n_rows - i : LANES;
+        row_products(m, rows + i, count, vector, own);
+        memcpy(products + i, own, (size_t)count * sizeof *own);
+    }
+}
+
+static inline void scatter(const signed_t *m, int64_t row, double number, double *sums)
+{
+    for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) sums[m->column[k]] += m->sign[k] < 0 ? -number : number;
+}
+
+/* sums += A' weight, for some rows of A; all entries count as 1 if is_unsigned. */
+void pine_transposed(const signed_t *m, const int32_t *rows, int64_t n_rows, const double *weight, int32_t is_unsigned,
+                     double *sums)
+{
+    for (int64_t i = 0; i < n_rows; i++) {
+        int64_t row = rows[i];
+        if (is_unsigned)
+            for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) sums[m->column[k]] += weight[i];
+        else
+            scatter(m, row, weight[i], sums);
+    }
+}
+
+/* sums += A' W A vector, for some rows of A, in one pass. */
+void pine_normal(const signed_t *m, const int32_t *rows, int64_t n_rows, const double *weight, const double *vector,
+                 double *sums)
+{
+    double own[LANES];
+    for (int64_t i = 0; i < n_rows; i += LANES) {
+        int64_t count = n_rows - i < LANES ? n_rows - i : LANES;
+        row_products(m, rows + i, count, vector, own);
+        for (int64_t lane = 0; lane < count; lane++) scatter(m, rows[i + lane], weight[i + lane] * own[lane], sums);
+    }
+}
+
+/* The same matrix over other columns, without the entries of columns whose number is negative; returns their number. */
+int64_t pine_renumber(const signed_t *m, int64_t n_rows, const int32_t *number, int32_t *start, int32_t *column,
+                      int8_t *sign)
+{
+    int64_t n = 0;
+    start[0] = 0;
+    for (int64_t row = 0; row < n_rows; row++) {
+        for (int64_t k = m->start[row]; k < m->start[row + 1]; k++) {
+            int32_t own = number[m->column[k]];
+            column[n] = own;
+            sign[n] = m->sign[k];
+            n += own >= 0;
+        }
+        start[row + 1] = (int32_t)n;
+    }
+    return n;
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import UnsupportedModelError
+from pine_boost.kernels.leaf_tables import NODE, StateNodes
 from pine_boost.model.forest import BoolArray, Forest, Int32Array, IntArray
 from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
@@ -17,7 +19,6 @@ from pine_boost.model.subtrees import Subtrees, find_subtrees
 
 _CHUNK_CELLS = 1_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
-_LEVELS = 8  # walked before rows that have reached a leaf are dropped
 _NO_SPECIAL = np.iinfo(np.int32).max
 
 
@@ -81,8 +82,9 @@ class StateTrees:
         for start in range(0, len(states), chunk):
             if check is not None:
                 check()
-            part = np.ascontiguousarray(states[start : start + chunk], dtype=np.int32)
-            reached[start : start + chunk] = self._leaves_of_chunk(part)
+            reached[start : start + chunk] = self._nodes.leaves(
+                np.asarray(states[start : start + chunk], dtype=np.int32)
+            )
         return reached
 
     def visits(self, states: npt.NDArray[Any]) -> IntArray:
@@ -94,25 +96,14 @@ class StateTrees:
             counts += np.bincount(reached.ravel(), minlength=self.n_leaves)
         return counts
 
-    def _leaves_of_chunk(self, states: Int32Array) -> Int32Array:
-        n_rows, n_features = states.shape
-        flat = states.ravel()
-        row_start = np.repeat(np.arange(n_rows, dtype=np.int64) * n_features, self.n_trees)
-        node = np.tile(self.root, n_rows)
-        walking: npt.NDArray[Any] | slice = slice(None)
-        for level in range(self.depth):
-            if level % _LEVELS == _LEVELS - 1:  # in deep trees most leaves are far above the deepest one
-                walking = np.flatnonzero(self.leaf_of_node.take(node) < 0)
-            here = node[walking]
-            state = flat.take(row_start[walking] + self.feature.take(here))
-            left = state <= self.rank.take(here)
-            special = state >= self.first_special.take(here)
-            if special.any():
-                nodes = here[special]
-                offset = self.special_offset[nodes] - self.first_special[nodes]
-                left[special] = self.special_left[offset + state[special]]
-            node[walking] = np.where(left, self.left.take(here), self.right.take(here))
-        return self.leaf_of_node.take(node).reshape(n_rows, self.n_trees)
+    @cached_property
+    def _nodes(self) -> StateNodes:
+        """The same trees in the layout of the kernel."""
+        node = np.empty(len(self.feature), dtype=NODE)
+        for name in ("feature", "rank", "left", "right", "first_special"):
+            node[name] = getattr(self, name)
+        node["leaf"], node["special"] = self.leaf_of_node, self.special_offset - self.first_special
+        return StateNodes(node, self.root, self.special_left, self.depth)
 
     def goes_left(self, node: int, n_states: int) -> BoolArray:
         """Return whether each state of the node's feature goes left."""

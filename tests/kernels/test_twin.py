@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pine_boost.kernels import ExitPlan, bind, name
+from pine_boost.kernels import ExitPlan, bind, leaf_tables, name
 from pine_boost.kernels.flat_forest import Link
+from pine_boost.kernels.leaf_tables import SignedMatrix, sum_leaves
 from pine_boost.kernels.numpy_twin import NumpyTrees
 from pine_boost.model.flatten import flatten
+from pine_boost.model.routing import route
+from pine_boost.model.states import build_space
 from tests.support.forests import MANNERS, random_forest
 from tests.support.hard_rows import hard_rows
 from tests.support.plain_sums import plain_sum
@@ -72,3 +77,71 @@ def test_kernel_and_twin_agree(seed, n_outputs, vector, n_trees, depth):
                 assert np.array_equal(ours, theirs, equal_nan=True), link
     row = np.ascontiguousarray(X[:1])
     assert compiled.class_of_row(row.tobytes(), False) == twin.class_of_row(row.tobytes(), False)
+
+
+def both_ways(monkeypatch, call):
+    """What a function gives with the C kernel and with the twin."""
+    with monkeypatch.context() as patched:
+        patched.setattr(leaf_tables, "load", lambda: None)
+        twin = call()
+    return call(), twin
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_states_and_sums_agree(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n_outputs = (1, 3)[seed % 2]
+    forest = random_forest(
+        rng, 9, seed, 5, n_outputs, manner=MANNERS[seed % len(MANNERS)], vector_leaves=seed % 3 == 0, categorical=[1, 3]
+    )
+    space = build_space(forest)
+    trees = route(forest, space)
+    states = space.states(hard_rows(forest, 150, seed))
+    ours, twins = both_ways(monkeypatch, lambda: trees.leaves(states))
+    assert np.array_equal(ours, twins)
+    value, start = rng.normal(size=(trees.n_leaves, forest.value.shape[1])), rng.normal(size=n_outputs)
+    sums, twins = both_ways(monkeypatch, lambda: sum_leaves(ours, value, forest.tree_output, start))
+    assert np.array_equal(sums, twins)
+
+
+def test_states_without_a_side_and_trees_out_of_bounds_are_refused(monkeypatch):
+    rng = np.random.default_rng(0)
+    forest = random_forest(rng, 5, 3, 2, categorical=[0, 1])
+    trees = route(forest, build_space(forest))
+    for load in (leaf_tables.load, lambda: None):
+        monkeypatch.setattr(leaf_tables, "load", load)
+        for wrong in (np.full((3, 2), 10**6), np.full((3, 2), -(10**6)), np.zeros((3, 1), dtype=int)):
+            if wrong.min() >= 0:
+                with pytest.raises(IndexError):
+                    trees.leaves(wrong)
+            else:
+                assert trees.leaves(wrong).shape == (3, 5)  # below every interval: compared, not looked up
+    with pytest.raises(IndexError, match="outside"):
+        replace(trees, left=trees.left + len(trees.left)).leaves(np.zeros((1, 2), dtype=np.int32))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_products_agree_with_the_twin_and_with_dense_matrices(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    n_rows, width = int(rng.integers(1, 60)), int(rng.integers(1, 30))
+    dense = rng.integers(-1, 2, size=(n_rows, width))
+    start, column = np.concatenate([[0], np.cumsum((dense != 0).sum(axis=1))]), np.nonzero(dense)[1]
+    matrix = SignedMatrix(start, column, dense[dense != 0], width)
+    vector, weight = rng.normal(size=width), rng.normal(size=n_rows)
+    rows = np.flatnonzero(rng.random(n_rows) < 0.6)
+    number = rng.integers(-2, 4, width)
+    columns = np.where(number >= 0, number, 4)
+    joined = np.zeros((n_rows, 5))
+    np.add.at(joined.T, columns, dense.T)
+    part, four = dense[rows], rng.normal(size=4)
+    questions = [
+        (lambda: matrix @ vector, dense @ vector),
+        (lambda: matrix.transposed(weight), dense.T @ weight),
+        (lambda: matrix.transposed(weight[rows], rows, unsigned=True), np.abs(part).T @ weight[rows]),
+        (lambda: matrix.normal(weight[rows], vector, rows), part.T @ (weight[rows] * (part @ vector))),
+        (lambda: matrix.renumbered(number, 4) @ four, joined[:, :4] @ four),
+    ]
+    for call, expected in questions:
+        ours, twins = both_ways(monkeypatch, call)
+        assert np.array_equal(ours, twins)
+        np.testing.assert_allclose(ours, expected, atol=1e-12)
