@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pine_boost.installation import Installation, check_installation
     from pine_boost.monitoring.recalibration import recalibrate
     from pine_boost.monitoring.region_monitor import RegionMonitor
+    from pine_boost.parity import ModelComparison, compare_models
     from pine_boost.prune import prune_booster
     from pine_boost.result import PruneResult
     from pine_boost.scoring.accelerate_result import AccelerateResult
@@ -62,6 +63,7 @@ __all__ = [
     "InvalidInputError",
     "MalformedModelError",
     "MissingDependencyError",
+    "ModelComparison",
     "OutputError",
     "PineBoostError",
     "PineClassifier",
@@ -78,6 +80,7 @@ __all__ = [
     "__version__",
     "accelerate_booster",
     "check_installation",
+    "compare_models",
     "compress_booster",
     "load_guarded",
     "load_scorer",
@@ -108,6 +111,8 @@ _MODULE_OF = {
     "GuardedModel": "serving.guarded",
     "Installation": "installation",
     "check_installation": "installation",
+    "ModelComparison": "parity",
+    "compare_models": "parity",
     "PineClassifier": "classifier",
     "PruneResult": "result",
     "RegionMonitor": "monitoring.region_monitor",

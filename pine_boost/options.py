@@ -385,6 +385,17 @@ survey.time_limit : float
     Seconds, half of them for proofs.
 survey.callback : callable, optional
     Called with a `Step` after each step of a search.
+compare_models.fidelity : float
+    Share of inputs that must keep their decision, up to 1; with 1 no row may change.
+compare_models.confidence : float
+    Confidence of the bound and of all intervals.
+compare_models.tolerance : float, optional
+    How far a probability or a value may move. Without it classes are compared alone, and values must be equal.
+compare_models.segments : column, labels or mapping of them, optional
+    Also count the changed rows per segment, for example per value of a column of X.
+compare_models.threshold : float or sequence of float, optional
+    Your own decision threshold on the probability of the second class, for both models; several ascending values
+    define score bands.
 PineClassifier.threshold : float, optional
     Your own decision threshold on the probability of the second class (two classes only).
 PineClassifier.random_state : int, RandomState or None
@@ -439,6 +450,7 @@ TABLE = {
         Option("minimize", "leaves", choices=("leaves", "work", "trees")),
         Option("accelerate_booster.X_val", None, flag="--val"),
         Option("accelerate_booster.fidelity", 1.0, float, _require_fidelity, metavar="SHARE"),
+        Option("compare_models.fidelity", 0.99, float, _require_fidelity, metavar="SHARE"),
         Option("survey.X_fit", flag="--fit"),
         Option("survey.time_limit", 60.0, float, require_seconds, metavar="SECONDS"),
         Option("PineClassifier.random_state", None, check=_anything, flag=""),

@@ -519,6 +519,21 @@ def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confid
     )
 
 
+def comparison_claim(
+    reached: bool, n_changed: int, n_rows: int, bound: float, fidelity: float, confidence: float
+) -> str:
+    """What rows say about two models; the condition is part of it."""
+    counted = f"{n_changed} of {n_rows} rows changed their decision."
+    if fidelity == 1:
+        met = "REACHED" if reached else "NOT REACHED"
+        return f"{met}: {counted} Other inputs may change theirs: this is a measurement, not a proof."
+    kept = f"at least {percent_down(bound)} of such inputs keep theirs (confidence {rounded_down(confidence)})"
+    condition = "if these rows are a random sample of them and played no part in making either model"
+    if reached:
+        return f"REACHED: {counted} {kept[0].upper()}{kept[1:]}, {condition}; the target is {exactly(fidelity)}."
+    return f"NOT REACHED: {counted} Only {kept}, {condition}; the target is {exactly(fidelity)}."
+
+
 def lossless_in_words(leaves_before: int, leaves_lossless: int) -> str:
     """The part that was removed before anything was tested, as it changes no margin."""
     if leaves_lossless == leaves_before:

@@ -30,6 +30,7 @@ COMMANDS = {
     "guard": "combine a result and its original into one guarded model",
     "score": "predict the classes of a table with a scorer or guarded model",
     "verify": "prove a certificate again from the files alone",
+    "parity": "compare the answers of two models on a table",
     "inspect": "show what is in a model file, and whether it is supported",
     "check-inputs": "show which rows of a table a certificate covers, and why not the others",
     "monitor": "count live inputs against a region and raise an alarm on drift",

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit, logit
 
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import BoolArray, FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import BoolArray, FloatArray, Forest, Model
 from pine_boost.model.margin_probabilities import probabilities_of
 from pine_boost.native.predict import (
     asked_in_chunks,
@@ -28,7 +29,7 @@ from pine_boost.native.predict import (
 class Answers:
     """Native answers; ``classes`` or ``numbers`` is None where the goal does not compare them."""
 
-    classes: IntArray | None
+    classes: npt.NDArray[Any] | None
     numbers: FloatArray | None
 
 
@@ -99,12 +100,17 @@ class Goal:
 
     def differ(self, before: Answers, after: Answers) -> BoolArray:
         """Rows whose native class changed, or whose number moved by more than the tolerance."""
-        parts = []
-        if before.classes is not None and after.classes is not None:
-            parts.append(before.classes != after.classes)
-        if self.tolerance is not None and before.numbers is not None and after.numbers is not None:
-            parts.append(np.abs(after.numbers - before.numbers).max(axis=1) > self.tolerance)
-        return np.asarray(np.logical_or.reduce(parts))
+        return differ(before, after, self.tolerance)
+
+
+def differ(before: Answers, after: Answers, tolerance: float | None) -> BoolArray:
+    """Rows whose class changed, or whose number moved by more than the tolerance."""
+    parts = []
+    if before.classes is not None and after.classes is not None:
+        parts.append(before.classes != after.classes)
+    if tolerance is not None and before.numbers is not None and after.numbers is not None:
+        parts.append(np.abs(after.numbers - before.numbers).max(axis=1) > tolerance)
+    return np.asarray(np.logical_or.reduce(parts))
 
 
 def native_probabilities(model: Model, X: Any, check: Callable[[], None] | None = None) -> FloatArray | None:

@@ -41,6 +41,14 @@ def _read(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    names = ("base.html", "parts.html", "prune.html", "compression.html", "monitor.html", "fleet.html")
+    names = (
+        "base.html",
+        "parts.html",
+        "prune.html",
+        "compression.html",
+        "comparison.html",
+        "monitor.html",
+        "fleet.html",
+    )
     loader = DictLoader({name: _read(name) for name in names})
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)

@@ -1,0 +1,86 @@
+"""``pine-boost parity``: compare two models on a table. Exit code 0 if ``--fidelity`` is reached, 2 if not."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pine_boost.cli import flags
+
+EXAMPLES = """examples:
+  pine-boost parity old.json new.json holdout.csv --fidelity 0.999
+  pine-boost parity model.json scorer holdout.csv --label target -o comparison.html
+  pine-boost parity old.pkl new.pkl holdout.parquet --trust-pickle --segments region --json"""
+_OPTIONS = ("confidence", "tolerance", "segments", "threshold")
+
+
+def format_parser(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    for name, which in (("a", "First"), ("b", "Second")):
+        parser.add_argument(
+            name,
+            metavar=name.upper(),
+            help=f"{which} model: a model file, or a folder of prune, compress or accelerate.",
+        )
+    parser.add_argument("data", metavar="DATA", help="CSV, Parquet, Feather/Arrow or .npy file.")
+    parser.add_argument(
+        "--label", metavar="COLUMN", help="Column of the data with the labels, for the accuracy of both."
+    )
+    parser.add_argument("-o", "--output", metavar="PAGE", help="HTML page to write.")
+    flags.add_switch(parser, "--force", "Replace PAGE if it exists.")
+    flags.add_options(parser, "compare_models", ("fidelity", *_OPTIONS))
+    flags.add_reading(parser)
+    flags.add_json(parser)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Compare, write the page and print the figures."""
+    from pine_boost.files import require_free_file
+    from pine_boost.parity import compare_answers, open_predictor
+
+    inputs = [path for path in (arguments.a, arguments.b, arguments.data) if not Path(path).is_dir()]
+    if arguments.output is not None:
+        require_free_file(Path(arguments.output), inputs=inputs, overwrite=arguments.force)
+    threshold = flags.thresholds(arguments)
+    models = [
+        open_predictor(path, threshold=threshold, trust_pickle=arguments.trust_pickle)
+        for path in (arguments.a, arguments.b)
+    ]
+    tables = [_read(arguments, model) for model in models]
+    segments = arguments.segments
+    if segments is not None:
+        from pine_boost.parity import segment_column
+
+        segments = segment_column(arguments.data, segments)
+    found = compare_answers(
+        *models,
+        *(table.X for table in tables),
+        tables[0].y,
+        fidelity=arguments.fidelity,
+        confidence=arguments.confidence,
+        tolerance=arguments.tolerance,
+        segments=segments,
+    )
+    if arguments.output is not None:
+        found.write_report(arguments.output, overwrite=arguments.force)
+    if arguments.json:
+        flags.print_json(found.to_dict())
+    else:
+        print(found.summary())
+        if arguments.output is not None:
+            print(f"Written to {arguments.output}")
+    return 0 if found.reached else 2
+
+
+def _read(arguments: argparse.Namespace, model: Any) -> Any:
+    """The table as this model takes it."""
+    from pine_boost.errors import UnsupportedModelError
+
+    columns = model.given or model.schema
+    if columns is None:
+        raise UnsupportedModelError(
+            f"{model.name} can predict, but its columns cannot be found in a table file; use "
+            "pine_boost.compare_models in Python."
+        )
+    return flags.read_data(arguments.data, columns, arguments.label)

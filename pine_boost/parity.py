@@ -1,0 +1,540 @@
+"""Compare the answers of two models on rows: retrained, migrated, converted or compressed models.
+
+A measurement with exact binomial intervals, never a proof: it says nothing about single inputs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.certificate.claims import comparison_claim
+from pine_boost.certificate.saved import model_path
+from pine_boost.compression.fixed_sequence import lower_bound
+from pine_boost.compression.goal import Answers, differ
+from pine_boost.compression.record import Segment
+from pine_boost.compression.segments import find_segments
+from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.files import clear_errors, require_free_file, write_file
+from pine_boost.kernels.numpy_twin import apply_link
+from pine_boost.model.digits import decimals_down, percent_down, percent_up
+from pine_boost.model.forest import BoolArray, FloatArray, Model
+from pine_boost.native.child_process import try_in_child
+from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_margins
+from pine_boost.options import is_real, option_of
+from pine_boost.parsers import open_pickle
+from pine_boost.parsers.traits import band_of
+from pine_boost.pipelines.given import GivenModel, read_given
+from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.region.conformal import Coverage
+from pine_boost.report.pages import render
+from pine_boost.scoring.native_sum import native_sum, probability_rule
+from pine_boost.scoring.scorer_folder import MANIFEST as SCORER
+from pine_boost.scoring.scorer_folder import load_scorer
+from pine_boost.serving.folder import MANIFEST as GUARDED
+from pine_boost.serving.folder import load_guarded
+from pine_boost.tables.native import row_count
+from pine_boost.tables.schema import schema_of
+from pine_boost.tables.table_files import read_any
+
+_WORST = 20
+_MOST_DECISIONS = 50
+Threshold = float | Sequence[float] | None
+
+
+@dataclass(frozen=True)
+class PairedAccuracy:
+    """How often both models are right, on the same rows.
+
+    Attributes
+    ----------
+    a, b : float
+        Share of labels that each model predicts.
+    only_a, only_b : int
+        Rows on which only one of them is right.
+    low, high : float
+        Exact interval of the difference of the true accuracies, b minus a: two Clopper-Pearson intervals, of
+        the shares of rows that only one gets right, with half of the error probability each.
+    """
+
+    a: float
+    b: float
+    only_a: int
+    only_b: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """One row and both answers; ``difference`` is that of probabilities or values, None without."""
+
+    row: int
+    a: str
+    b: str
+    difference: float | None
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """What `compare_models` measured.
+
+    Attributes
+    ----------
+    names : tuple of str
+    n_rows, n_changed : int
+        Rows, and those whose decision differs.
+    share, low, high : float
+        Share of equal decisions, and the exact (Clopper-Pearson) interval of the share among all such inputs.
+    bound : float
+        One-sided lower bound of that share, which is compared with ``fidelity``.
+    fidelity, confidence : float
+    tolerance : float or None
+    differences : dict
+        Mean, median, 99 % quantile and maximum of the differences of probabilities (the largest of a row)
+        or of values; empty if a model gives neither.
+    segments, decisions : tuple of Segment
+        Changed rows by segment, and by the decision of the first model; each bound holds by itself.
+    worst : tuple of ComparedRow
+        Changed rows first, then the largest differences.
+    accuracy : PairedAccuracy or None
+        With labels only.
+    """
+
+    names: tuple[str, str]
+    n_rows: int
+    n_changed: int
+    share: float
+    low: float
+    high: float
+    bound: float
+    fidelity: float
+    confidence: float
+    tolerance: float | None
+    differences: dict[str, float]
+    segments: tuple[Segment, ...]
+    decisions: tuple[Segment, ...]
+    worst: tuple[ComparedRow, ...]
+    accuracy: PairedAccuracy | None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target is reached; ``fidelity=1`` asks for no changed row among these."""
+        return self.n_changed == 0 if self.fidelity == 1 else self.bound >= self.fidelity
+
+    @property
+    def claim(self) -> str:
+        """What follows from the rows, and under which condition."""
+        return comparison_claim(self.reached, self.n_changed, self.n_rows, self.bound, self.fidelity, self.confidence)
+
+    def _figures(self) -> list[tuple[str, str]]:
+        interval = f"{percent_down(self.low)} to {percent_up(self.high)}"
+        figures = [
+            ("rows", f"{self.n_rows:,}"),
+            ("same decision", f"{percent_down(self.share, 3)} ({self.confidence:.0%} interval: {interval})"),
+            ("changed rows", f"{self.n_changed:,}"),
+        ]
+        figures += [(f"difference, {name}", f"{value:.3g}") for name, value in self.differences.items()]
+        if (accuracy := self.accuracy) is not None:
+            change = f"{100 * accuracy.low:+.2f} to {100 * accuracy.high:+.2f}"
+            figures += [
+                (f"accuracy of {self.names[0]}", f"{accuracy.a:.2%} (alone right on {accuracy.only_a} rows)"),
+                (f"accuracy of {self.names[1]}", f"{accuracy.b:.2%} (alone right on {accuracy.only_b} rows)"),
+                ("accuracy, second minus first", f"{change} percentage points ({self.confidence:.0%} interval)"),
+            ]
+        return figures
+
+    def summary(self) -> str:
+        """A few readable lines."""
+        figures = self._figures()
+        width = max(len(name) for name, _ in figures)
+        lines = [f"{name:<{width}}  {figure}" for name, figure in figures]
+        lowest = sorted((s for s in self.segments if s.n_changed), key=lambda segment: segment.bound)[:5]
+        lines += [f"Segment {s.name}: {s.n_changed} of {s.n_rows} rows changed." for s in lowest]
+        return "\n".join([*lines, self.claim])
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        """The claim and the figures, for notebooks."""
+        from markupsafe import escape
+
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(figure)}</td></tr>" for name, figure in self._figures())
+        return f"<p>{escape(self.claim)}</p><table>{rows}</table>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain JSON values."""
+        return {"reached": self.reached, "claim": self.claim, **asdict(self)}
+
+    def write_report(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write one self-contained HTML page."""
+        target = Path(path)
+        require_free_file(target, overwrite=overwrite)
+        tables = {"By segment": self.segments, "By decision of the first model": self.decisions}
+        page = render(
+            "comparison.html",
+            "pine_boost: comparison of two models",
+            c=self,
+            figures=self._figures(),
+            tables={
+                title: [(s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in segments]
+                for title, segments in tables.items()
+                if segments
+            },
+            worst=[(w.row, w.a, w.b, "" if w.difference is None else f"{w.difference:.4g}") for w in self.worst],
+        )
+        with clear_errors(target):
+            write_file(target, page.encode())
+        return target
+
+
+def compare_models(
+    a: Any,
+    b: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    fidelity: float = 0.99,
+    confidence: float = 0.95,
+    tolerance: float | None = None,
+    segments: Any = None,
+    threshold: Threshold = None,
+    trust_pickle: bool = False,
+) -> ModelComparison:
+    """Compare the answers of two models on the same rows.
+
+    Parameters
+    ----------
+    a, b : object, path, bytes or callable
+        Models that predict: anything with ``predict``, a function of the table, a Booster, a model file, or a
+        folder that `pine_boost` wrote. They may be of different kinds and libraries.
+    X : table
+        Rows for both models. The interval speaks about inputs like these if they are a random sample.
+    y : labels, optional
+        For the accuracy of both.
+    fidelity : float
+        Share of inputs that must keep their decision, up to 1; with 1 no row may change.
+    confidence : float
+        Confidence of the bound and of all intervals.
+    tolerance : float, optional
+        How far a probability or a value may move. Without it classes are compared alone, and values must be equal.
+    segments : column, labels or mapping of them, optional
+        Also count the changed rows per segment, for example per value of a column of X.
+    threshold : float or sequence of float, optional
+        Your own decision threshold on the probability of the second class, for both models; several ascending values
+        define score bands.
+    trust_pickle : bool
+        Load models from pickle and joblib files, which runs code from the file; use it only for files you made.
+
+    Returns
+    -------
+    ModelComparison
+
+    Raises
+    ------
+    InvalidInputError
+        The answers cannot be compared: classes with numbers, other labels, another number of rows.
+    UnsupportedModelError
+        A model neither predicts nor can be read.
+
+    Examples
+    --------
+    >>> import pine_boost
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> a, b = (RandomForestClassifier(10, random_state=seed).fit(X, y) for seed in (0, 1))
+    >>> pine_boost.compare_models(a, b, X, y).n_changed
+    1
+    """
+    before, after = (open_predictor(model, threshold=threshold, trust_pickle=trust_pickle) for model in (a, b))
+    options = {"fidelity": fidelity, "confidence": confidence, "tolerance": tolerance, "segments": segments}
+    return compare_answers(before, after, X, X, y, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """A model that answers; ``given`` is how it was read, None for one that merely predicts.
+
+    ``ask`` maps a table to labels or values, probabilities or None, and whether these are classes (None: unknown).
+    """
+
+    name: str
+    ask: Callable[[Any], tuple[npt.NDArray[Any], FloatArray | None, bool | None]]
+    given: GivenModel | None = None
+    schema: Any = None
+
+
+def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: bool = False) -> Predictor:
+    """Make a predictor of anything that `compare_models` accepts."""
+    is_file = isinstance(model, (str, os.PathLike))
+    name = os.fspath(model) if is_file else type(model).__name__
+    if is_file and Path(model).is_dir():
+        folder = Path(model)
+        if (folder / SCORER).is_file():
+            scorer = load_scorer(folder, trust_pickle=trust_pickle)
+            return Predictor(name, partial(_ask_object, scorer, threshold), schema=scorer.parts.schema)
+        if (folder / GUARDED).is_file():
+            guarded = load_guarded(folder, trust_pickle=trust_pickle)
+            return Predictor(name, partial(_ask_object, guarded, threshold), schema=guarded.region.schema)
+        model = model_path(folder)
+    source = open_pickle(model, trust_pickle)
+    is_booster = type(source).__name__ == "Booster" and type(source).__module__.startswith(("xgboost.", "lightgbm."))
+    if isinstance(source, (str, os.PathLike, bytes, bytearray)) or is_booster:
+        given = read_given(source, threshold=threshold, decision="value")
+        if not is_booster:
+            try_in_child(given.parsed)
+        return Predictor(name, partial(_ask_native, given.parsed), given, schema_of(given.parsed.forest))
+    if not hasattr(source, "predict") and not callable(source):
+        raise UnsupportedModelError(
+            f"{name} neither has predict nor can it be called; pass a fitted model, a function of the table, a model "
+            "file or a folder of pine_boost."
+        )
+    return Predictor(name, partial(_ask_object, source, threshold), _given(source, threshold))
+
+
+def _given(source: Any, threshold: Threshold) -> GivenModel | None:
+    """How a live model reads tables from files; None if it is not one that can be read."""
+    try:
+        unwrap(source, threshold)
+        return read_given(source, threshold=threshold, decision="value")
+    except (UnsupportedModelError, InvalidInputError):
+        return None
+
+
+def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+    forest, native = model.forest, native_sum(model)
+    margins = asked_in_chunks(_margins, model, X)
+    if not forest.decides:
+        return np.asarray(apply_link(native, native.link, margins))[:, 0], None, False
+    found = asked_in_chunks(predict_classes, model, X)
+    rule, chances = probability_rule(model), None
+    if rule.form != "none":  # as the library rounds them
+        chances = apply_link(native, rule.link, margins).astype(native.value.dtype)
+        if rule.form == "pair":
+            chances = np.concatenate([1 - chances, chances], axis=1)
+        chances = chances.astype(np.float64)
+    return _named(np.asarray(forest.classes), found, forest.decision.thresholds), chances, True
+
+
+def _named(classes: npt.NDArray[Any], found: npt.NDArray[Any], threshold: Threshold) -> npt.NDArray[Any]:
+    """Labels of class indices; score bands keep their numbers."""
+    return found if len(classes) <= len(_cuts(threshold)) else classes[found]
+
+
+def _cuts(threshold: Threshold) -> tuple[float, ...]:
+    if threshold is None:
+        return ()
+    return (float(threshold),) if is_real(threshold) else tuple(threshold)  # type: ignore[arg-type]  # a sequence
+
+
+def _margins(model: Model, X: Any) -> FloatArray:
+    return predict_margins(model, X)[0]
+
+
+def _ask_object(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+    try:
+        return _predicted(model, threshold, X)
+    except (PineBoostError, MemoryError):
+        raise
+    except Exception as error:  # a model of the user can raise anything
+        raise InvalidInputError(
+            f"{type(model).__name__} does not predict this table ({type(error).__name__}: {str(error)[:200]}). Pass it "
+            "as the model takes it."
+        ) from error
+
+
+def _predicted(model: Any, threshold: Threshold, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
+    classes = np.asarray(getattr(model, "classes_", ()))
+    chances = None
+    if hasattr(model, "predict_proba"):
+        chances = np.asarray(model.predict_proba(X), dtype=np.float64)
+        chances = chances.reshape(len(chances), -1)
+    if threshold is not None:
+        if chances is None or chances.shape[1] != 2 or len(classes) != 2:
+            raise InvalidInputError(
+                f"threshold={threshold!r} needs predict_proba with two classes, which {type(model).__name__} does not "
+                "have.",
+                option="threshold",
+            )
+        return _named(classes, band_of(chances[:, 1], _cuts(threshold)), threshold), chances, True
+    predict = model.predict if hasattr(model, "predict") else model
+    labels = np.asarray(predict(X))
+    if labels.ndim > 1 and labels.size == len(labels):
+        labels = labels.reshape(-1)
+    is_class = True if len(classes) or chances is not None or labels.dtype.kind not in "f" else None
+    return labels, chances, is_class
+
+
+def compare_answers(
+    before: Predictor,
+    after: Predictor,
+    X_before: Any,
+    X_after: Any,
+    y: Any = None,
+    *,
+    fidelity: float,
+    confidence: float,
+    tolerance: float | None,
+    segments: Any,
+) -> ModelComparison:
+    """Compare two predictors; the same rows may be given to each in its own form."""
+    option_of("compare_models", "fidelity").require(fidelity)
+    option_of("", "confidence").require(confidence)
+    option_of("", "tolerance").require(tolerance)
+    (said_a, chances_a, class_a), (said_b, chances_b, class_b) = before.ask(X_before), after.ask(X_after)
+    n_rows = row_count(said_a)
+    if n_rows == 0 or said_a.shape != said_b.shape or said_a.ndim != 1:
+        raise InvalidInputError(
+            f"The models give answers of shape {said_a.shape} and {said_b.shape}; one answer per row is compared, of "
+            "at least one row."
+        )
+    are_classes = bool(class_a or class_b)
+    if are_classes:
+        _require_same_kind(said_a, said_b, class_a, class_b)
+        numbers = _probabilities(chances_a, chances_b, tolerance)
+        answers = [Answers(said, number) for said, number in zip((said_a, said_b), numbers, strict=True)]
+    else:
+        answers = [Answers(None, np.asarray(said, dtype=np.float64)[:, None]) for said in (said_a, said_b)]
+    moved = _moved(answers)
+    if are_classes:
+        changed = differ(answers[0], answers[1], tolerance)
+    else:
+        assert moved is not None
+        changed = ~(moved <= (tolerance or 0.0))
+    has_few = are_classes and len(np.unique(said_a)) <= _MOST_DECISIONS
+    n_changed = int(changed.sum())
+    same = Coverage.of(n_rows, n_rows - n_changed, confidence)
+    schema = before.schema or (None if before.given is None else before.given.schema)
+    return ModelComparison(
+        names=(before.name, after.name),
+        n_rows=n_rows,
+        n_changed=n_changed,
+        share=same.share,
+        low=same.low,
+        high=same.high,
+        bound=lower_bound(n_changed, n_rows, confidence),
+        fidelity=fidelity,
+        confidence=confidence,
+        tolerance=tolerance,
+        differences=_differences(moved),
+        segments=find_segments(_columns(segments, X_before), X_before, schema, changed, confidence),
+        decisions=find_segments(said_a, None, schema, changed, confidence) if has_few else (),
+        worst=_worst(answers, (said_a, said_b), changed, moved),
+        accuracy=None if y is None or not are_classes else _accuracy(said_a, said_b, y, confidence),
+    )
+
+
+def _require_same_kind(a: npt.NDArray[Any], b: npt.NDArray[Any], class_a: Any, class_b: Any) -> None:
+    """Raise if labels can never be equal, so that a difference would say nothing."""
+    texts = [
+        said.dtype.kind in "OUS" and not all(isinstance(v, (int, float)) for v in said.tolist()) for said in (a, b)
+    ]
+    whole = all(
+        is_text or np.array_equal(s, np.round(s.astype(float))) for s, is_text in zip((a, b), texts, strict=True)
+    )
+    if texts[0] != texts[1] or False in (class_a, class_b) or not whole:
+        shown = [", ".join(map(repr, np.unique(said)[:4].tolist())) for said in (a, b)]
+        raise InvalidInputError(
+            f"The models answer differently: the first with {shown[0]}, the second with {shown[1]}. Boosters and files "
+            "give class indices; pass models that give the same labels, or both as numbers."
+        )
+
+
+def _probabilities(a: FloatArray | None, b: FloatArray | None, tolerance: float | None) -> tuple[Any, Any]:
+    if a is not None and b is not None and a.shape == b.shape:
+        return a, b
+    if tolerance is not None:
+        raise InvalidInputError(
+            "tolerance compares probabilities, which not both models give; leave it out to compare classes.",
+            option="tolerance",
+        )
+    return None, None
+
+
+def _moved(answers: list[Answers]) -> FloatArray | None:
+    a, b = (answer.numbers for answer in answers)
+    if a is None or b is None:
+        return None
+    both = np.isnan(a) & np.isnan(b)
+    return np.asarray(np.where(both | (a == b), 0.0, np.abs(a - b)).max(axis=1))
+
+
+def _differences(moved: FloatArray | None) -> dict[str, float]:
+    if moved is None or not np.all(np.isfinite(moved)):
+        return {}
+    middle, high = np.quantile(moved, [0.5, 0.99])
+    figures = {"mean": moved.mean(), "median": middle, "99% quantile": high, "maximum": moved.max()}
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _columns(segments: Any, X: Any) -> Any:
+    """The labels of segments that are named by a column of a frame; anything else unchanged."""
+    if isinstance(segments, Mapping):
+        return {name: _columns(labels, X) for name, labels in segments.items()}
+    if not isinstance(segments, (str, int, np.integer)):
+        return segments
+    try:
+        if isinstance(segments, str):
+            return np.asarray(X[segments], dtype=object)
+        return np.asarray(X.iloc[:, segments] if hasattr(X, "iloc") else np.asarray(X)[:, segments], dtype=object)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"segments={segments!r} is not a column of X; name one of its columns or pass one label per row.",
+            option="segments",
+        ) from error
+
+
+def segment_column(path: str | os.PathLike[str], column: str) -> npt.NDArray[Any]:
+    """A column of a table file that need not be one of a model's."""
+    return np.asarray(_columns(column, read_any(Path(path), {})))
+
+
+def _worst(
+    answers: list[Answers], said: tuple[Any, Any], changed: BoolArray, moved: FloatArray | None
+) -> tuple[ComparedRow, ...]:
+    by = np.zeros(len(changed)) if moved is None else np.where(np.isnan(moved), np.inf, moved)
+    order = np.lexsort((-by, ~changed))[:_WORST]
+    chosen = [int(row) for row in order if changed[row] or by[row] > 0]
+    return tuple(
+        ComparedRow(
+            row,
+            _shown(said[0], answers[0], row),
+            _shown(said[1], answers[1], row),
+            None if moved is None or not np.isfinite(moved[row]) else float(moved[row]),
+        )
+        for row in chosen
+    )
+
+
+def _shown(said: npt.NDArray[Any], answer: Answers, row: int) -> str:
+    if answer.classes is None:
+        return f"{float(said[row])!r}"
+    numbers = "" if answer.numbers is None else ", ".join(f"{value:.4f}" for value in answer.numbers[row][:6])
+    return f"{said[row]} ({numbers})" if numbers else str(said[row])
+
+
+def _accuracy(a: npt.NDArray[Any], b: npt.NDArray[Any], y: Any, confidence: float) -> PairedAccuracy:
+    labels = np.asarray(y).reshape(-1)
+    if len(labels) != len(a):
+        raise InvalidInputError(f"X has {len(a)} rows and y {len(labels)}.")
+    if not np.isin(labels, np.concatenate([a, b])).any():
+        raise InvalidInputError(
+            f"y holds none of the labels that the models predict ({np.unique(a)[:4].tolist()!r}, y has "
+            f"{np.unique(labels)[:4].tolist()!r}); pass y in these labels."
+        )
+    right_a, right_b = a == labels, b == labels
+    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    # the union bound: both intervals hold at once with the stated confidence
+    each = 1 - (1 - confidence) / 2
+    lost, won = (Coverage.of(len(labels), count, each) for count in (only_a, only_b))
+    shares = float(right_a.mean()), float(right_b.mean())
+    return PairedAccuracy(*shares, only_a, only_b, won.low - lost.high, won.high - lost.low)
