@@ -5,7 +5,9 @@ A model that was refused or not proved counts as nothing removed.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from statistics import median
 
 from benchmarks.compression import RETURNED
 from benchmarks.frames import Rows, markdown, mean, number, texts, where
@@ -82,6 +84,25 @@ def _proved_in_short(rows: Rows) -> str:
     smaller = sum(row["status"] == "CERTIFIED" and float(row["pruning_rate"]) > 0 for row in rows)
     removed = [float(row["leaf_pruning_rate"] or 0) for row in rows]
     return f"{sum(removed) / len(rows):.1f} ({smaller} of {len(rows)} smaller)"
+
+
+def at_default_size(folder: Path, leaves_per_tree: float) -> dict[str, int]:
+    """The figures of `claims.AT_DEFAULT_SIZE`: models whose trees have so many leaves or more."""
+    large = [
+        row
+        for row in where(read_proved(folder), fit="training")
+        if row["trees"] and int(row["leaves"]) >= leaves_per_tree * int(row["trees"])
+    ]
+    plain, auto = (
+        [float(row["pruning_rate"] or 0) for row in where(large, indifference=share)] for share in ("0", AUTO)
+    )
+    return {
+        "models": len(plain),
+        "smaller": sum(rate > 0 for rate in plain),
+        "median_auto": math.ceil(median(auto)),
+        "least_auto": math.floor(min(auto)),
+        "most_auto": math.ceil(max(auto)),
+    }
 
 
 def library_sections(folder: Path) -> list[tuple[str, str]]:

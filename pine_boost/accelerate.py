@@ -31,7 +31,7 @@ from pine_boost.native.predict import load_native, predict_classes, predict_marg
 from pine_boost.options import AccelerateOptions, given
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
-from pine_boost.progress import shown
+from pine_boost.progress import say, shown
 from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
@@ -254,14 +254,16 @@ def _validate(
 ) -> tuple[str, dict[str, Any], ExitPlan | None]:
     """Status, what was tested, and the exits; None where no exits passed."""
     budget = Budget.of(options.time_limit)
-    tables = read_tables(parsed, X_fit, X_val, options)
-    refuse_spent(spent, hashes_of(tables.val), "X_val")
-    require_rows(tables.val.n_rows, options.fidelity, options.confidence)
-    task = set_up(Goal(parsed.forest, True, None), TREES, tables.fit, options.random_state, budget)
-    # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
+        say(report_progress, "reading the rows")
+        tables = read_tables(parsed, X_fit, X_val, options)
+        refuse_spent(spent, hashes_of(tables.val), "X_val")
+        require_rows(tables.val.n_rows, options.fidelity, options.confidence)
+        task = set_up(Goal(parsed.forest, True, None), TREES, tables.fit, options.random_state, budget)
+        # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
         stages = build_stages(task, replace(budget.until(_STAGES_SHARE), callback=report_progress))
-    found = validate_exits(parsed, task, stages, flat, native, tables, options, budget)
+        say(report_progress, "testing the exits on X_val")
+        found = validate_exits(parsed, task, stages, flat, native, tables, options, budget)
     status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
     segments = find_segments(
         options.segments, tables.X_val, schema_of(parsed.forest), found.changed, options.confidence

@@ -65,6 +65,8 @@ SECONDS: dict[str, float] = {
     "bound after deadline": 0.2,  # to count what is proved already
 }
 
+CHOOSING = "choosing how many inputs near the decision boundary to leave out"  # phase of a step before the search
+
 
 class OutOfTime(Exception):
     """The deadline has passed; whoever holds the best answer so far catches it."""

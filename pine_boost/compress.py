@@ -17,7 +17,7 @@ from pine_boost.compression.validation import choose_chains, validate
 from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
-from pine_boost.progress import shown
+from pine_boost.progress import say, shown
 from pine_boost.simplification import lossless_part
 from pine_boost.tables.overlap import hashes_of
 from pine_boost.tables.reused_rows import refuse_spent
@@ -131,28 +131,30 @@ def compress_booster(
     outer.require_own_probabilities(tolerance)
     options = replace(options, threshold=outer.threshold, segments=outer.raw_column(segments, X_val))
     budget = Budget.of(time_limit)
-    # rows
-    parsed = read_for_compression(outer.inner, options)
-    tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
-    refuse_spent(spent, hashes_of(tables.val), "X_val")
-    require_rows(tables.val.n_rows, fidelity, confidence)
-    lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-    goal = Goal(lossless.forest, parsed.forest.decides, tolerance)
-    task = set_up(goal, minimize, tables.fit, random_state, budget)
-    # path; it and the choice from it are fixed before a row of X_val is predicted
-    share = expected_share(tables.val.n_rows, fidelity, confidence)
     with shown(verbose, time_limit, callback) as report_progress:
+        say(report_progress, "reading the rows")
+        parsed = read_for_compression(outer.inner, options)
+        tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
+        refuse_spent(spent, hashes_of(tables.val), "X_val")
+        require_rows(tables.val.n_rows, fidelity, confidence)
+        lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
+        goal = Goal(lossless.forest, parsed.forest.decides, tolerance)
+        task = set_up(goal, minimize, tables.fit, random_state, budget)
+        # path; it and the choice from it are fixed before a row of X_val is predicted
+        share = expected_share(tables.val.n_rows, fidelity, confidence)
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
         found, stopped = find_path(task, share, part, parsed.forest)
-    # test
-    chains = choose_chains(found, share)
-    validated = validate(
-        parsed, lossless, task, chains, tables, options, budget.until(SHARES["compression test"]), budget
-    )
-    stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
-    # record
-    smaller = None if validated.written is None else validated.written.shape
-    attacked = attack(task, smaller, tables.fit, random_state, budget)
-    result = build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
+        # test
+        say(report_progress, "testing the candidates on X_val")
+        chains = choose_chains(found, share)
+        validated = validate(
+            parsed, lossless, task, chains, tables, options, budget.until(SHARES["compression test"]), budget
+        )
+        stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
+        # record
+        smaller = None if validated.written is None else validated.written.shape
+        say(report_progress, "looking for inputs that change class")
+        attacked = attack(task, smaller, tables.fit, random_state, budget)
+        result = build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.forest import Model
 from pine_boost.native.predict import predict_classes
+from pine_boost.notebooks import table_html
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.region import Region
 
@@ -60,8 +61,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """The table for notebooks."""
-        rows = "".join(f"<tr><th>{name}</th><td>{figure}</td></tr>" for name, figure in self._figures())
-        return f"<table>{rows}</table>"
+        return table_html((), self._figures())
 
 
 def evaluate(original: Model, pruned: Model, region: Region, X: Any, y: Any = None) -> Evaluation:

@@ -1,11 +1,13 @@
-"""Progress of a search on stderr: one updating line on a terminal, plain lines in a log or notebook.
+"""Progress of a search: one updating line on a terminal or in a notebook, plain lines in a log.
 
-The terminal line shows the elapsed time from the first second on, also between two steps. A log
+The updating line shows the elapsed time from the first second on, also between two steps. A log
 gets a line when the best model changed. Ctrl-C is acknowledged at once, even while a solver runs.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import select
 import shutil
 import signal
@@ -17,8 +19,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from pine_boost.budget import Step
+from pine_boost.budget import CHOOSING, Step
+from pine_boost.notebooks import CellLine, is_notebook
 from pine_boost.options import plural
+
+_LOGGER = logging.getLogger("pine_boost")
 
 _TICK = 0.5  # seconds between two updates of the elapsed time
 _SILENCE = 10.0  # seconds after which a log line is written although nothing changed
@@ -35,7 +40,7 @@ class Progress:
     Parameters
     ----------
     stream : text stream, optional
-        stderr by default.
+        stderr by default; in a notebook the output of the cell.
     time_limit : float, optional
         The limit of the search; without one the user is told after 30 s how to stop.
     option : str
@@ -51,8 +56,9 @@ class Progress:
         option: str = "time_limit",
         started: float | None = None,
     ) -> None:
-        self.stream = stream if stream is not None else sys.stderr
-        self.is_terminal = self.stream.isatty()
+        self._cell = CellLine() if stream is None and is_notebook() else None
+        self.stream = stream if stream is not None else sys.stderr if self._cell is None else sys.stdout
+        self.is_terminal = self._cell is None and self.stream.isatty()
         self._option = option
         self._limit = time_limit
         self._started = time.monotonic() if started is None else started
@@ -67,6 +73,7 @@ class Progress:
         self._lock = threading.RLock()
         self._wake: socket.socket | None = None
         self._thread: threading.Thread | None = None
+        self._before = -1  # who listened to signals before
 
     def __enter__(self) -> Progress:
         ours, self._wake = socket.socketpair()
@@ -74,9 +81,9 @@ class Progress:
         self._hears = threading.current_thread() is threading.main_thread()
         if self._hears:
             # the signal writes a byte at once; a handler would wait until the solver returns
-            before = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-            if before != -1:  # an event loop listens already
-                signal.set_wakeup_fd(before)
+            self._before = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+            if self._before != -1 and sys.platform == "win32":  # an event loop listens, and its socket is no file
+                signal.set_wakeup_fd(self._before)
                 self._hears = False
         self._thread = threading.Thread(target=self._watch, args=(ours,), daemon=True)
         self._thread.start()
@@ -85,15 +92,18 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._hears:
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(self._before)
         if self._thread is not None and self._wake is not None:
             self._wake.send(b"\0")
             self._thread.join()
             self._wake.close()
         self.close()
 
-    def __call__(self, step: Step) -> None:
-        """Show one step."""
+    def __call__(self, *reported: Any) -> None:
+        """Show one step; a sweep reports an alpha and a step."""
+        step: Step = reported[-1]
+        if len(reported) == 2:
+            self._label = f"alpha {reported[0]:g}: "
         with self._lock:
             if step.unit != self._unit:  # a survey counts rounds, then leaves
                 self._unit, self._units = step.unit, 0
@@ -103,8 +113,8 @@ class Progress:
                 self._is_told = True
                 self.note(self._how_to_stop(step))
             now = time.monotonic()
-            state = (self._label, step.units, step.proved_once, step.lower_bound, step.tried)
-            if self.is_terminal:
+            state = (self._label, step.phase == CHOOSING, step.units, step.proved_once, step.lower_bound, step.tried)
+            if self.is_terminal or self._cell is not None:
                 self._draw()
             elif step.tried and any(self._last[-1:]) and now - self._written < _CANDIDATES:
                 return
@@ -113,13 +123,8 @@ class Progress:
                 self._written = now
             self._last = state
 
-    def of_alpha(self, alpha: float, step: Step) -> None:
-        """Show one step of a sweep."""
-        self._label = f"alpha {alpha:g}: "
-        self(step)
-
     def say(self, text: str) -> None:
-        """Show on a terminal what is being done."""
+        """Show on a terminal or in a notebook what is being done."""
         with self._lock:
             self._text = text
             self._draw()
@@ -142,6 +147,8 @@ class Progress:
         while True:
             if select.select([ours], [], [], _TICK)[0]:
                 received = ours.recv(64)
+                if self._hears and self._before != -1 and any(received):
+                    os.write(self._before, received.replace(b"\0", b""))  # the event loop of a notebook
                 if signal.SIGINT in received:
                     self.note(_STOPPING)
                 if 0 in received:
@@ -155,7 +162,11 @@ class Progress:
         return f"{elapsed:.0f} s: " if self._limit is None else f"{elapsed:.0f} of {self._limit:g} s: "
 
     def _draw(self) -> None:
-        if not self.is_terminal or not self._text:
+        if not self._text:
+            return
+        if self._cell is not None:
+            self._cell.show(f"{self._clock()}{self._text}")
+        if not self.is_terminal:
             return
         text = f"{self._clock()}{self._text}"[: shutil.get_terminal_size().columns - 1]
         print(f"\r{text:<{self._width}}", end="", file=self.stream, flush=True)
@@ -164,6 +175,8 @@ class Progress:
     def _words(self, step: Step) -> str:
         if step.tried:
             return f"{self._units} {plural(step.unit)}, trying {step.tried} (tested later)"
+        if step.phase == CHOOSING:
+            return f"{self._units} {plural(step.unit)}, {step.phase}"
         bound = f", at least {step.lower_bound} needed" if step.lower_bound else ""
         return f"{self._label}{self._best(step)}{bound}"
 
@@ -199,7 +212,7 @@ def is_shown(verbose: bool | None) -> bool:
     """Whether progress is shown: as requested, else on a terminal and in a notebook."""
     if verbose is not None:
         return verbose
-    return "ipykernel" in sys.modules or (hasattr(sys.stderr, "isatty") and sys.stderr.isatty())
+    return is_notebook() or (hasattr(sys.stderr, "isatty") and sys.stderr.isatty())
 
 
 @contextmanager
@@ -213,15 +226,33 @@ def shown(
     if not is_shown(verbose) or (callback is not None and verbose is None):
         yield callback
         return
-
-    def report_progress(*told: Any) -> None:  # a Step, or an alpha and a Step
-        if len(told) == 2:
-            progress.of_alpha(*told)
-        else:
-            progress(*told)
-        if callback is not None:
-            callback(*told)
-
     with Progress(time_limit=time_limit) as progress:
         progress.say("starting")
-        yield report_progress
+        yield progress if callback is None else _Both(progress, callback)
+
+
+class _Both:
+    """Our progress, and after it the user's callback."""
+
+    def __init__(self, progress: Progress, callback: Callable[..., None]) -> None:
+        self._callback = callback
+        self._progress = progress
+        self.say, self.note = progress.say, progress.note
+
+    def __call__(self, *reported: Any) -> None:
+        self._progress(*reported)
+        self._callback(*reported)
+
+
+def say(callback: Callable[..., None] | None, text: str) -> None:
+    """Name what is being done, if progress is shown."""
+    if isinstance(callback, (Progress, _Both)):
+        callback.say(text)
+
+
+def note(callback: Callable[..., None] | None, text: str) -> None:
+    """Tell the user something that stays: beside the progress, else in the log."""
+    if isinstance(callback, (Progress, _Both)):
+        callback.note(text)
+    else:
+        _LOGGER.warning(text)

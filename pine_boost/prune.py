@@ -11,18 +11,20 @@ from typing import Any, cast
 
 from pine_boost.budget import SHARES, Budget, OutOfTime, Step
 from pine_boost.build_result import build_prune_result, made_with, native_rows, without_search
+from pine_boost.certificate.claims import expectation_of
 from pine_boost.errors import UnsupportedModelError
-from pine_boost.model.forest import Model
+from pine_boost.model.forest import Model, count_units
 from pine_boost.model.routing import require_size
 from pine_boost.native.child_process import read_and_try
 from pine_boost.options import Options, given
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import traits_of
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
-from pine_boost.progress import shown
+from pine_boost.progress import note, say, shown
 from pine_boost.proof.cpsat.solver import finishing
+from pine_boost.proof.enumeration import is_listable
 from pine_boost.region.domain import Domain
-from pine_boost.region.fitting import fit_with_states
+from pine_boost.region.fitting import FittedRegion, fit_with_states
 from pine_boost.result import PruneResult
 from pine_boost.search.choose_indifference import choose_indifference
 from pine_boost.search.driver import search_booster
@@ -153,17 +155,21 @@ def prune_booster(
         parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, options.asks_for_everything
     )
     how = search_options(options, parsed)
-    try:
-        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
-        with shown(options.verbose, time_limit, callback) as report_progress:
+    with shown(options.verbose, time_limit, callback) as report_progress:
+        try:
+            say(report_progress, "fitting the region")
+            fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
+            if options.verbose is not False and (expected := _expectation(parsed, fitted, options)):
+                note(report_progress, expected)
+            budget = replace(budget, callback=report_progress)
             chosen = choose_indifference(parsed.forest, fitted, alpha, budget, how)
-            budget = replace(chosen.search_budget(budget), callback=report_progress)
+            budget = chosen.search_budget(budget)
             part = budget.until(1.0 if chosen.region.delta is None else SHARES["search"])
             found = search_booster(chosen.problem, fitted.fit_states, part, how, chosen.points)
             chosen, found = chosen.weigh(chosen.note_interruption(found), fitted.region, unit)
-    except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
-        original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
-        return cast(PruneResult, outer.rewrap(original, X_fit))
+        except (OutOfTime, KeyboardInterrupt) as end:  # before the search began
+            original = without_search(parsed, options, alpha, end, made_with(outer.inner, options))
+            return cast(PruneResult, outer.rewrap(original, X_fit))
     with finishing():  # Ctrl-C ends the search, not what makes its result
         result = build_prune_result(
             parsed,
@@ -179,6 +185,15 @@ def prune_booster(
             made=made_with(outer.inner, options, chosen.choice),
         )
     return cast(PruneResult, outer.rewrap(result, X_fit))
+
+
+def _expectation(parsed: Model, fitted: FittedRegion, options: Options) -> str:
+    """What a user should know before the search begins; empty where the model is likely to shrink."""
+    forest = parsed.forest
+    if is_listable(fitted.region.tables):
+        return ""
+    size = (count_units(forest, "round"), forest.n_leaves, forest.n_trees)
+    return expectation_of(*size, options.alpha, options.indifference)
 
 
 def open_model(model: Any, options: Options, trust_pickle: bool = False) -> tuple[Wrapper, Model]:

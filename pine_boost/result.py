@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from pine_boost.files import path_of, require_free, write_folder
 from pine_boost.json_fields import canonical
 from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.synthetic_rows import work_in_words
+from pine_boost.notebooks import text_html
 from pine_boost.options import counted, plural
 from pine_boost.parsers.traits import traits_of
 from pine_boost.region.region import Region
@@ -198,19 +198,7 @@ class PruneResult:
         return f"<PruneResult {c.status}: {c.trees_before} -> {c.trees_after} trees, alpha={c.alpha:g}>"
 
     def _repr_html_(self) -> str:
-        c = self.certificate
-        colour = "#1a7f37" if c.status == "CERTIFIED" else "#9a6700"
-        rows = {
-            "trees": f"{c.trees_before} → {c.trees_after}",
-            "leaves": f"{c.leaves_before} → {c.leaves_after}",
-            "alpha": f"{c.alpha:g}",
-            "lower bound": f"{c.lower_bound} {plural(c.unit)}",
-        }
-        cells = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
-        return (
-            f"<div><b style='color:{colour}'>{c.status}</b> "
-            f"<p>{html.escape(c.claim or c.reason)}</p><table>{cells}</table></div>"
-        )
+        return text_html(self.summary(), self.claim)
 
     def evaluate(self, X: Any, y: Any = None) -> Evaluation:
         """Compare both native models on your own rows.

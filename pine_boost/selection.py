@@ -13,6 +13,7 @@ import numpy as np
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.native.predict import asked_in_chunks, original_bytes, predict_classes
+from pine_boost.notebooks import table_html
 from pine_boost.options import require_one_of, require_share
 from pine_boost.parsers import read_model
 from pine_boost.pipelines.unwrapping import Wrapper, unwrap
@@ -90,6 +91,15 @@ class AlphaSelection:
     n_sel: int
     sweep: SweepResult
 
+    def _repr_html_(self) -> str:
+        head, *_ = str(self).splitlines()
+        header = ("alpha", "trees", "mismatches", "fidelity", "risk at most", "accepted")
+        rows = [
+            (f"{c.alpha:g}", c.trees, c.mismatches, f"{c.fidelity:.2%}", f"{c.risk_bound:.2%}", _yes_or_no(c.accepted))
+            for c in self.candidates
+        ]
+        return table_html(header, rows, head)
+
     def __repr__(self) -> str:
         return f"<AlphaSelection alpha={self.alpha!r}, {self.rule} rule, {self.n_sel} rows>"
 
@@ -104,9 +114,13 @@ class AlphaSelection:
             note = "" if c.certified else " (not certified in time)"
             lines.append(
                 f"{c.alpha:<5g}  {c.trees:>5}  {c.mismatches:>10}  {c.fidelity:>8.2%}"
-                f"  {c.risk_bound:>12.2%}  {'yes' if c.accepted else 'no'}{note}"
+                f"  {c.risk_bound:>12.2%}  {_yes_or_no(c.accepted)}{note}"
             )
         return "\n".join(lines)
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def select_alpha(

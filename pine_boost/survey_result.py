@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 from pine_boost.files import clear_errors, path_of, write_file
 from pine_boost.json_fields import write_document
 from pine_boost.model.forest import Model
+from pine_boost.notebooks import table_html
 from pine_boost.parsers import read_model
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.overlap import row_hashes
@@ -50,8 +50,17 @@ class Offer:
     call: str
     command: str
 
+    def figures(self) -> tuple[str, str, str, str]:
+        """Trees, leaves, kilobytes and speed, as they are printed."""
+        speed = "" if self.speed is None else f"{self.speed:.1f}x"
+        return str(self.trees), str(self.leaves), f"{self.bytes / 1000:.0f}", speed
 
-@dataclass(frozen=True, eq=False)
+    def text(self) -> str:
+        """The promise and the note."""
+        return f"{self.promise} ({self.note})" if self.note else self.promise
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Survey:
     """What can be had for one model; figures are estimates.
 
@@ -82,11 +91,8 @@ class Survey:
         """The table as text, and what its figures are worth."""
         lines = [f"{'trees':>6} {'leaves':>7} {'kB':>7} {'speed':>6}  promise"]
         for offer in self.offers:
-            speed = "" if offer.speed is None else f"{offer.speed:.1f}x"
-            note = f" ({offer.note})" if offer.note else ""
-            lines.append(
-                f"{offer.trees:>6} {offer.leaves:>7} {offer.bytes / 1000:>7.0f} {speed:>6}  {offer.promise}{note}"
-            )
+            trees, leaves, size, speed = offer.figures()
+            lines.append(f"{trees:>6} {leaves:>7} {size:>7} {speed:>6}  {offer.text()}")
             if offer.call:
                 lines.append(f"{'':31}{offer.call}")
         return "\n".join([*lines, self._worth()])
@@ -101,18 +107,13 @@ class Survey:
     def __str__(self) -> str:
         return self.summary()
 
+    def __repr__(self) -> str:
+        return self.summary()
+
     def _repr_html_(self) -> str:
         """The table for notebooks."""
-        rows = []
-        for offer in self.offers:
-            promise = html.escape(offer.promise) + (f" ({html.escape(offer.note)})" if offer.note else "")
-            call = f"<br><code>{html.escape(offer.call)}</code>" if offer.call else ""
-            speed = "" if offer.speed is None else f"{offer.speed:.1f}x"
-            figures = (str(offer.trees), str(offer.leaves), f"{offer.bytes / 1000:.0f}", speed)
-            cells = "".join(f'<td style="text-align:right">{figure}</td>' for figure in figures)
-            rows.append(f'<tr>{cells}<td style="text-align:left">{promise}{call}</td></tr>')
-        head = "".join(f"<th>{title}</th>" for title in ("trees", "leaves", "kB", "speed", "promise"))
-        return f"<table><tr>{head}</tr>{''.join(rows)}</table><p>{html.escape(self._worth())}</p>"
+        rows = [(*offer.figures(), f"{offer.text()}\n{offer.call}".rstrip()) for offer in self.offers]
+        return table_html(("trees", "leaves", "kB", "speed", "promise"), rows, self._worth())
 
     def check(self, X: Any) -> None:
         """Refuse rows for a promise if this survey has looked at them.

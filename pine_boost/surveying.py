@@ -29,7 +29,7 @@ from pine_boost.model.forest import Model
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
 from pine_boost.parsers import open_pickle, read_model
 from pine_boost.pipelines.unwrapping import unwrap
-from pine_boost.progress import shown
+from pine_boost.progress import say, shown
 from pine_boost.report.measure import file_contents, measure_speeds
 from pine_boost.scoring.scorer_folder import scorer_files
 from pine_boost.survey_result import Offer, Survey
@@ -158,23 +158,25 @@ def survey(
     outer = unwrap(source, threshold)  # figures are those of the ensemble inside
     outer.require_own_probabilities(tolerance)
     inner = outer.inner
-    X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
-    parsed = read_model(inner, threshold=outer.threshold, decision="value")
-    require_tolerance(parsed, tolerance)
-    options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
-    tables = read_tables(parsed, X_fit, X_look, options)
-    given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
-    lossless = _lossless(parsed)
-    proved: list[Line] = []
     with shown(verbose, time_limit, callback) as report_progress:
+        say(report_progress, "reading the rows")
+        X_fit, X_look = outer.rows(X_fit), outer.rows(X_look)
+        parsed = read_model(inner, threshold=outer.threshold, decision="value")
+        require_tolerance(parsed, tolerance)
+        options = CompressOptions(tolerance=tolerance, threshold=outer.threshold, random_state=random_state)
+        tables = read_tables(parsed, X_fit, X_look, options)
+        given = {} if threshold is None else {"threshold": threshold}  # as the user gave it, so that printed calls run
+        lossless = _lossless(parsed)
+        proved: list[Line] = []
         budget = replace(budget, callback=report_progress)
         if parsed.forest.decides:
             proofs = budget.share(SHARES["survey proofs"])
             proved = list(_proved(inner, parsed, X_fit, X_look, options, given, proofs))
         compressed = list(_compressed(inner, parsed, tables, options, given, budget))
-    lines = [Line("the original", None, parsed), *_monotone(lossless, proved, compressed, tolerance)]
-    original, *smaller = _measured(parsed, lines, tables, budget)
-    accelerated = _accelerated(inner, parsed.forest.decides, original, options, given, budget)
+        lines = [Line("the original", None, parsed), *_monotone(lossless, proved, compressed, tolerance)]
+        say(report_progress, "measuring speeds")
+        original, *smaller = _measured(parsed, lines, tables, budget)
+        accelerated = _accelerated(inner, parsed.forest.decides, original, options, given, budget)
     offers = (original, accelerated, *smaller)
     return Survey(offers, tables.val.n_rows, budget.elapsed, hashes_of(tables.val), parsed)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +9,13 @@ from functools import cache
 from typing import Any
 
 from pine_boost import build_result
-from pine_boost.budget import Budget, OutOfTime, Step
+from pine_boost.budget import CHOOSING, Budget, OutOfTime, Step
 from pine_boost.errors import InvalidInputError, MissingDependencyError, RegionError
 from pine_boost.model.forest import Model
+from pine_boost.notebooks import table_html
 from pine_boost.options import Options, given, plural, require_level
 from pine_boost.plots import given_or_new
-from pine_boost.progress import shown
+from pine_boost.progress import say, shown
 from pine_boost.proof.cpsat.solver import finishing
 from pine_boost.prune import open_model, search_options
 from pine_boost.region.domain import Domain
@@ -137,12 +137,7 @@ class SweepResult:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{name}</th>" for name in COLUMNS)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_words(v))}</td>" for v in row.values()) + "</tr>"
-            for row in self.table()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table_html(COLUMNS, [[_words(value) for value in row.values()] for row in self.table()])
 
 
 def sweep(
@@ -262,18 +257,21 @@ def sweep(
     X_fit, X_cal = split_tables(parsed.forest, outer.rows(X_fit), outer.rows(X_cal), random_state, is_whole)
     how = search_options(options, parsed)
     middle = grid[len(grid) // 2]  # fixed before X_cal is read, which must not influence the choice
-    try:
-        fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
-        chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)
-    except (OutOfTime, KeyboardInterrupt) as end:
-        made = build_result.made_with(outer.inner, options)
-        late = [build_result.without_search(parsed, options, alpha, end, made) for alpha in grid]
-        return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
-    if alphas is None:
-        grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
-    left = chosen.search_budget(budget)
-    made = build_result.made_with(outer.inner, options, chosen.choice)
     with shown(options.verbose, time_limit, callback) as report_progress:
+        try:
+            say(report_progress, "fitting the region")
+            fitted = fit_with_states(parsed.forest, X_fit, X_cal, budget=budget, spent=spent, **options.of_region())
+            if options.indifference == "auto":
+                say(report_progress, CHOOSING)
+            chosen = choose_indifference(parsed.forest, fitted, middle, budget, how)
+        except (OutOfTime, KeyboardInterrupt) as end:
+            made = build_result.made_with(outer.inner, options)
+            late = [build_result.without_search(parsed, options, alpha, end, made) for alpha in grid]
+            return SweepResult(tuple(outer.rewrap(r, X_fit) for r in late), budget.elapsed)
+        if alphas is None:
+            grid = tuple(alpha for alpha in grid if _has_room(fitted.region, alpha))
+        left = chosen.search_budget(budget)
+        made = build_result.made_with(outer.inner, options, chosen.choice)
         plan = SweepPlan(chosen.problem, chosen.region, fitted.fit_states, grid, how, left, report_progress)
         answers = (_weigh(chosen, fitted.region, answer, unit) for answer in search_alphas(plan))
         results = list(_build_results(parsed, plan, answers, fitted, X_fit, made))

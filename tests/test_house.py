@@ -25,6 +25,7 @@ VERIFY_RESTS_ON = {
     "files",
     "options",
     "budget",
+    "notebooks",
     "errors",
     "_version",
 }

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pine_boost import compress_booster, prune_booster, survey, sweep
-from pine_boost.budget import Step
+from pine_boost.budget import CHOOSING, Step
+from pine_boost.certificate.claims import expectation_of
 from pine_boost.progress import Progress, is_shown
 
 
@@ -99,10 +100,10 @@ def test_progress_is_shown_on_a_terminal_and_in_a_notebook(monkeypatch: Any) -> 
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert not is_shown(None)
     assert is_shown(True)
-    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    monkeypatch.setattr("pine_boost.progress.is_notebook", lambda: True)
     assert is_shown(None)
     assert not is_shown(False)
-    monkeypatch.delitem(sys.modules, "ipykernel")
+    monkeypatch.setattr("pine_boost.progress.is_notebook", lambda: False)
     monkeypatch.setattr(sys, "stderr", _Terminal())
     assert is_shown(None)
 
@@ -194,10 +195,63 @@ def test_an_event_loop_keeps_its_signals() -> None:
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     signal.set_wakeup_fd(theirs)
+    log = io.StringIO()
     try:
-        with Progress(io.StringIO()):
-            pass
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), Progress(log):
+            time.sleep(5)
+        assert os.read(ours, 8) == bytes([signal.SIGINT])  # both have heard it
+        assert log.getvalue() == "Ctrl-C: stopping; the best result so far is kept\n"
     finally:
         assert signal.set_wakeup_fd(-1) == theirs
         os.close(ours)
         os.close(theirs)
+
+
+def _large_model() -> tuple[Any, Any]:
+    xgboost = pytest.importorskip("xgboost")
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 6))
+    y = (X[:, 0] * X[:, 1] + X[:, 2] + random.normal(size=1500) > 0).astype(int)
+    return xgboost.XGBClassifier(n_estimators=70, max_depth=6).fit(X[:900], y[:900]), X
+
+
+def test_prune_says_before_the_search_that_a_large_model_will_hardly_shrink(caplog: Any, capsys: Any) -> None:
+    model, X = _large_model()
+    steps: list[Step] = []
+    options: dict[str, Any] = {"alpha": 0.1, "time_limit": 0.5}
+
+    def is_told_first(step: Step) -> None:
+        steps.append(step)
+        assert "expect about 0%" in caplog.text
+
+    prune_booster(model, X[900:1200], X[1200:], callback=is_told_first, **options)
+    assert steps
+    assert "accelerate_booster" in caplog.text
+    assert "compress_booster" in caplog.text
+    caplog.clear()
+    prune_booster(model, X[900:1200], X[1200:], verbose=True, **options)
+    assert "expect about 0%" in capsys.readouterr().err.splitlines()[0]
+    prune_booster(model, X[900:1200], X[1200:], verbose=False, **options)
+    assert caplog.text == "" == capsys.readouterr().err
+
+
+def test_what_to_expect_depends_on_the_size_and_on_what_is_asked() -> None:
+    assert expectation_of(100, 2800, 100, 0.1, 0.0).startswith("100 trees with 28 leaves each on average")
+    assert "28%" in expectation_of(100, 2800, 100, 0.05, "auto")
+    assert expectation_of(30, 1500, 30, 0.1, 0.0) == ""  # not measured: nothing is said
+    assert expectation_of(100, 400, 100, 0.1, 0.0) == ""
+    assert expectation_of(100, 2800, 100, 0.4, 0.0) == ""
+
+
+def test_choosing_what_to_leave_out_is_not_silent() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=8, max_depth=2, random_state=0)
+    model.fit(X, X[:, 0] + X[:, 1] > 0)
+    steps: list[Step] = []
+    prune_booster(model, X[:200], X[200:], alpha=0.3, indifference="auto", objective="l1", callback=steps.append)
+    assert steps[0].phase == CHOOSING
+    log = io.StringIO()
+    Progress(log)(steps[0])
+    assert log.getvalue() == f"0 s: 8 rounds, {CHOOSING}\n"

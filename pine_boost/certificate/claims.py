@@ -376,6 +376,34 @@ def next_steps(certificate: Certificate, *, as_flags: bool = False) -> tuple[str
     return (f"Little was removed: {reason}. To try:", *steps[:3])
 
 
+# Benchmark models of default size (python -m benchmarks.large, alpha 0.1): how many there are, how many of them lost
+# any tree, and the median and the range of what indifference="auto" removed, in percent. A test compares these figures
+# with benchmarks/results.
+AT_DEFAULT_SIZE = {"models": 38, "smaller": 8, "median_auto": 28, "least_auto": 0, "most_auto": 97}
+LARGE_ROUNDS, LARGE_TREES = 70, 12  # rounds, and mean leaves per tree, from which on a model counts as large
+_STRICT = 0.1  # the alpha of these figures; a smaller one removes no more
+
+
+def expectation_of(n_rounds: int, n_leaves: int, n_trees: int, alpha: float, indifference: float | str) -> str:
+    """What to expect of a search before it begins; empty where a model of this size is worth pruning."""
+    per_tree = n_leaves / n_trees
+    if n_rounds < LARGE_ROUNDS or per_tree < LARGE_TREES or alpha > _STRICT:
+        return ""
+    figures = AT_DEFAULT_SIZE
+    size = f"{n_trees} trees with {per_tree:.0f} leaves each on average: of {figures['models']} benchmark "
+    better = (
+        "accelerate_booster (on the command line: accelerate) or compress_booster (compress) will probably serve you "
+        "better."
+    )
+    if not indifference:
+        none = figures["models"] - figures["smaller"]
+        return f"{size}models of this size, {none} lost no tree at alpha=0.1: expect about 0%. {better}"
+    return (
+        f"{size}models of this size, half lost at most {figures['median_auto']}% of their trees (alpha=0.1, "
+        f"indifference='auto'; {figures['least_auto']}% to {figures['most_auto']}%). If little is removed, {better}"
+    )
+
+
 # -- regions that were calibrated again ---------------------------------------------------------
 
 

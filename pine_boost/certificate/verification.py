@@ -28,6 +28,7 @@ from pine_boost.certificate.serving import count_sure, prove_serving, require_se
 from pine_boost.certificate.tree_matching import match_trees, require_decisive, require_same_margins
 from pine_boost.errors import CertificateMismatch
 from pine_boost.model.forest import FloatArray, Forest, Model, PrunedForest
+from pine_boost.notebooks import text_html
 from pine_boost.proof.boxes.branch_and_bound import prove_in_boxes
 from pine_boost.proof.cpsat.prover import Prover
 from pine_boost.proof.cpsat.solver import SolverSetting
@@ -150,6 +151,9 @@ class Verification:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return text_html(self.summary())
 
     def __repr__(self) -> str:
         return f"<Verification {self.summary().splitlines()[0]}>"

@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
         X_fit, X_cal = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_cal))
         test = flags.read_test(arguments, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "spent"), report_seconds)
-        swept = sweep(given.source, X_fit, X_cal, callback=progress.of_alpha, **options)
+        swept = sweep(given.source, X_fit, X_cal, callback=progress, **options)
     rows = swept.table()
     X_test, measured = _measure(swept, given, test, rows)
     folder = _write(arguments, swept, rows)

@@ -38,6 +38,7 @@ from pine_boost.model.digits import rounded_up
 from pine_boost.model.forest import Model
 from pine_boost.model.synthetic_rows import work_line
 from pine_boost.native.predict import original_bytes
+from pine_boost.notebooks import text_html
 from pine_boost.options import CompressOptions, counted
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
@@ -71,6 +72,11 @@ class CompressResult:
     def status(self) -> str:
         """``"VALIDATED"``, ``"MEASURED"`` or ``"NOT_VALIDATED"``."""
         return self.record.status
+
+    @property
+    def claim(self) -> str:
+        """The exact statement."""
+        return self.record.claim
 
     @property
     def path(self) -> tuple[TestedSize, ...]:
@@ -116,6 +122,9 @@ class CompressResult:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return text_html(self.summary(), self.claim)
 
     def headline(self) -> str:
         """One line: the status and what is gone."""

@@ -24,6 +24,7 @@ from pine_boost.model.forest import Model
 from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.child_process import try_in_child
+from pine_boost.notebooks import text_html
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.margins import float_margins
@@ -85,6 +86,9 @@ class CompressionVerification:
 
     def __str__(self) -> str:
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        return text_html(self.summary())
 
 
 def verify_compression(

@@ -40,6 +40,7 @@ from pine_boost.fleet.jobs import (
     read_jobs,
 )
 from pine_boost.json_fields import FieldError, parse
+from pine_boost.notebooks import text_html
 from pine_boost.options import counted, option_of
 from pine_boost.report.pages import beginning_of, render
 
@@ -137,6 +138,12 @@ class FleetResult:
         listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
         again = sum(row.done_before for row in self.rows)
         return f"{counted(len(self.rows), 'job')}: {listed}{f' ({again} done before)' if again else ''}"
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return text_html(self.summary())
 
 
 def run_fleet(
@@ -380,7 +387,7 @@ def _make_smaller(job: Job, policy: Policy) -> tuple[Any, dict[str, bytes]]:
     given.require_writable()
     paths = (getattr(job, what) for what in TABLES[policy.method])
     tables = [given.read_rows(path) if path else None for path in paths]
-    result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, **options)
+    result = getattr(pine_boost, f"{policy.method}_booster")(given.source, *tables, verbose=False, **options)
     if policy.method == "accelerate":
         with tempfile.TemporaryDirectory() as scratch:
             saved = result.save(Path(scratch) / "scorer")

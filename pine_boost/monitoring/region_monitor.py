@@ -13,6 +13,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import percent_down, percent_up, rest_of
 from pine_boost.monitoring.drift import Drift, measure, ranked
 from pine_boost.monitoring.evidence import drift_evidence, most_outside, threshold_of
+from pine_boost.notebooks import text_html
 from pine_boost.options import require_share
 from pine_boost.pipelines.wrapped_result import PreparedRegion
 from pine_boost.region.conformal import Coverage
@@ -96,6 +97,9 @@ class MonitorStatus:
             lines.append("costs more than fitted:")
             lines += [f"  {drift}" for drift in self.drifted]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return text_html(str(self))
 
 
 def require_region(region: Any, what: str) -> None:

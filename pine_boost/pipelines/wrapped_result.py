@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.certificate.claims import BEFORE_CALIBRATION
+from pine_boost.notebooks import text_html
 from pine_boost.parsers import pickled
 from pine_boost.region.conformal import Coverage
 from pine_boost.region.explanation import Explanation
@@ -105,7 +106,7 @@ class WrappedResult:
         return f"{text}\n{BEFORE_CALIBRATION}" if is_moved else text
 
     def _repr_html_(self) -> str:
-        return str(self.inner._repr_html_())
+        return text_html(self.summary(), getattr(self.inner, "claim", ""))
 
     @property
     def region(self) -> PreparedRegion:

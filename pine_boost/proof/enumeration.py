@@ -22,6 +22,7 @@ from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.proof.question import Answer, Proof
 from pine_boost.region.fast.membership import compile_membership
+from pine_boost.region.score_tables import RegionTables
 
 METHOD, WALKED = "enumeration", "enumeration-by-walks"
 _MOST_ROWS = 300_000  # state rows that the domain allows
@@ -40,7 +41,7 @@ class Listing:
 
 def list_region(problem: Problem, budget: Budget) -> Listing | None:
     """Every state row of the region; None if there are too many or the time is over."""
-    if _size(problem) > _MOST_ROWS:
+    if not is_listable(problem.region):
         return None
     most = _MOST_CELLS // max(problem.forest.n_trees, len(problem.questions))
     found = [np.zeros((0, problem.space.n_features), dtype=np.int32)]
@@ -90,9 +91,9 @@ def prove_walked(problem: Problem, pruned: PrunedForest, budget: Budget) -> list
     return _proofs(problem, WALKED, started, states)
 
 
-def _size(problem: Problem) -> int:
-    """The number of combinations of allowed states."""
-    return math.prod(int(np.count_nonzero(allowed)) for allowed in problem.region.allowed)
+def is_listable(region: RegionTables) -> bool:
+    """Whether the combinations of allowed states are few enough to be listed one by one."""
+    return math.prod(int(np.count_nonzero(allowed)) for allowed in region.allowed) <= _MOST_ROWS
 
 
 def _permitted(problem: Problem) -> Iterator[States]:

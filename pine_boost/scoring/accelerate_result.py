@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import time
 import warnings
@@ -18,6 +17,7 @@ from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_wor
 from pine_boost.compression.record import Segment
 from pine_boost.compression.segments import segments_in_words
 from pine_boost.model.forest import Model
+from pine_boost.notebooks import text_html
 from pine_boost.options import counted
 from pine_boost.scoring.fast_scorer import FastScorer
 from pine_boost.scoring.scorer_folder import save_scorer
@@ -139,8 +139,7 @@ class AccelerateResult:
         return f"<AccelerateResult {self.headline()}>"
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary().splitlines()[1:])
-        return f"<div><p><b>{html.escape(self.headline())}</b></p>{lines}</div>"
+        return text_html(self.summary(), self.claim)
 
 
 def _best_times(calls: Sequence[Callable[[Any], Any]], table: Any, seconds: float = 0.3) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from pine_boost.budget import SECONDS, Budget, Effort, StopReason
+from pine_boost.budget import CHOOSING, SECONDS, Budget, Effort, Step, StopReason
 from pine_boost.model.forest import Forest, count_units
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, build_problem, restated
@@ -135,6 +135,7 @@ def choose_share(
     unit = "tree" if options.unit == "leaf" else options.unit
     options = replace(options, unit=unit, reweight="tree")
     turn = part.remaining / len(SHARES)
+    n_units = count_units(problem.forest, unit)
     kept: list[tuple[float, int]] = []
     best: tuple[int, float, States | None] = (problem.forest.n_trees + 1, 0.0, None)
     is_falling = True
@@ -143,6 +144,8 @@ def choose_share(
             break
         if share > 0 and not is_falling:
             continue
+        size = (problem.forest.n_trees, len(fit_states), budget.clock, unit, n_units, n_units)
+        budget.report_progress(Step(len(kept) + 1, CHOOSING, *size))
         tau, delta = expected_region(evidence, share, alpha)
         tables = replace(problem.region, tau=tau, score=score)
         own = replace(part.within(turn), callback=None).with_effort(_EFFORT)
@@ -155,7 +158,6 @@ def choose_share(
         if kept[-1][1] <= best[0]:
             best = kept[-1][1], share, state.constraints.states
     kept.reverse()
-    n_units = count_units(problem.forest, unit)
     if best[1] > 0 and dict(kept).get(0.0, n_units) - best[0] < WORTH * n_units:
         best = (n_units, 0.0, best[2])  # a region that leaves out nothing near the boundary does as well
     return Choice(best[1], tuple(kept), points=best[2])

@@ -1,0 +1,65 @@
+"""Results as HTML for notebooks, and an updating line of text in the output of a cell."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+_NUMBER = ' style="text-align:right;white-space:nowrap"'
+_TEXT = ' style="text-align:left"'
+
+
+def text_html(text: str, exact: str = "") -> str:
+    """The lines of a summary as HTML: the first in bold, indented ones and those with a dash as a list.
+
+    ``exact`` is a longer statement that is shown below on demand.
+    """
+    first, *others = text.splitlines() or [""]
+    parts = [f"<p><b>{html.escape(first)}</b></p>"]
+    for is_listed, lines in groupby(others, lambda line: line.startswith(("- ", "  "))):
+        tag = "li" if is_listed else "p"
+        items = "".join(f"<{tag}>{html.escape(line.lstrip('- ') if is_listed else line)}</{tag}>" for line in lines)
+        parts.append(f"<ul>{items}</ul>" if is_listed else items)
+    if exact and exact not in text:
+        parts.append(f"<details><summary>The exact statement</summary><p>{html.escape(exact)}</p></details>")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def table_html(header: Sequence[str], rows: Sequence[Sequence[Any]], below: str = "") -> str:
+    """A table as HTML; everything but text with blanks is aligned to the right. Without a header, pairs."""
+    lines = []
+    if header:
+        lines.append("".join(f"<th{_TEXT}>{html.escape(name)}</th>" for name in header))
+    for row in rows:
+        cells = [html.escape(str(cell)).replace("\n", "<br>") for cell in row]
+        lines.append("".join(f"<td{_TEXT if ' ' in cell else _NUMBER}>{cell}</td>" for cell in cells))
+    table = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table>{table}</table>" + (f"<p>{html.escape(below)}</p>" if below else "")
+
+
+def is_notebook() -> bool:
+    """Whether this code runs in a cell of a notebook."""
+    if "ipykernel" not in sys.modules or "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class CellLine:
+    """One line in the output of a cell, which is replaced instead of followed by another; needs no widgets."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, text: str) -> None:
+        """Show the text in place of what was shown before."""
+        from IPython.display import display
+
+        shown = {"text/plain": text}
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]  # IPython
+        else:
+            self._handle.update(shown, raw=True)

@@ -1,0 +1,106 @@
+"""Results in notebooks: every one has HTML and a readable text, and progress is one updating line."""
+
+from __future__ import annotations
+
+import dataclasses
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost.notebooks import table_html, text_html
+
+RESULTS = [
+    *("PruneResult", "CompressResult", "AccelerateResult", "SimplifyResult", "SweepResult", "AlphaSelection"),
+    *("Survey", "Evaluation", "Verification", "CompressionVerification", "ScorerVerification", "FleetResult"),
+]
+
+
+class _Tags(HTMLParser):
+    """Every tag is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def text_of(page: str) -> str:
+    parser = _Tags()
+    parser.feed(page)
+    assert parser.open == []
+    return parser.text
+
+
+@pytest.mark.parametrize("name", [name for name in RESULTS if hasattr(pine_boost, name)])
+def test_every_result_has_html_and_a_text_of_its_own(name: str) -> None:
+    kind = getattr(pine_boost, name)
+    assert dataclasses.is_dataclass(kind)
+    assert hasattr(kind, "_repr_html_"), name
+    assert kind.__str__ is not object.__str__, name
+
+
+def test_text_becomes_paragraphs_lists_and_an_exact_statement_on_demand() -> None:
+    page = text_html("A <b>: 1 -> 2\nplain\n- first\n  second\nend\n- last", "exact & long")
+    assert text_of(page) == "A <b>: 1 -> 2plainfirstsecondendlastThe exact statementexact & long"
+    assert page.count("<ul>") == page.count("</ul>") == 2
+    assert "<details>" not in text_html("A\nexact", "exact")
+
+
+def test_tables_escape_and_align() -> None:
+    page = table_html(("n", "what"), [(1, "a <b>\nc")], "below")
+    assert text_of(page) == "nwhat1a <b>cbelow"
+    assert "text-align:right" in page
+
+
+def test_results_show_their_summary(capsys: Any) -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    model = ensemble.GradientBoostingClassifier(n_estimators=6, max_depth=2, random_state=0)
+    model.fit(X[:200], X[:200, 0] + X[:200, 1] > 0)
+    pruned = pine_boost.prune_booster(model, X[:200], X[200:], alpha=0.3, objective="l1")
+    simplified = pine_boost.simplify(model)
+    accelerated = pine_boost.accelerate_booster(model)
+    for result in (pruned, simplified, accelerated):
+        assert result.summary().splitlines()[0] in text_of(result._repr_html_())
+    assert pruned.claim in text_of(pruned._repr_html_())
+    assert repr(simplified).startswith("<SimplifyResult ")
+    assert len(repr(simplified)) < 200
+    found = pine_boost.survey(model, X[:200], X[200:], time_limit=3)
+    assert repr(found) == str(found)
+    assert "promise" in str(found).splitlines()[0]
+    assert "estimates" in text_of(found._repr_html_())
+    assert "same class" in text_of(pruned.evaluate(X)._repr_html_())
+
+
+def test_a_cell_shows_one_progress_line_that_is_updated() -> None:
+    """A real kernel: steps of a search replace one line of output, also between two steps."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    code = (
+        "import time\nfrom pine_boost.progress import Progress\nfrom pine_boost.budget import Step\n"
+        "with Progress(time_limit=60) as progress:\n"
+        "    progress.say('fitting the region')\n"
+        "    progress(Step(1, 'rows', 30, 50, 0.1, 'round', 30, 30, 1))\n"
+        "    progress(Step(2, 'proved', 12, 60, 0.2, 'round', 12, 12, 1))\n"
+        "    progress._started -= 7\n"
+        "    time.sleep(0.8)\n"
+    )
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(book, kernel_name="python3", timeout=60).execute()
+    (output,) = book.cells[0].outputs
+    assert output.data["text/plain"] in (
+        "7 of 60 s: 30 -> 12 rounds, at least 1 needed",
+        "8 of 60 s: 30 -> 12 rounds, at least 1 needed",
+    )
