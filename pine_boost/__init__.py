@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pine_boost.certificate.certificate import Certificate, Status
     from pine_boost.certificate.verification import Verification
     from pine_boost.classifier import PineClassifier
+    from pine_boost.committee import CommitteeResult
     from pine_boost.compress import compress_booster
     from pine_boost.compression.compress_result import CompressResult
     from pine_boost.compression.record import CompressionRecord
@@ -51,6 +52,7 @@ __all__ = [
     "AlphaSelection",
     "Certificate",
     "CertificateMismatch",
+    "CommitteeResult",
     "CompressResult",
     "CompressionRecord",
     "CompressionVerification",
@@ -104,6 +106,7 @@ _MODULE_OF = {
     "load_scorer": "scoring.scorer_folder",
     "AlphaSelection": "selection",
     "Certificate": "certificate.certificate",
+    "CommitteeResult": "committee",
     "CompressResult": "compression.compress_result",
     "CompressionRecord": "compression.record",
     "CompressionVerification": "compression.recount",

@@ -14,6 +14,7 @@ from pine_boost import kernels
 from pine_boost.budget import Budget, Step
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import MEASURED, NOT_VALIDATED, VALIDATED, scorer_claim, statement_claim
+from pine_boost.committee import accelerate_committee, committee_of
 from pine_boost.compress import compress_booster
 from pine_boost.compression.fixed_sequence import require_rows
 from pine_boost.compression.goal import Goal
@@ -87,7 +88,8 @@ def accelerate_booster(
     ----------
     model : object, path or bytes
         A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
-        Pipeline, threshold wrapper or calibrated classifier around one. It is never modified.
+        Pipeline, threshold wrapper or calibrated classifier around one. A CalibratedClassifierCV or soft
+        VotingClassifier that averages several needs ``fidelity`` below 1. It is never modified.
     X_fit : table, optional
         Rows for which the order of the trees is chosen and on which the work is measured; the
         training rows are fine. No labels are needed. Without them the trees that can add most come
@@ -132,7 +134,8 @@ def accelerate_booster(
     Returns
     -------
     AccelerateResult
-        ``scorer`` is a `FastScorer`; ``status`` is ``"CERTIFIED"`` or ``"VALIDATED"``.
+        ``scorer`` is a `FastScorer`; ``status`` is ``"CERTIFIED"`` or ``"VALIDATED"``. A `CommitteeResult`
+        for a model that averages several ensembles.
 
     Raises
     ------
@@ -156,7 +159,12 @@ def accelerate_booster(
     """
     options = given(AccelerateOptions, locals())
     started = time.perf_counter()
-    outer = unwrap(open_pickle(model, trust_pickle), threshold)
+    source = open_pickle(model, trust_pickle)
+    committee = committee_of(source)
+    if committee is not None:  # several calibrators, or a soft vote
+        average: Any = accelerate_committee(committee, X_fit, X_val, options, spent, _fast_scorer)
+        return average  # type: ignore[no-any-return]
+    outer = unwrap(source, threshold)
     column = None if X_val is None else outer.raw_column(segments, X_val)
     options = replace(options, threshold=outer.threshold, segments=column)
     _require_rows(fidelity, X_fit, X_val)
@@ -221,6 +229,10 @@ def accelerate_booster(
         native=_native_predict(parsed, outer.outer),
         sample=_as_given(sample, parsed, X_fit),
     )
+
+
+def _fast_scorer(model: Any) -> FastScorer:
+    return accelerate_booster(model, verbose=False).scorer
 
 
 def _require_rows(fidelity: float, X_fit: Any, X_val: Any) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pine_boost.budget import SHARES, Budget, Step, StopReason
+from pine_boost.committee import committee_of, compress_committee
 from pine_boost.compression.attack import attack
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
 from pine_boost.compression.fixed_sequence import expected_share, require_rows
@@ -54,7 +55,8 @@ def compress_booster(
     ----------
     model : object, path or bytes
         A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
-        Pipeline, threshold wrapper or calibrated classifier around one. It is never modified.
+        Pipeline, threshold wrapper or calibrated classifier around one; also a CalibratedClassifierCV
+        or soft VotingClassifier that averages several. It is never modified.
     X_fit : table
         Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very
         many rows a seeded sample of up to 240 000 is used. Both tables may be larger than memory:
@@ -102,7 +104,8 @@ def compress_booster(
     -------
     CompressResult
         ``status`` is ``"VALIDATED"``, ``"MEASURED"`` (overlapping rows) or ``"NOT_VALIDATED"``
-        (no smaller model passed; ``model`` is the original).
+        (no smaller model passed; ``model`` is the original). A `CommitteeResult` for a model that
+        averages several ensembles.
 
     Raises
     ------
@@ -127,6 +130,10 @@ def compress_booster(
     """
     options = given(CompressOptions, locals())
     source = open_pickle(model, trust_pickle)
+    committee = committee_of(source)
+    if committee is not None:  # several calibrators, or a soft vote
+        average: Any = compress_committee(committee, X_fit, X_val, options, spent)
+        return average  # type: ignore[no-any-return]
     outer = unwrap(source, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
     outer.require_own_probabilities(tolerance)
     options = replace(options, threshold=outer.threshold, segments=outer.raw_column(segments, X_val))

@@ -228,7 +228,7 @@ def validate(
     given = chains
     is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
     if budget.is_limited and chains.first and (is_quick or not deadline.is_over):
-        _write(parsed, lossless, task, chains.first[0])  # only to measure how long one size takes
+        write(parsed, lossless, task, chains.first[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
         chains = chains.thinned(n_most, expected_share(*target))
     is_whole = chains.first == given.first
@@ -249,7 +249,7 @@ def validate(
                     return
                 shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
                 try:
-                    now = _write(parsed, lossless, task, replace(candidate, shape=shape))
+                    now = write(parsed, lossless, task, replace(candidate, shape=shape))
                     rows = goal.differ(before, goal.native_answers(now.asked, tables.X_val, deadline.check))
                 except OutOfTime:
                     return
@@ -317,7 +317,7 @@ def _reaches(task: Task, candidates: Sequence[Candidate], tables: Tables, most: 
     return bool(np.all(counts <= most))
 
 
-def _write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:
+def write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:
     """Export a candidate as a native model."""
     pruned = lossless.restore(to_pruned(task.goal.forest, task.subtrees, candidate.shape))
     return Written(parsed, export(parsed, pruned), candidate.shape, pruned, candidate.cost)

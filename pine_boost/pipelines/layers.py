@@ -129,7 +129,8 @@ def _peel_calibrated(model: Any) -> Layer:
         raise UnsupportedModelError(
             f"CalibratedClassifierCV holds {len(model.calibrated_classifiers_)} models whose "
             "probabilities are averaged, which is no model that can be pruned. Fit the model, and "
-            "calibrate CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False."
+            "calibrate CalibratedClassifierCV(FrozenEstimator(model)), or use ensemble=False; "
+            "compress_booster takes it as it is."
         )
     (pair,) = model.calibrated_classifiers_
     for calibrator in pair.calibrators:

@@ -1,0 +1,436 @@
+"""Models that average several ensembles: every member is compressed, the whole is tested with its own ``predict``."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost.budget import SHARES, Budget
+from pine_boost.certificate.claims import (
+    MEASURED,
+    NOT_VALIDATED,
+    VALIDATED,
+    bound_in_words,
+    compression_claim,
+    kept_answer,
+)
+from pine_boost.compression.fixed_sequence import Tested, allowed, expected_share, in_order, lower_bound, require_rows
+from pine_boost.compression.goal import Goal
+from pine_boost.compression.path import Candidate, Task, find_path, set_up
+from pine_boost.compression.reading import Tables, read_for_compression, read_tables
+from pine_boost.compression.shape import LosslessPart
+from pine_boost.compression.validation import undominated, write
+from pine_boost.errors import InvalidInputError, UnsupportedModelError
+from pine_boost.files import write_folder
+from pine_boost.model.forest import BoolArray
+from pine_boost.options import AccelerateOptions, CompressOptions, counted
+from pine_boost.parsers import pickled
+from pine_boost.pipelines.given import GivenModel, read_given
+from pine_boost.pipelines.layers import Layer, kind_of, peel
+from pine_boost.pipelines.preparation import prepare_rows
+from pine_boost.pipelines.scores import EchoProbability
+from pine_boost.pipelines.wrapped_result import REMEDY, WHOLE_MODEL
+from pine_boost.progress import shown
+from pine_boost.simplification import lossless_part
+from pine_boost.tables.overlap import hashes_of
+from pine_boost.tables.reused_rows import refuse_spent
+from pine_boost.tables.rows import is_large, open_rows
+from pine_boost.tables.schema import schema_of
+
+# Share of rows that every member is expected to change, as multiples of the share that the whole may change; an average
+# changes fewer rows than its members do.
+_LEVELS = np.geomspace(0.1, 8.0, 14)
+
+
+@dataclass(frozen=True, eq=False)
+class Committee:
+    """A fitted model that averages the probabilities of several ensembles.
+
+    Attributes
+    ----------
+    whole : object
+        The model that was given.
+    layers : tuple of Layer
+        Around the average, from the outside in.
+    average : object
+        The CalibratedClassifierCV or VotingClassifier.
+    members : tuple
+        Models that `compress_booster` takes: ensembles, with their calibrator if they have one.
+    """
+
+    whole: Any
+    layers: tuple[Layer, ...]
+    average: Any
+    members: tuple[Any, ...]
+
+    def rows(self, X: Any) -> Any:
+        """Return the rows that the members take."""
+        for layer in self.layers:
+            X = X if layer.prepare is None else prepare_rows(layer.prepare, X)
+        return X
+
+    @property
+    def ensembles(self) -> tuple[Any, ...]:
+        """The averaged models without their calibrators."""
+        pairs = getattr(self.average, "calibrated_classifiers_", None)
+        return self.members if pairs is None else tuple(pair.estimator for pair in pairs)
+
+    def rebuild(self, members: Sequence[Any]) -> Any:
+        """Return a copy of the whole with other members; nothing that was given is changed."""
+        made = copy.copy(self.average)
+        if hasattr(made, "calibrated_classifiers_"):
+            made.calibrated_classifiers_ = [
+                member.calibrated_classifiers_[0] if _is_pair(member) else _pair_around(pair, member)
+                for pair, member in zip(self.average.calibrated_classifiers_, members, strict=True)
+            ]
+        else:
+            made.estimators_ = list(members)
+            names = [name for name, estimator in made.estimators if estimator != "drop"]
+            made.named_estimators_ = type(made.named_estimators_)(**dict(zip(names, members, strict=True)))
+        for layer in reversed(self.layers):
+            made = layer.rebuild(made)
+        return made
+
+
+def committee_of(model: Any) -> Committee | None:
+    """Return the members of a model that averages several; None for any other model.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A VotingClassifier that counts votes.
+    """
+    layers: list[Layer] = []
+    inner = model
+    while True:
+        members = _members(inner)
+        if members:
+            return Committee(model, tuple(layers), inner, members)
+        if kind_of(inner) in (None, "CalibratedClassifierCV"):
+            return None
+        layer = peel(inner)
+        assert layer is not None
+        layers.append(layer)
+        inner = layer.inner
+
+
+def _members(model: Any) -> tuple[Any, ...]:
+    """Return the averaged models; empty if there are fewer than two."""
+    if kind_of(model) == "CalibratedClassifierCV":
+        pairs = getattr(model, "calibrated_classifiers_", ())
+        if len(pairs) < 2:
+            return ()
+        if len(model.classes_) > 2:  # a class depends on several calibrated scores: the ensembles themselves
+            return tuple(pair.estimator for pair in pairs)
+        return tuple(_with(model, calibrated_classifiers_=[pair]) for pair in pairs)
+    if not any(
+        base.__module__.startswith("sklearn.") and base.__name__ == "VotingClassifier" for base in type(model).__mro__
+    ):
+        return ()
+    if not hasattr(model, "estimators_"):
+        raise InvalidInputError("The VotingClassifier is not fitted; call fit first.")
+    if model.voting != "soft":
+        raise UnsupportedModelError(
+            f"VotingClassifier with voting={model.voting!r} counts votes; accepted is voting='soft', which averages "
+            "probabilities."
+        )
+    return tuple(model.estimators_)
+
+
+def _with(model: Any, **attributes: Any) -> Any:
+    made = copy.copy(model)
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def _is_pair(member: Any) -> bool:
+    return kind_of(member) == "CalibratedClassifierCV"
+
+
+def _pair_around(pair: Any, member: Any) -> Any:
+    return _with(pair, estimator=member)
+
+
+@dataclass(frozen=True, eq=False)
+class CommitteeResult:
+    """A smaller model that averages several ensembles, and the test of the whole.
+
+    Attributes
+    ----------
+    model : object
+        Same kind as the model that was given, with smaller ensembles inside.
+    status : str
+        ``"VALIDATED"``, ``"MEASURED"`` (overlapping rows) or ``"NOT_VALIDATED"`` (``model`` is the original).
+    claim : str
+    fidelity, confidence : float
+    n_val, n_changed : int
+        Validation rows, and those on which the two whole models differ.
+    bound : float
+        Exact lower bound on the share that is kept, at ``confidence``.
+    tested : tuple of Tested
+        The wholes that were tested, the most careful first.
+    trees_before, trees_after, leaves_before, leaves_after : int
+        Over all members.
+    seconds : float
+    original : object
+        The model that was given.
+    """
+
+    model: Any
+    status: str
+    claim: str
+    fidelity: float
+    confidence: float
+    n_val: int
+    n_changed: int
+    bound: float
+    tested: tuple[Tested, ...] = field(repr=False)
+    trees_before: int
+    trees_after: int
+    leaves_before: int
+    leaves_after: int
+    seconds: float
+    original: Any = field(repr=False)
+
+    @property
+    def scorer(self) -> Any:
+        """The same as ``model``, under the name that an `AccelerateResult` has."""
+        return self.model
+
+    @property
+    def compression_rate(self) -> float:
+        """Share of the leaves that are gone."""
+        return 1.0 - self.leaves_after / self.leaves_before
+
+    def headline(self) -> str:
+        """One line: the status and what is gone."""
+        if self.leaves_after == self.leaves_before and self.status != NOT_VALIDATED:
+            return f"{self.status}: {counted(self.trees_before, 'tree')}, all of which an input visits"
+        return (
+            f"{self.status}: {self.trees_before} -> {self.trees_after} trees, {self.leaves_before} -> "
+            f"{self.leaves_after} leaves ({self.compression_rate:.0%} of the leaves gone)"
+        )
+
+    def summary(self) -> str:
+        """What is gone, what is promised, what it rests on."""
+        lines = [self.headline(), self.claim]
+        if self.status != NOT_VALIDATED:
+            lines.append(bound_in_words(self.status, self.bound, self.n_changed, self.n_val, self.confidence) + ".")
+        lines.append(f"{counted(len(self.tested), 'size')} tested, {self.seconds:.1f} s.")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def __repr__(self) -> str:
+        return f"<CommitteeResult {self.headline()}>"
+
+    def evaluate(self, X: Any) -> float:
+        """Share of rows of your own that keep their class; use rows that were not part of X_val."""
+        return float(np.mean(self.model.predict(X) == self.original.predict(X)))
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the whole model as a pickle, and the claim as text beside it."""
+        files = {WHOLE_MODEL: pickled(self.model, REMEDY), "claim.txt": (self.summary() + "\n").encode()}
+        return write_folder(folder, files, overwrite=overwrite)
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One averaged model and the smaller ones on its path, from the largest to the smallest."""
+
+    given: GivenModel
+    lossless: LosslessPart
+    task: Task
+    found: list[Candidate]
+
+    def at(self, share: float) -> Candidate | None:
+        """Return the smallest size that is expected to change at most this share of rows; None: the original."""
+        return next((candidate for candidate in reversed(self.found) if candidate.estimate <= share), None)
+
+    def write(self, candidate: Candidate | None) -> tuple[Any, int, int]:
+        """Return a native model with its layers, its trees and its leaves."""
+        parsed = self.given.parsed
+        if candidate is None:
+            return self.given.source, parsed.forest.n_trees, parsed.forest.n_leaves
+        written = write(parsed, self.lossless, self.task, candidate)
+        return self.given.wrapper.rebuild(written.native), *written.sizes
+
+
+def compress_committee(
+    committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions, spent: Any
+) -> CommitteeResult:
+    """Compress every member at a few levels and test each whole on X_val, the most careful first.
+
+    Levels and members are fixed by X_fit alone; the sequence ends at the first whole that fails.
+    """
+    budget = Budget.of(options.time_limit)
+    tables = _read_rows(committee, X_fit, X_val, options, spent)
+    rows, target = committee.rows(X_fit), _target(tables, options)
+    share = expected_share(*target)
+    with shown(options.verbose, options.time_limit, options.callback) as report_progress:
+        members = []
+        for number, member in enumerate(committee.members):
+            part = budget.until(SHARES["compression path"] * (number + 1) / len(committee.members))
+            members.append(_find_sizes(member, rows, share, options, replace(part, callback=report_progress)))
+    before = np.asarray(committee.whole.predict(X_val))
+    made: list[tuple[Any, int, int, BoolArray]] = []
+
+    def counts() -> Iterator[int]:
+        chosen: list[Candidate | None] = [None] * len(members)
+        for level in _LEVELS:
+            last, chosen = chosen, [member.at(level * share) for member in members]
+            if all(one is other for one, other in zip(last, chosen, strict=True)):
+                continue
+            if made and budget.is_limited and budget.is_over:
+                return
+            natives, trees, leaves = zip(*(m.write(c) for m, c in zip(members, chosen, strict=True)), strict=True)
+            whole = committee.rebuild(natives)
+            changed = np.asarray(whole.predict(X_val)) != before
+            made.append((whole, sum(trees), sum(leaves), changed))
+            yield int(changed.sum())
+
+    tested = tuple(in_order(counts(), tables.val.n_rows, options.confidence, allowed(*target)))
+    forests = [member.given.parsed.forest for member in members]
+    trees, leaves = sum(forest.n_trees for forest in forests), sum(forest.n_leaves for forest in forests)
+    best = (committee.whole, trees, leaves, np.zeros(tables.val.n_rows, dtype=bool))
+    for entry, outcome in zip(made, tested, strict=True):  # every level is smaller than the one before
+        best = entry if outcome.accepted else best
+    return _result(committee, best, (trees, leaves), tested, tables, options, budget)
+
+
+class FastMember(EchoProbability):
+    """A fast scorer in place of a member that has ``predict_proba`` only."""
+
+    def __init__(self, scorer: Any) -> None:
+        super().__init__(scorer.classes_)
+        self.scorer = scorer
+
+    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+        """Return the probabilities of all classes."""
+        return np.asarray(self.scorer.predict_proba(X))
+
+
+class FastMarginMember(FastMember):
+    """A fast scorer in place of a member whose margins a calibrator reads."""
+
+    def decision_function(self, X: Any) -> npt.NDArray[Any]:
+        """Return the raw margins."""
+        return np.asarray(self.scorer.decision_function(X))
+
+
+def accelerate_committee(
+    committee: Committee,
+    X_fit: Any,
+    X_val: Any,
+    options: AccelerateOptions,
+    spent: Any,
+    accelerate: Callable[[Any], Any],
+) -> CommitteeResult:
+    """Replace every member by a scorer that evaluates all of its trees, and test the whole on X_val."""
+    if options.fidelity == 1 or X_fit is None or X_val is None:
+        raise InvalidInputError(
+            f"A {type(committee.average).__name__} that averages {len(committee.members)} models is tested and not "
+            "proved: pass X_fit, X_val and fidelity below 1.",
+            option=("X_fit", "X_val", "fidelity"),
+        )
+    budget = Budget.of(options.time_limit)
+    tables = _read_rows(committee, X_fit, X_val, options, spent)
+    made, trees, leaves = [], 0, 0
+    for ensemble in committee.ensembles:
+        scorer = accelerate(ensemble)
+        made.append((FastMarginMember if hasattr(ensemble, "decision_function") else FastMember)(scorer))
+        trees, leaves = trees + scorer.parts.flat.n_trees, leaves + scorer.parts.flat.n_leaves
+    whole = committee.rebuild(made)
+    changed = np.asarray(whole.predict(X_val)) != np.asarray(committee.whole.predict(X_val))
+    best = (whole, trees, leaves, changed)
+    (outcome,) = in_order(
+        [int(changed.sum())], tables.val.n_rows, options.confidence, allowed(*_target(tables, options))
+    )
+    if not outcome.accepted:
+        best = (committee.whole, trees, leaves, np.zeros_like(changed))
+    return _result(committee, best, (trees, leaves), (outcome,), tables, options, budget)
+
+
+def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, budget: Budget) -> Member:
+    """Find the path of one member, with the threshold that its calibrator gives it."""
+    given = read_given(member, decision="value")
+    parsed = read_for_compression(given.wrapper.inner, replace(options, threshold=given.wrapper.threshold))
+    lossless = lossless_part(parsed)
+    goal = Goal(lossless.forest, True, None)
+    fit = open_rows(given.wrapper.rows(rows), schema_of(parsed.forest), "X_fit")
+    task = set_up(goal, options.minimize, fit, options.random_state, budget)
+    found, _ = find_path(task, share, budget, parsed.forest)
+    return Member(replace(given, parsed=parsed), lossless, task, undominated(found))
+
+
+def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> None:
+    kind = type(committee.average).__name__
+    for name in ("tolerance", "threshold", "segments"):
+        if getattr(options, name) is not None:
+            raise InvalidInputError(
+                f"{name} was given for a {kind} that averages {len(committee.members)} models; leave it out, which "
+                "keeps the class of the whole.",
+                option=name,
+            )
+    if is_large(X_fit) or is_large(X_val):
+        raise InvalidInputError(
+            f"A {kind} that averages several models takes tables in memory; pass the rows themselves."
+        )
+
+
+def _read_rows(
+    committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions, spent: Any
+) -> Tables:
+    """Read both tables as the first member sees them; raise if the rows or the options do not fit."""
+    _refuse_options(committee, X_fit, X_val, options)
+    first = read_given(committee.members[0], decision="value")
+    rows = [first.wrapper.rows(committee.rows(X)) for X in (X_fit, X_val)]
+    tables = read_tables(first.parsed, *rows, options)
+    refuse_spent(spent, hashes_of(tables.val), "X_val")
+    require_rows(*_target(tables, options))
+    return tables
+
+
+def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tuple[int, float, float]:
+    return tables.val.n_rows, options.fidelity, options.confidence
+
+
+def _result(
+    committee: Committee,
+    best: tuple[Any, int, int, BoolArray],
+    before: tuple[int, int],
+    tested: tuple[Tested, ...],
+    tables: Tables,
+    options: CompressOptions | AccelerateOptions,
+    budget: Budget,
+) -> CommitteeResult:
+    model, trees, leaves, changed = best
+    status = NOT_VALIDATED if model is committee.whole else MEASURED if tables.is_overlapping else VALIDATED
+    n_val, n_changed = tables.val.n_rows, int(changed.sum())
+    counts = (n_val, n_changed, options.fidelity, options.confidence, tables.overlap)
+    return CommitteeResult(
+        model=model,
+        status=status,
+        claim=compression_claim(status, kept_answer(True, None, ()), *counts),
+        fidelity=float(options.fidelity),
+        confidence=float(options.confidence),
+        n_val=n_val,
+        n_changed=n_changed,
+        bound=lower_bound(n_changed, n_val, options.confidence),
+        tested=tested,
+        trees_before=before[0],
+        trees_after=trees,
+        leaves_before=before[1],
+        leaves_after=leaves,
+        seconds=budget.elapsed,
+        original=committee.whole,
+    )

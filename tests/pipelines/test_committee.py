@@ -1,0 +1,119 @@
+"""Models that average several ensembles: several calibrators, a soft vote."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import make_classification
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import pine_boost
+
+X, Y = make_classification(2400, n_features=8, n_informative=5, flip_y=0.05, random_state=3)
+FIT, VAL, FRESH = X[:800], X[800:1600], X[1600:]
+FOREST = RandomForestClassifier(6, max_depth=4, random_state=0)
+BOOSTER = GradientBoostingClassifier(n_estimators=8, random_state=0)
+
+
+@cache
+def whole(name):
+    models = {
+        "sigmoid": CalibratedClassifierCV(BOOSTER, cv=2),  # calibrates margins
+        "isotonic": make_pipeline(StandardScaler(), CalibratedClassifierCV(FOREST, cv=2, method="isotonic")),
+        "vote": VotingClassifier([("f", FOREST), ("b", BOOSTER), ("o", "drop")], voting="soft", weights=[1, 2, 9]),
+        "threshold": FixedThresholdClassifier(
+            VotingClassifier([("f", FOREST), ("b", BOOSTER)], voting="soft"), threshold=0.4
+        ),
+    }
+    return models[name].fit(FIT, np.where(Y[:800] == 1, "yes", "no") if name == "vote" else Y[:800])
+
+
+@cache
+def compressed(name):
+    return pine_boost.compress_booster(whole(name), FIT, VAL, fidelity=0.95, minimize="leaves", verbose=False)
+
+
+NAMES = ["sigmoid", "isotonic", "vote", "threshold"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_whole_is_smaller_of_its_kind_and_counted_natively(name, few_synthetic_rows):
+    model = whole(name)
+    before = model.predict_proba(FRESH)
+    result = compressed(name)
+    assert result.status == "VALIDATED"
+    assert type(result.model) is type(model)
+    assert result.leaves_after < result.leaves_before
+    assert result.n_changed == np.sum(result.model.predict(VAL) != model.predict(VAL))
+    assert result.bound >= 0.95
+    assert result.evaluate(FRESH) == np.mean(result.model.predict(FRESH) == model.predict(FRESH)) > 0.9
+    assert np.array_equal(model.predict_proba(FRESH), before)  # the original is left alone
+    assert all(outcome.accepted for outcome in result.tested[:-1])  # the sequence ends at the first failure
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fast_members_give_the_classes_of_the_whole(name):
+    result = pine_boost.accelerate_booster(whole(name), FIT, VAL, fidelity=0.99)
+    assert result.status == "VALIDATED"
+    assert result.n_changed == 0
+    loaded = pickle.loads(pickle.dumps(result.scorer))
+    assert np.array_equal(loaded.predict(FRESH), whole(name).predict(FRESH))
+    np.testing.assert_allclose(loaded.predict_proba(FRESH), whole(name).predict_proba(FRESH), rtol=1e-6)
+
+
+def test_several_classes_are_averaged_too(few_synthetic_rows):
+    rows, labels = make_classification(1200, n_features=8, n_informative=5, n_classes=3, random_state=1)
+    model = CalibratedClassifierCV(FOREST, cv=2).fit(rows[:500], labels[:500])
+    result = pine_boost.compress_booster(model, rows[:500], rows[500:], fidelity=0.9, verbose=False)
+    assert result.status == "VALIDATED"
+    assert result.n_changed == np.sum(result.model.predict(rows[500:]) != model.predict(rows[500:]))
+
+
+def test_the_saved_model_and_its_claim(tmp_path, few_synthetic_rows):
+    result = compressed("vote")
+    folder = result.save(tmp_path / "smaller")
+    loaded = pickle.loads((folder / "whole_model.pkl").read_bytes())
+    assert np.array_equal(loaded.predict(FRESH), result.model.predict(FRESH))
+    assert set(loaded.named_estimators_) == {"f", "b"}
+    assert result.claim in (folder / "claim.txt").read_text()
+    assert "800 validation rows" in result.claim
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "match"),
+    [
+        (pine_boost.compress_booster, {"tolerance": 0.1}, "tolerance was given for a VotingClassifier that averages 2"),
+        (pine_boost.compress_booster, {"threshold": 0.4}, "threshold was given for a VotingClassifier"),
+        (pine_boost.compress_booster, {"fidelity": 0.9999}, "X_val has 800 rows"),
+        (pine_boost.accelerate_booster, {"fidelity": 1.0}, "is tested and not proved: pass X_fit, X_val and fidelity"),
+    ],
+)
+def test_what_does_not_fit_an_average_is_refused(call, options, match):
+    with pytest.raises(pine_boost.InvalidInputError, match=match):
+        call(whole("vote"), FIT, VAL, **options)
+
+
+def test_rows_that_were_seen_are_refused_or_only_measured(few_synthetic_rows):
+    with pytest.raises(pine_boost.InvalidInputError, match="also occur in X_fit"):
+        pine_boost.compress_booster(whole("vote"), FIT, FIT, fidelity=0.95)
+    result = pine_boost.accelerate_booster(whole("vote"), FIT, FIT, fidelity=0.95, allow_overlap=True)
+    assert result.status == "MEASURED"
+
+
+def test_votes_and_members_without_trees_are_refused():
+    hard = VotingClassifier([("f", FOREST), ("b", BOOSTER)], voting="hard").fit(FIT, Y[:800])
+    with pytest.raises(pine_boost.UnsupportedModelError, match="voting='hard' counts votes"):
+        pine_boost.compress_booster(hard, FIT, VAL)
+    mixed = VotingClassifier([("f", FOREST), ("l", LogisticRegression())], voting="soft").fit(FIT, Y[:800])
+    with pytest.raises(pine_boost.PineBoostError, match="LogisticRegression"):
+        pine_boost.compress_booster(mixed, FIT, VAL, fidelity=0.95)
+    with pytest.raises(pine_boost.InvalidInputError, match="not fitted"):
+        pine_boost.compress_booster(VotingClassifier([("f", FOREST)]), FIT, VAL)
