@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module, metadata
 from typing import Any
 
@@ -159,10 +160,10 @@ def check_installation(libraries: Sequence[str] = LIBRARIES) -> Installation:
             if _version(library) is None:
                 checks.append(Check(title, None, "not installed"))
                 continue
-            checks += [_guarded(name, lambda f=fit: _library(f)) for name, fit in _PLANTED[library]().items()]
+            checks += [_guarded(name, partial(_library, fit)) for name, fit in _PLANTED[library]().items()]
             checks += _untested(library)
         checks.append(_guarded("C kernel", _kernel))
-        checks += [_guarded(f"CP-SAT, setting {s.name}", lambda s=s: _cp_sat(s)) for s in _SETTINGS]
+        checks += [_guarded(f"CP-SAT, setting {s.name}", partial(_cp_sat, s)) for s in _SETTINGS]
         checks.append(_guarded("linear programs", _linear_programs))
     names = ("pine-boost", "python", *_PACKAGES, *libraries)
     machine = f"{platform.system()} {platform.machine()}, {platform.python_implementation()}, {sys.byteorder}-endian"

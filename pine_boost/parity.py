@@ -20,7 +20,7 @@ from pine_boost.certificate.saved import model_path
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, differ
 from pine_boost.compression.record import Segment
-from pine_boost.compression.segments import find_segments
+from pine_boost.compression.segments import count_segments
 from pine_boost.errors import InvalidInputError, PineBoostError, UnsupportedModelError
 from pine_boost.files import clear_errors, require_free_file, write_file
 from pine_boost.kernels.numpy_twin import apply_link
@@ -31,8 +31,7 @@ from pine_boost.native.predict import asked_in_chunks, predict_classes, predict_
 from pine_boost.options import is_real, option_of
 from pine_boost.parsers import open_pickle
 from pine_boost.parsers.traits import band_of
-from pine_boost.pipelines.given import GivenModel, read_given
-from pine_boost.pipelines.unwrapping import unwrap
+from pine_boost.pipelines.given import read_given, read_raw_rows
 from pine_boost.region.conformal import Coverage
 from pine_boost.report.pages import render
 from pine_boost.scoring.native_sum import native_sum, probability_rule
@@ -41,8 +40,8 @@ from pine_boost.scoring.scorer_folder import load_scorer
 from pine_boost.serving.folder import MANIFEST as GUARDED
 from pine_boost.serving.folder import load_guarded
 from pine_boost.tables.native import row_count
-from pine_boost.tables.schema import schema_of
-from pine_boost.tables.table_files import read_any
+from pine_boost.tables.schema import InputSchema, schema_of
+from pine_boost.tables.table_files import TableFile, read_any, read_table
 
 _WORST = 20
 _MOST_DECISIONS = 50
@@ -256,21 +255,21 @@ def compare_models(
     1
     """
     before, after = (open_predictor(model, threshold=threshold, trust_pickle=trust_pickle) for model in (a, b))
-    options = {"fidelity": fidelity, "confidence": confidence, "tolerance": tolerance, "segments": segments}
-    return compare_answers(before, after, X, X, y, **options)
+    options: dict[str, Any] = {"fidelity": fidelity, "confidence": confidence, "tolerance": tolerance}
+    return compare_answers(before, after, X, X, y, segments=segments, **options)
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """A model that answers; ``given`` is how it was read, None for one that merely predicts.
+    """A model that answers.
 
     ``ask`` maps a table to labels or values, probabilities or None, and whether these are classes (None: unknown).
+    ``read`` reads a table file as the model takes it; None for a model that merely predicts.
     """
 
     name: str
     ask: Callable[[Any], tuple[npt.NDArray[Any], FloatArray | None, bool | None]]
-    given: GivenModel | None = None
-    schema: Any = None
+    read: Callable[..., TableFile] | None = None
 
 
 def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: bool = False) -> Predictor:
@@ -281,10 +280,12 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         folder = Path(model)
         if (folder / SCORER).is_file():
             scorer = load_scorer(folder, trust_pickle=trust_pickle)
-            return Predictor(name, partial(_ask_object, scorer, threshold), schema=scorer.parts.schema)
+            read = _reader(scorer.parts.prepare, scorer.parts.schema)
+            return Predictor(name, partial(_ask_object, scorer, threshold), read)
         if (folder / GUARDED).is_file():
             guarded = load_guarded(folder, trust_pickle=trust_pickle)
-            return Predictor(name, partial(_ask_object, guarded, threshold), schema=guarded.region.schema)
+            read = _reader(guarded.parts.prepare, schema_of(guarded.parts.original.forest))
+            return Predictor(name, partial(_ask_object, guarded, threshold), read)
         model = model_path(folder)
     source = open_pickle(model, trust_pickle)
     is_booster = type(source).__name__ == "Booster" and type(source).__module__.startswith(("xgboost.", "lightgbm."))
@@ -292,22 +293,25 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
         given = read_given(source, threshold=threshold, decision="value")
         if not is_booster:
             try_in_child(given.parsed)
-        return Predictor(name, partial(_ask_native, given.parsed), given, schema_of(given.parsed.forest))
+        return Predictor(name, partial(_ask_native, given.parsed), given.read_table)
     if not hasattr(source, "predict") and not callable(source):
         raise UnsupportedModelError(
             f"{name} neither has predict nor can it be called; pass a fitted model, a function of the table, a model "
             "file or a folder of pine_boost."
         )
-    return Predictor(name, partial(_ask_object, source, threshold), _given(source, threshold))
-
-
-def _given(source: Any, threshold: Threshold) -> GivenModel | None:
-    """How a live model reads tables from files; None if it is not one that can be read."""
+    read = None
     try:
-        unwrap(source, threshold)
-        return read_given(source, threshold=threshold, decision="value")
+        read = read_given(source, decision="value").read_table
     except (UnsupportedModelError, InvalidInputError):
-        return None
+        pass  # it predicts all the same
+    return Predictor(name, partial(_ask_object, source, threshold), read)
+
+
+def _reader(prepare: Any, schema: InputSchema) -> Callable[..., TableFile]:
+    """How the table files of a folder's model are read: raw columns if a Pipeline prepares them."""
+    return (
+        partial(read_raw_rows, prepare) if prepare is not None else lambda path, label: read_table(path, schema, label)
+    )
 
 
 def _ask_native(model: Model, X: Any) -> tuple[npt.NDArray[Any], FloatArray | None, bool | None]:
@@ -413,7 +417,8 @@ def compare_answers(
     has_few = are_classes and len(np.unique(said_a)) <= _MOST_DECISIONS
     n_changed = int(changed.sum())
     same = Coverage.of(n_rows, n_rows - n_changed, confidence)
-    schema = before.schema or (None if before.given is None else before.given.schema)
+    labels = _columns(segments, X_before)
+    named = labels if isinstance(labels, Mapping) else {} if labels is None else {"": labels}
     return ModelComparison(
         names=(before.name, after.name),
         n_rows=n_rows,
@@ -426,8 +431,8 @@ def compare_answers(
         confidence=confidence,
         tolerance=tolerance,
         differences=_differences(moved),
-        segments=find_segments(_columns(segments, X_before), X_before, schema, changed, confidence),
-        decisions=find_segments(said_a, None, schema, changed, confidence) if has_few else (),
+        segments=count_segments(named, changed, confidence),
+        decisions=count_segments({"": said_a}, changed, confidence) if has_few else (),
         worst=_worst(answers, (said_a, said_b), changed, moved),
         accuracy=None if y is None or not are_classes else _accuracy(said_a, said_b, y, confidence),
     )

@@ -142,3 +142,22 @@ def test_the_command_has_an_exit_code_a_page_and_json(tmp_path, capsys):
     assert run(capsys, "parity", *place, "-o", page)[0] == 1
     code, out, _ = run(capsys, "parity", *place, "--fidelity", 1)
     assert code == (0 if expected.n_changed == 0 else 2)
+
+
+def test_folders_of_the_package_are_models_too(tmp_path, capsys):
+    names = [f"f{j}" for j in range(4)]
+    rows = pandas.DataFrame(table()[0], columns=names)
+    tiny = xgboost.XGBClassifier(n_estimators=4, max_depth=2, n_jobs=1).fit(rows, table()[1])
+    tiny.save_model(tmp_path / "tiny.json")
+    result = pine_boost.prune_booster(tiny, rows[:250], rows[250:], alpha=0.3)
+    assert result.status == "CERTIFIED"
+    result.save(tmp_path / "pruned")
+    pine_boost.GuardedModel(result).save(tmp_path / "guarded")
+    pine_boost.accelerate_booster(tiny, verbose=False).save(tmp_path / "scorer")
+    rows.assign(more=1).to_csv(tmp_path / "rows.csv", index=False)
+    for folder in ("pruned", "guarded", "scorer"):
+        command = ("parity", tmp_path / "tiny.json", tmp_path / folder, tmp_path / "rows.csv", "--json")
+        code, out, err = run(capsys, *command, "--fidelity", 0.4)
+        assert code == 0, err
+        assert "columns left out: more" in err
+        assert folder == "pruned" or json.loads(out)["n_changed"] == 0

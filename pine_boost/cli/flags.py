@@ -154,6 +154,11 @@ def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
             raise InvalidInputError(f"--label {label} names a column of --test, but --test is missing.")
         return None
     table = read_table(path, columns, label) if isinstance(columns, InputSchema) else columns.read_table(path, label)
+    return noted(path, table)
+
+
+def noted(path: str, table: Any) -> Any:
+    """A table that was read; says on stderr which of its columns the model does not have."""
     if table.left_out:
         listed = ", ".join(table.left_out[:8]) + (", ..." if len(table.left_out) > 8 else "")
         print(f"pine-boost: note: {path}: columns left out: {listed}", file=sys.stderr)

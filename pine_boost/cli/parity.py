@@ -37,26 +37,24 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Compare, write the page and print the figures."""
     from pine_boost.files import require_free_file
-    from pine_boost.parity import compare_answers, open_predictor
+    from pine_boost.parity import compare_answers, open_predictor, segment_column
 
     inputs = [path for path in (arguments.a, arguments.b, arguments.data) if not Path(path).is_dir()]
     if arguments.output is not None:
         require_free_file(Path(arguments.output), inputs=inputs, overwrite=arguments.force)
     threshold = flags.thresholds(arguments)
-    models = [
+    before, after = (
         open_predictor(path, threshold=threshold, trust_pickle=arguments.trust_pickle)
         for path in (arguments.a, arguments.b)
-    ]
-    tables = [_read(arguments, model) for model in models]
-    segments = arguments.segments
-    if segments is not None:
-        from pine_boost.parity import segment_column
-
-        segments = segment_column(arguments.data, segments)
+    )
+    first, second = (_read(arguments, model) for model in (before, after))
+    segments = None if arguments.segments is None else segment_column(arguments.data, arguments.segments)
     found = compare_answers(
-        *models,
-        *(table.X for table in tables),
-        tables[0].y,
+        before,
+        after,
+        first.X,
+        second.X,
+        first.y,
         fidelity=arguments.fidelity,
         confidence=arguments.confidence,
         tolerance=arguments.tolerance,
@@ -77,10 +75,9 @@ def _read(arguments: argparse.Namespace, model: Any) -> Any:
     """The table as this model takes it."""
     from pine_boost.errors import UnsupportedModelError
 
-    columns = model.given or model.schema
-    if columns is None:
+    if model.read is None:
         raise UnsupportedModelError(
             f"{model.name} can predict, but its columns cannot be found in a table file; use "
             "pine_boost.compare_models in Python."
         )
-    return flags.read_data(arguments.data, columns, arguments.label)
+    return flags.noted(arguments.data, model.read(arguments.data, arguments.label))

@@ -6,7 +6,7 @@ The bounds hold one at a time, not all at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,22 +32,30 @@ def find_segments(
     """Changed rows by segment, largest segments first; none without ``given``."""
     if given is None:
         return ()
-    if isinstance(given, Mapping):
-        return tuple(
-            segment
-            for name, labels in given.items()
-            for segment in _count(_labels(labels, X_val, schema), changed, confidence, f"{name}: ")
+    named = given if isinstance(given, Mapping) else {"": given}
+    return count_segments({name: _labels(labels, X_val, schema) for name, labels in named.items()}, changed, confidence)
+
+
+def count_segments(
+    labels: Mapping[str, Iterable[Any]], changed: npt.NDArray[np.bool_], confidence: float
+) -> tuple[Segment, ...]:
+    """Changed rows by label, one label per row, for one or several named divisions of the rows."""
+    return tuple(
+        segment
+        for name, own in labels.items()
+        for segment in _count(
+            np.array([_name(label) for label in own]), changed, confidence, f"{name}: " if name else ""
         )
-    return tuple(_count(_labels(given, X_val, schema), changed, confidence, ""))
+    )
 
 
-def _labels(given: Any, X_val: Any, schema: InputSchema) -> npt.NDArray[Any]:
+def _labels(given: Any, X_val: Any, schema: InputSchema) -> Iterable[Any]:
     if isinstance(given, (str, int, np.integer)):
         feature = schema.index_of(given if isinstance(given, str) else int(given))
         rows = X_val if isinstance(X_val, Rows) else open_rows(X_val, schema, "X_val")
         chunks = rows.map_values(partial(_cells, schema, feature))
         return np.concatenate([np.zeros(0, dtype=str), *chunks])
-    return np.array([_name(label) for label in given])
+    return given  # type: ignore[no-any-return]  # one label per row, counted below
 
 
 def _cells(schema: InputSchema, feature: int, matrix: FloatArray) -> npt.NDArray[Any]:
