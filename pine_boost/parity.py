@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -300,10 +301,8 @@ def open_predictor(model: Any, *, threshold: Threshold = None, trust_pickle: boo
             "file or a folder of pine_boost."
         )
     read = None
-    try:
+    with suppress(UnsupportedModelError, InvalidInputError):  # it predicts all the same
         read = read_given(source, decision="value").read_table
-    except (UnsupportedModelError, InvalidInputError):
-        pass  # it predicts all the same
     return Predictor(name, partial(_ask_object, source, threshold), read)
 
 
