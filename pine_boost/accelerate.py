@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
@@ -26,7 +25,7 @@ from pine_boost.errors import InvalidInputError
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.flatten import flatten
-from pine_boost.model.forest import FloatArray, Forest, IntArray, Model
+from pine_boost.model.forest import Forest, IntArray, Model
 from pine_boost.model.synthetic_rows import synthetic_rows
 from pine_boost.native.predict import load_native, predict_classes, predict_margins
 from pine_boost.options import AccelerateOptions, given
@@ -37,7 +36,7 @@ from pine_boost.scoring.accelerate_result import AccelerateResult
 from pine_boost.scoring.fast_scorer import FastScorer, ScorerParts
 from pine_boost.scoring.native_sum import is_unordered, native_sum, probability_rule, require_own_predict
 from pine_boost.scoring.proved_parts import SAMPLE_ROWS, keep_trees, proved_plan, truncate
-from pine_boost.scoring.validated_exits import build_stages, validate_exits
+from pine_boost.scoring.validated_exits import build_stages, test_seconds, validate_exits
 from pine_boost.tables.matrix import to_matrix
 from pine_boost.tables.native import as_table, first_rows
 from pine_boost.tables.overlap import hashes_of
@@ -56,7 +55,10 @@ _STATED = (
     "overlap",
     "validation_digest",
 )
-_STAGES_SHARE = 0.8  # of a limited time, for the stages; the test gets the rest
+_STAGES_SHARE = 0.8  # of a limited time, at most, for the stages; the test gets the rest
+_TEST_SHARE = 0.9  # up to and including the test
+_OF_SPARE = 0.6  # of the time that the test seems to leave, at most, for the stages
+_WORK_CELLS = 10_000_000  # rows x trees on which the work is measured
 
 
 def accelerate_booster(
@@ -158,7 +160,7 @@ def accelerate_booster(
     True
     """
     options = given(AccelerateOptions, locals())
-    started = time.perf_counter()
+    budget = Budget.of(time_limit)
     source = open_pickle(model, trust_pickle)
     committee = committee_of(source)
     if committee is not None:  # several calibrators, or a soft vote
@@ -186,9 +188,12 @@ def accelerate_booster(
             truncation = {"tolerance": float(tolerance), "trees": kept.tolist()}
     flat = flatten(visited)
     if fidelity < 1:
-        status, statement, plan = _validate(parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent)
+        status, statement, plan = _validate(
+            parsed, flat, native, outer.rows(X_fit), outer.rows(X_val), options, spent, budget
+        )
         claim = statement_claim(status, statement, forest.decision.thresholds, claim)
-    rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), 20 * SAMPLE_ROWS), schema_of(forest))
+    n_sampled = int(np.clip(_WORK_CELLS // forest.n_trees, SAMPLE_ROWS, 20 * SAMPLE_ROWS))
+    rows = None if X_fit is None else to_matrix(first_rows(outer.rows(X_fit), n_sampled), schema_of(forest))
     sample = synthetic_rows(forest, SAMPLE_ROWS, random_state) if rows is None else rows
     if plan is None:
         plan = proved_plan(visited, flat, sample, is_fitted=rows is not None)
@@ -223,11 +228,11 @@ def accelerate_booster(
         claim=claim,
         work=facts["work"],
         work_rows=facts["work_rows"],
-        seconds=time.perf_counter() - started,
+        seconds=budget.elapsed,
         facts=facts,
         original=parsed,
         native=_native_predict(parsed, outer.outer),
-        sample=_as_given(sample, parsed, X_fit),
+        sample=as_table(sample, schema_of(forest)) if X_fit is None else first_rows(X_fit, n_sampled),
     )
 
 
@@ -262,20 +267,31 @@ def _truncate(forest: Forest, native: NativeSum, tolerance: float) -> tuple[IntA
 
 
 def _validate(
-    parsed: Model, flat: FlatForest, native: NativeSum, X_fit: Any, X_val: Any, options: AccelerateOptions, spent: Any
+    parsed: Model,
+    flat: FlatForest,
+    native: NativeSum,
+    X_fit: Any,
+    X_val: Any,
+    options: AccelerateOptions,
+    spent: Any,
+    budget: Budget,
 ) -> tuple[str, dict[str, Any], ExitPlan | None]:
     """Status, what was tested, and the exits; None where no exits passed."""
-    budget = Budget.of(options.time_limit)
     with shown(options.verbose, options.time_limit, options.callback) as report_progress:
         say(report_progress, "reading the rows")
         tables = read_tables(parsed, X_fit, X_val, options)
         refuse_spent(spent, hashes_of(tables.val), "X_val")
         require_rows(tables.val.n_rows, options.fidelity, options.confidence)
         task = set_up(Goal(parsed.forest, True, None), TREES, tables.fit, options.random_state, budget)
+        part = test = budget
+        if budget.is_limited:
+            test = budget.until(_TEST_SHARE)  # the rest is for exits that are proved, if none pass
+            spare = test.remaining - test_seconds(parsed, task, flat, native, tables)
+            part = budget.within(min(_STAGES_SHARE * budget.remaining, _OF_SPARE * spare))
         # the stages, and the levels to be tested, are fixed before a row of X_val is predicted
-        stages = build_stages(task, replace(budget.until(_STAGES_SHARE), callback=report_progress))
+        stages = build_stages(task, replace(part, callback=report_progress))
         say(report_progress, "testing the exits on X_val")
-        found = validate_exits(parsed, task, stages, flat, native, tables, options, budget)
+        found = validate_exits(parsed, task, stages, flat, native, tables, options, test)
     status = NOT_VALIDATED if found.plan is None else MEASURED if tables.is_overlapping else VALIDATED
     segments = find_segments(
         options.segments, tables.X_val, schema_of(parsed.forest), found.changed, options.confidence
@@ -357,8 +373,3 @@ def _native_predict(parsed: Model, outer: Any) -> Callable[[Any], Any]:
         return predict_classes(loaded, X) if parsed.forest.decides else predict_margins(loaded, X)[0]
 
     return predict
-
-
-def _as_given(sample: FloatArray, parsed: Model, X_fit: Any) -> Any:
-    """Rows as the native ``predict`` takes them."""
-    return as_table(sample, schema_of(parsed.forest)) if X_fit is None else first_rows(X_fit, 20 * SAMPLE_ROWS)

@@ -24,16 +24,20 @@ from pine_boost.tables.rows import BatchRows, DaskRows, is_large, open_rows
 from pine_boost.tables.schema import InputSchema, schema_of
 
 Answer = TypeVar("Answer")
-_WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()  # writing a large model takes seconds
+# writing a large model and loading it take seconds
+_WRITTEN: WeakKeyDictionary[Model, bytes] = WeakKeyDictionary()
+_LOADED: WeakKeyDictionary[Model, Any] = WeakKeyDictionary()
 
 
 def load_native(model: Model) -> Any:
     """Return the live object of a parsed model; a file is loaded from its checked contents."""
     if model.native is not None:
         return model.native
+    if model in _LOADED:
+        return _LOADED[model]
     library = model.forest.library
     try:
-        return traits_of(library).load(model.document)
+        return _LOADED.setdefault(model, traits_of(library).load(model.document))
     except PineBoostError:
         raise
     except ImportError as error:

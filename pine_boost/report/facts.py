@@ -30,6 +30,7 @@ from pine_boost.report.outside import OutsideInput, find_outside
 from pine_boost.tables.matrix import to_matrix
 
 _MOST_MARGINS = 2000
+_UNCHANGED = "Not measured: the model is the original, unchanged."
 
 
 @dataclass(frozen=True)
@@ -179,15 +180,18 @@ def _native(
     """Everything that needs the native libraries."""
     original, region = subject.original, subject.region
     assert original is not None
+    is_original = subject.certificate.grid < 0
+    is_unchanged = is_original and not without_twins(subject.certificate)
+    if is_unchanged and X is None:
+        return replace(facts, speed_note=_UNCHANGED)
     # loaded once, instead of for every prediction
     before, after = (replace(model, native=load_native(model)) for model in (original, subject.pruned))
     if X is not None:
         with part("fidelity"):
             same = predict_classes(before, X) == predict_classes(after, X)
             facts = replace(facts, fidelity=float(np.mean(same)))
-    is_original = subject.certificate.grid < 0
-    if is_original and not without_twins(subject.certificate):
-        return replace(facts, speed_note="Not measured: the model is the original, unchanged.")
+    if is_unchanged:
+        return replace(facts, speed_note=_UNCHANGED)
     if len(matrix) == 0:
         facts = replace(facts, speed_note="Not measured: there were no rows to predict.")
     elif budget.is_over:

@@ -7,6 +7,7 @@ which is tested on X_val in fixed sequence.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,8 +25,11 @@ from pine_boost.compression.shape import GONE, Shape, margins
 from pine_boost.compression.validation import choose
 from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, NativeSum
 from pine_boost.model.forest import BoolArray, FloatArray, Int32Array, IntArray, Model
+from pine_boost.native.predict import CHUNK_CELLS, load_native
 from pine_boost.options import AccelerateOptions
 from pine_boost.scoring.proved_exits import build_exits
+from pine_boost.tables.native import as_table
+from pine_boost.tables.schema import schema_of
 
 _N_STAGES, _FEWEST_STAGES = 12, 4
 _LARGEST_TABLE = 12_000_000  # leaf values of all stages: 100 MB
@@ -39,6 +43,7 @@ _MOST = 3 / 4  # and the last: beyond, an input may as well see all trees
 _LENIENCY = 0.25
 _LEVELS = np.linspace(16.0, -2.0, 91)
 _WORK_ROWS = 10_000
+_PROBED = 400  # rows of X_fit by which the time of the test is judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +82,9 @@ def build_stages(task: Task, budget: Budget) -> Stages:
     sizes = np.unique(np.rint(sizes).astype(int))[::-1]
     found: dict[int, Shape] = {}
     cost = replace(task.cost, minimize=TREES)
-    equations = build_equations(task.goal, task.sample.fitted)
     try:
+        budget.check()
+        equations = build_equations(task.goal, task.sample.fitted)
         steps = sizes[(sizes >= 1) & (sizes < n_trees)].tolist()
         for shape in walk(task.goal, cost, task.original, equations, Pace(budget), steps):
             found[int(cost.of(shape))] = shape
@@ -247,6 +253,25 @@ class ValidatedExits:
     bound: float
 
 
+def test_seconds(parsed: Model, task: Task, flat: FlatForest, native: NativeSum, tables: Tables) -> float:
+    """How long X_val takes for the library and, once, for the kernel, judging by a few rows of X_fit."""
+    few = tables.fit.take(np.arange(min(_PROBED, tables.fit.n_rows)))
+    parsed = replace(parsed, native=load_native(parsed))
+    started = time.monotonic()
+    task.goal.native_answers(parsed, as_table(few, schema_of(parsed.forest)))
+    kernels.bind(flat, native).margins(few)
+    return (time.monotonic() - started) / len(few) * tables.val.n_rows
+
+
+def _classes(trees: kernels.Trees, tables: Tables, n_trees: int, budget: Budget) -> Iterator[Int32Array]:
+    """The scorer's classes of X_val, part by part with a look at the clock."""
+    n_most = max(1, CHUNK_CELLS // n_trees)
+    for matrix in tables.val.chunks():
+        for start in range(0, len(matrix), n_most):
+            budget.check()
+            yield trees.classes(matrix[start : start + n_most])
+
+
 def validate_exits(
     parsed: Model,
     task: Task,
@@ -262,22 +287,27 @@ def validate_exits(
     The levels and their order are fixed before X_val is seen, and the test stops at the first that fails.
     """
     n_rows, changed = tables.val.n_rows, np.zeros(tables.val.n_rows, dtype=bool)
+    nothing = ValidatedExits(None, (), changed, lower_bound(0, n_rows, options.confidence))
     if not stages.shapes:
-        return ValidatedExits(None, (), changed, lower_bound(0, n_rows, options.confidence))
+        return nothing
     target = (n_rows, options.fidelity, options.confidence)
     levels = choose(estimate_levels(task, stages), expected_share(*target))
     plan_at = exit_plans(task, stages, build_exits(parsed.forest, flat, order=stages.order))
-    expected = task.goal.native_answers(parsed, tables.X_val).classes
+    try:
+        expected = task.goal.native_answers(parsed, tables.X_val, budget.check).classes
+    except OutOfTime:
+        return nothing
     tested: list[TestedLevel] = []
     now = changed
 
     def counts() -> Iterator[int]:
         nonlocal now
         for level in levels:
-            if tested and budget.is_over:
-                return
             trees = kernels.bind(flat, native, plan_at(level.level))
-            now = np.concatenate([trees.classes(matrix) for matrix in tables.val.chunks()]) != expected
+            try:
+                now = np.concatenate(list(_classes(trees, tables, flat.n_trees, budget))) != expected
+            except OutOfTime:  # ending the sequence early accepts less
+                return
             yield int(now.sum())
 
     plan = None
