@@ -25,13 +25,14 @@ from benchmarks.paper import listed
 from benchmarks.runner import RESULTS, Job, run_jobs
 
 LIMITS = ("5", "10", "30", "40")
-CALLS = ("prune", "compress", "survey", "verify", "interrupt")
+CALLS = ("prune", "compress", "survey", "accelerate", "verify", "interrupt")
 N_ROWS, N_FEATURES = 10_000, 20
 MANY_ROWS = 150_000  # of each table of the largest model
 LARGEST = "LightGBM 1000 x 255 leaves"
 INTERRUPT_AFTER = 4.0
 VERIFY_INDIFFERENCE = 0.01  # more leaves too many unseen rows undecided: no region
 VERIFY_AFTER = 30.0  # seconds for the model that is verified
+FIDELITY = 0.99  # of accelerate
 SHARE, GRACE, CTRL_C = 0.1, 2.0, 2.0  # issue 14: 10 % + 2 s, and 2 s after Ctrl-C
 KEY_COLUMNS = ("model", "call", "limit")
 COLUMNS = (*KEY_COLUMNS, "trees", "leaves", "seconds", "cpu_s", "ratio", "is_kept", "peak_mb", "answer")
@@ -162,7 +163,12 @@ def answer_of(question: Question) -> dict[str, Any]:
             offers = pine_boost.survey(source, X_fit, X_cal, time_limit=limit or 60.0).offers
             return f"{offers[0].leaves} to {min(offer.leaves for offer in offers)} leaves"
 
-        calls = {"verify": verify, "compress": compress, "survey": survey}
+        def accelerate() -> str:
+            result = pine_boost.accelerate_booster(source, X_fit, X_cal, fidelity=FIDELITY, time_limit=limit)
+            result.save(Path(folder) / "result")
+            return f"{result.status}, {result.work:.2f} of the trees visited"
+
+        calls = {"verify": verify, "compress": compress, "survey": survey, "accelerate": accelerate}
         if question.call == "verify":  # light trees go, so that there is something to prove
             result = pine_boost.prune_booster(
                 source, X_fit, X_cal, alpha=0.1, indifference=VERIFY_INDIFFERENCE, time_limit=VERIFY_AFTER
@@ -219,10 +225,11 @@ def ask(question: Question) -> list[dict[str, Any]]:
 
 
 def questions_of(options: argparse.Namespace, folder: str) -> list[Question]:
-    """Every limit for pruning, one for verifying, compressing and surveying, none for Ctrl-C."""
+    """Every limit for pruning and for the largest model, else one, none for Ctrl-C."""
     questions = []
     for model, call in product(options.models, options.calls):
-        limits = {"prune": options.limits, "interrupt": [""]}.get(call, options.limits[:1])
+        every = options.limits if call == "prune" or model == LARGEST else options.limits[:1]
+        limits = [""] if call == "interrupt" else every
         questions += [Question(model, call, limit, folder) for limit in limits]
     return questions
 

@@ -105,7 +105,7 @@ def test_limits_judge_by_the_issue(monkeypatch, tmp_path):
     assert row["is_kept"] == "no"
 
 
-@pytest.mark.parametrize("call", ["prune", "verify", "compress", "survey"])
+@pytest.mark.parametrize("call", ["prune", "verify", "compress", "survey", "accelerate"])
 def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_path, monkeypatch):
     def small():
         from xgboost import XGBClassifier
@@ -123,6 +123,7 @@ def test_a_question_is_answered_from_the_file_to_the_written_result(call, tmp_pa
         "verify": "agrees: True",
         "compress": "NOT_VALIDATED, 20 ",
         "survey": "20 to ",
+        "accelerate": "VALIDATED, ",
     }
     assert answer["answer"].startswith(expected[call])
     assert (tmp_path / "small.pickle").exists()
