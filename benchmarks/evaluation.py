@@ -24,7 +24,7 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.parsers import read_model
 from pine_boost.region import Region, fit_region
-from pine_boost.region.fast.membership import compile_membership
+from pine_boost.region.membership import compile_membership
 from pine_boost.region.scores.fit_score import SCORE_NAMES
 
 SIZES = ((30, 2), (100, 6))  # the paper's size, and XGBoost's default

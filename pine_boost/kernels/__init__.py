@@ -7,11 +7,11 @@ from typing import Any
 import numpy.typing as npt
 
 from pine_boost.kernels.compiled import REFUSED, CompiledTrees
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array, NativeSum
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Int32Array, NativeSum, TableSums
 from pine_boost.kernels.library import load
 from pine_boost.kernels.numpy_twin import NumpyTrees
 
-__all__ = ["REFUSED", "ExitPlan", "FlatForest", "NativeSum", "Trees", "bind", "leaves", "name"]
+__all__ = ["REFUSED", "ExitPlan", "FlatForest", "NativeSum", "TableSums", "Trees", "bind", "leaves", "name"]
 
 Trees = CompiledTrees | NumpyTrees
 
@@ -21,10 +21,14 @@ def name() -> str:
     return "numpy" if load() is None else "C"
 
 
-def bind(flat: FlatForest, native: NativeSum | None = None, plan: ExitPlan | None = None) -> Trees:
-    """The kernel of a forest; margins need ``native``, classes need ``plan`` too."""
+def bind(
+    flat: FlatForest, native: NativeSum | None = None, plan: ExitPlan | None = None, sums: TableSums | None = None
+) -> Trees:
+    """The kernel of a forest; margins need ``native``, classes need ``plan`` too, membership needs ``sums``."""
     library = load()
-    return NumpyTrees(flat, native, plan) if library is None else CompiledTrees(library, flat, native, plan)
+    if library is None:
+        return NumpyTrees(flat, native, plan, sums)
+    return CompiledTrees(library, flat, native, plan, sums)
 
 
 def leaves(flat: FlatForest, X: npt.NDArray[Any]) -> Int32Array:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
-from pine_boost.kernels.library import ScorerStruct, TableStruct
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum, TableSums
+from pine_boost.kernels.library import RegionStruct, ScorerStruct, TableStruct
 
 REFUSED = -2  # the class of a row that the library itself would refuse
 _NO_MEMORY = -3
@@ -22,7 +22,14 @@ _ROWS_PER_THREAD = 2048  # fewer are not worth a thread
 class CompiledTrees:
     """The functions of trees.c for one forest; safe to use from several threads at once."""
 
-    def __init__(self, library: Any, flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> None:
+    def __init__(
+        self,
+        library: Any,
+        flat: FlatForest,
+        native: NativeSum | None,
+        plan: ExitPlan | None,
+        sums: TableSums | None = None,
+    ) -> None:
         self._library, self._flat = library, flat
         self._kept: list[Any] = []  # the arrays that C points into
         self._struct = ScorerStruct()
@@ -31,6 +38,12 @@ class CompiledTrees:
             self._fill_native(native)
         if plan is not None:
             self._fill_plan(flat, plan)
+        self._region = RegionStruct()
+        if sums is not None:
+            self._region.n_terms, self._region.n_groups = len(sums.first), len(sums.limit)
+            self._region.has_trees = int(sums.leaf_cost.any())
+            for name in (entry[0] for entry in RegionStruct._fields_[3:]):
+                self._point(name, getattr(sums, name), getattr(sums, name).dtype, self._region)
         self._pointer = ctypes.addressof(self._struct)
         self._score_row = library.pine_score_row
 
@@ -76,6 +89,15 @@ class CompiledTrees:
             raise MemoryError("No memory for the bins of a row.")
         return found
 
+    def membership(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Whether each row lies in the region, and its score."""
+        table, _kept = self._table(X, is_raw=False)
+        inside, scores = np.empty(len(X), dtype=bool), np.empty(len(X), dtype=np.int64)
+        region, places = ctypes.addressof(self._region), (inside.ctypes.data, scores.ctypes.data)
+        if self._library.pine_region(self._pointer, region, ctypes.addressof(table), 0, len(X), *places):
+            raise MemoryError("No memory for a block of rows.")
+        return inside, scores
+
     def _run(self, function: Any, table: TableStruct, begin: int, end: int, *rest: Any) -> int:
         code: int = function(self._pointer, ctypes.addressof(table), begin, end, *rest)
         if code == _NO_MEMORY:
@@ -99,10 +121,10 @@ class CompiledTrees:
         strides = (X.strides[0] // X.itemsize, X.strides[1] // X.itemsize)
         return TableStruct(X.ctypes.data, X.dtype == np.float32, *strides, is_raw, len(X)), X
 
-    def _point(self, name: str, array: npt.NDArray[Any], dtype: Any) -> None:
+    def _point(self, name: str, array: npt.NDArray[Any], dtype: Any, struct: Any = None) -> None:
         array = np.ascontiguousarray(array, dtype=dtype)
         self._kept.append(array)
-        setattr(self._struct, name, array.ctypes.data if array.size else None)
+        setattr(struct or self._struct, name, array.ctypes.data if array.size else None)
 
     def _fill_forest(self, flat: FlatForest) -> None:
         struct = self._struct

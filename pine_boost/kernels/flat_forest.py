@@ -232,6 +232,38 @@ class ExitPlan:
         return int(self.value.shape[1])
 
 
+@dataclass(frozen=True, eq=False)
+class TableSums:
+    """A region: in every group of terms the sum of the costs is at most the limit of the group.
+
+    A term looks up the bins of two columns. Group 0, the score, also adds the cost of the leaf in
+    every tree.
+
+    Attributes
+    ----------
+    first, second, width : int32 (n_terms,)
+        The entry of a term is ``offset + width * bin of column first + bin of column second``.
+    offset : int64 (n_terms,)
+    cost : int64
+    group_end : int32 (n_groups,)
+        One past the last term of each group.
+    limit : int64 (n_groups,)
+    leaf_cost : int64 (n_leaves,)
+    """
+
+    first: Int32Array
+    second: Int32Array
+    width: Int32Array
+    offset: npt.NDArray[np.int64]
+    cost: npt.NDArray[np.int64]
+    group_end: Int32Array
+    limit: npt.NDArray[np.int64]
+    leaf_cost: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+
 def freeze(record: Any) -> None:
     """Make the arrays of a frozen dataclass read-only."""
     for field in fields(record):

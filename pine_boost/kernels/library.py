@@ -47,6 +47,15 @@ class ScorerStruct(ctypes.Structure):
     )
 
 
+class RegionStruct(ctypes.Structure):
+    """``region_t`` of trees.c."""
+
+    _fields_ = (
+        *_typed(_NUMBER, "n_terms n_groups has_trees"),
+        *_typed(_POINTER, "first second width group_end offset cost limit leaf_cost"),
+    )
+
+
 class TableStruct(ctypes.Structure):
     """``table_t`` of trees.c; strides count elements."""
 
@@ -157,14 +166,9 @@ def _open(path: Path) -> Any | None:
         library.pine_renumber.restype = number
         for function in (library.pine_sum_leaves, library.pine_products, library.pine_transposed, library.pine_normal):
             function.restype = None
-        for function in (
-            library.pine_walk_states,
-            library.pine_score_row,
-            library.pine_score,
-            library.pine_leaves,
-            library.pine_margins,
-        ):
-            function.restype = small
+        library.pine_region.argtypes = [pointer, pointer, pointer, number, number, pointer, pointer]
+        for name in ("walk_states", "score_row", "score", "leaves", "margins", "region"):
+            getattr(library, f"pine_{name}").restype = small
     except (OSError, AttributeError):
         return None
     return library

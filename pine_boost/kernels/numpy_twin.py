@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pine_boost.kernels.flat_forest import CodeRule, ExitPlan, FlatForest, FloatArray, Int32Array, Link, NativeSum
+from pine_boost.kernels.flat_forest import (
+    CodeRule,
+    ExitPlan,
+    FlatForest,
+    FloatArray,
+    Int32Array,
+    Link,
+    NativeSum,
+    TableSums,
+)
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _CHUNK_CELLS = 4_000_000  # rows x trees walked at once
@@ -23,8 +32,10 @@ _REFUSED = -2
 class NumpyTrees:
     """The functions of trees.c for one forest, with the same numbers bit for bit."""
 
-    def __init__(self, flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None) -> None:
-        self._flat, self._native, self._plan = flat, native, plan
+    def __init__(
+        self, flat: FlatForest, native: NativeSum | None, plan: ExitPlan | None, sums: TableSums | None = None
+    ) -> None:
+        self._flat, self._native, self._plan, self._table_sums = flat, native, plan, sums
         node = flat.node
         self._rank = (node & np.uint64(0xFFFF)).astype(np.int32)
         self._column = (node >> np.uint64(16) & np.uint64(0x7FFFFF)).astype(np.int64)
@@ -72,6 +83,28 @@ class NumpyTrees:
         """Class of one row given as the bytes of its numbers; -2 where the library would raise."""
         X = np.frombuffer(row, dtype=np.float32 if is_float32 else np.float64).reshape(1, -1)
         return int(self.classes(X, is_raw=True)[0])
+
+    def membership(self, X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """Whether each row lies in the region, and its score."""
+        sums = self._table_sums
+        assert sums is not None
+        inside, scores = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=np.int64)
+        for rows in self._chunks(len(X)):
+            bins = self.bins(X[rows]).astype(np.int64)
+            start = 0
+            for group, end in enumerate(sums.group_end):
+                total = np.zeros(len(bins), dtype=np.int64)
+                for term in range(start, end):
+                    place = sums.width[term] * bins[:, sums.first[term]] + bins[:, sums.second[term]]
+                    total += sums.cost[sums.offset[term] + place]
+                if group == 0:
+                    if sums.leaf_cost.any():
+                        leaves = self._walk(bins.astype(np.int32), np.arange(self._flat.n_trees))
+                        total += sums.leaf_cost[leaves].sum(axis=1)
+                    scores[rows] = total
+                inside[rows] &= total <= sums.limit[group]
+                start = end
+        return inside, scores
 
     def _chunks(self, n_rows: int) -> list[slice]:
         size = max(1, _CHUNK_CELLS // self._flat.n_trees)

@@ -1,5 +1,5 @@
-/* Tree ensembles over binned inputs: leaves, native margins, and classes with early exit; at the end walks over
- * states, sums over leaves and the products of the least squares.
+/* Tree ensembles over binned inputs: leaves, native margins, classes with early exit, and membership in a region;
+ * at the end walks over states, sums over leaves and the products of the least squares.
  *
  * Plain C99 without Python headers; numpy_twin.py computes the same numbers bit for bit. Compile
  * without fast-math and with -ffp-contract=off: every sum here is part of a proof.
@@ -74,6 +74,14 @@ typedef struct {
     const void *data;
     int64_t is_float32, row_stride, column_stride, is_raw, n_rows;
 } table_t;
+
+/* A region: in every group of terms the sum of the costs is at most the limit of the group. A term looks up
+ * the bins of two columns; group 0 also adds the cost of the leaf in every tree. */
+typedef struct {
+    int64_t n_terms, n_groups, has_trees;
+    const int32_t *first, *second, *width, *group_end;
+    const int64_t *offset, *cost, *limit, *leaf_cost;
+} region_t;
 
 static inline double cell(const table_t *table, int64_t row, int64_t feature)
 {
@@ -629,6 +637,40 @@ int32_t pine_leaves(const scorer_t *s, const table_t *table, int64_t begin, int6
             walk_rows(s, tree, scratch.bins, scratch.slots, count, scratch.leaves);
             for (int64_t j = 0; j < count; j++) leaves[(first + j) * s->n_trees + tree] = scratch.leaves[j];
         }
+    }
+    release(&scratch);
+    return 0;
+}
+
+/* Whether the rows begin..end lie in a region, and the sums of group 0; either may be null. */
+int32_t pine_region(const scorer_t *s, const region_t *region, const table_t *table, int64_t begin, int64_t end,
+                    uint8_t *inside, int64_t *scores)
+{
+    scratch_t scratch;
+    int64_t sums[BLOCK];
+    uint8_t kept[BLOCK];
+    if (!allocate(s, &scratch)) return NO_MEMORY;
+    for (int64_t first = begin; first < end; first += BLOCK) {
+        int64_t count = end - first < BLOCK ? end - first : BLOCK, term = 0;
+        bin_all(s, table, first, count, &scratch);
+        memset(kept, 1, sizeof kept);
+        for (int64_t group = 0; group < region->n_groups; group++) {
+            memset(sums, 0, sizeof sums);
+            for (; term < region->group_end[group]; term++) {
+                const uint16_t *one = scratch.bins + (int64_t)region->first[term] * BLOCK;
+                const uint16_t *other = scratch.bins + (int64_t)region->second[term] * BLOCK;
+                const int64_t *cost = region->cost + region->offset[term], width = region->width[term];
+                for (int64_t j = 0; j < count; j++) sums[j] += cost[one[j] * width + other[j]];
+            }
+            if (group == 0 && region->has_trees)
+                for (int64_t tree = 0; tree < s->n_trees; tree++) {
+                    walk_rows(s, tree, scratch.bins, scratch.slots, count, scratch.leaves);
+                    for (int64_t j = 0; j < count; j++) sums[j] += region->leaf_cost[scratch.leaves[j]];
+                }
+            if (group == 0 && scores) memcpy(scores + first, sums, (size_t)count * sizeof *sums);
+            for (int64_t j = 0; j < count; j++) kept[j] &= sums[j] <= region->limit[group];
+        }
+        if (inside) memcpy(inside + first, kept, (size_t)count);
     }
     release(&scratch);
     return 0;

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pine_boost.errors import MalformedModelError
-from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Link, NativeSum
+from pine_boost.kernels.flat_forest import ExitPlan, FlatForest, Link, NativeSum, TableSums
 
-_SIGNED, _REAL, _WORD = np.dtype(np.int32), np.dtype(np.float64), np.dtype(np.uint64)
+_SIGNED, _LONG, _REAL, _WORD = (np.dtype(kind) for kind in (np.int32, np.int64, np.float64, np.uint64))
 
 
 def require_wellformed(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> None:
@@ -25,6 +25,35 @@ def require_wellformed(flat: FlatForest, native: NativeSum, plan: ExitPlan) -> N
         _check_trees(flat)
         _check_native(flat, native)
         _check_plan(flat, native, plan)
+
+
+def require_wellformed_region(flat: FlatForest, sums: TableSums) -> None:
+    """Refuse trees or tables of a region that the kernel would read beyond their ends.
+
+    Raises
+    ------
+    MalformedModelError
+    """
+    _check_sources(flat)
+    _check_trees(flat)
+    n_terms, n_groups = len(sums.first), len(sums.limit)
+    for name in ("first", "second", "width"):
+        _array(getattr(sums, name), name, _SIGNED, n_terms)
+        _within(getattr(sums, name), name, 0, 2**31 if name == "width" else flat.n_columns)
+    _array(sums.offset, "offset", _LONG, n_terms)
+    _array(sums.group_end, "group_end", _SIGNED, n_groups)
+    _require(_ascends(np.concatenate([[0], sums.group_end, [n_terms]]), strictly=False), "group_end does not ascend")
+    for name, length in (("cost", len(sums.cost)), ("limit", n_groups), ("leaf_cost", int(flat.leaf_offset[-1]))):
+        _array(getattr(sums, name), name, _LONG, length)
+    # the largest bin of each column: that of the last interval, of a special state, or of a category
+    source = np.repeat(np.arange(len(flat.source_feature)), np.diff(flat.source_column))
+    most = np.maximum(np.diff(flat.source_edge)[source] - flat.column_base[1:], 0)
+    most = np.maximum(np.maximum(most, flat.column_nan[1:]), flat.column_zero[1:])
+    is_category = flat.source_known[source] >= 0
+    states = _most_states(flat)[source]
+    largest = np.concatenate([[0], np.where(is_category, states, np.minimum(most, 2**16 - 1))])
+    last = sums.offset + sums.width.astype(np.int64) * largest[sums.first] + largest[sums.second]
+    _require(np.all(sums.offset >= 0) and np.all(last < len(sums.cost)), "a table of the region is too short")
 
 
 def _require(condition: Any, what: str) -> None:
@@ -151,10 +180,15 @@ def _check_sets(
     nodes, source = inner[of_category], source[of_category]
     number = flat.tree_set[tree[nodes]].astype(np.int64) + rank[nodes]
     _require(np.all(flat.tree_set[tree[nodes]] >= 0) and np.all(number < n_sets), "a category set is out of range")
+    _require(np.all(64 * np.diff(flat.set_word)[number] > _most_states(flat)[source]), "a category set is too short")
+
+
+def _most_states(flat: FlatForest) -> npt.NDArray[np.int64]:
+    """The largest state of each category source."""
     states = np.maximum(flat.source_other, flat.source_missing).astype(np.int64)
     for one in np.flatnonzero(np.diff(flat.source_code)):
         states[one] = max(states[one], flat.code_state[flat.source_code[one] : flat.source_code[one + 1]].max())
-    _require(np.all(64 * np.diff(flat.set_word)[number] > states[source]), "a category set is too short")
+    return states
 
 
 def _check_native(flat: FlatForest, native: NativeSum) -> None:

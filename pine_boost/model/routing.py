@@ -135,7 +135,7 @@ def route(forest: Forest, space: StateSpace) -> StateTrees:
             rank[nodes] = np.searchsorted(axis.edges, forest.threshold[nodes])
             sides = _special_sides(forest, space, nodes)
         else:
-            sides = np.stack([category_sides(forest, space, int(node)) for node in nodes])
+            sides = np.stack([_category_sides(forest, space, int(node)) for node in nodes])
         places = special_offset[nodes][:, None] + np.arange(sides.shape[1])
         special_left[places] = sides
     return make_trees(
@@ -202,7 +202,7 @@ def _special_sides(forest: Forest, space: StateSpace, nodes: IntArray) -> BoolAr
     return sides
 
 
-def category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
+def _category_sides(forest: Forest, space: StateSpace, node: int) -> BoolArray:
     """Return whether each state of its feature goes left at a categorical split."""
     axis = space.axes[forest.feature[node]]
     assert axis.codes is not None

@@ -21,7 +21,7 @@ from pine_boost.model.reference import find_leaves
 from pine_boost.model.states import States
 from pine_boost.proof.problem import Problem, leaf_sums
 from pine_boost.proof.question import Answer, Proof
-from pine_boost.region.fast.membership import compile_membership
+from pine_boost.region.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
 
 METHOD, WALKED = "enumeration", "enumeration-by-walks"

@@ -25,8 +25,8 @@ from pine_boost.options import require_share
 from pine_boost.region import storage
 from pine_boost.region.conformal import Coverage, calibrate
 from pine_boost.region.explanation import Explanation, explain_row
-from pine_boost.region.fast.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.margins import ServingMargin, float_margins, read_margins
+from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
 from pine_boost.region.region_ladder import RegionLadder
 from pine_boost.region.score_tables import RegionTables, ScoreTables
 from pine_boost.tables.matrix import to_matrix
@@ -117,7 +117,7 @@ class Region:
             )
         matrix = to_matrix(X, self.schema)
         if len(matrix) >= MANY_ROWS:
-            return self._compiled.score(matrix)
+            return self.compiled.score(matrix)
         return self.score_tables.score(self.space.states(matrix))
 
     def contains(
@@ -251,14 +251,14 @@ class Region:
         return hash(self.fingerprint())
 
     @cached_property
-    def _compiled(self) -> Membership:
-        """Compiled once, for batch after batch."""
+    def compiled(self) -> Membership:
+        """Membership without the indifference, bound to the kernel once for batch after batch."""
         return compile_membership(self.space, self.tables, self.score_tables)
 
     def _plausible(self, matrix: FloatArray) -> npt.NDArray[np.bool_]:
         """Membership without the indifference."""
         if len(matrix) >= MANY_ROWS:
-            return self._compiled.contains(matrix)
+            return self.compiled.contains(matrix)
         return self.tables.contains(self.space.states(matrix))
 
     def _serves(

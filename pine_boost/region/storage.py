@@ -379,6 +379,9 @@ def _trees_from_json(section: Any, where: str, space: StateSpace) -> TreeCost:
     width = np.array([axis.n_states - axis.n_intervals for axis in space.axes])
     n_special = np.where(is_leaf, 0, width[feature])
     intervals = np.array([axis.n_intervals for axis in space.axes])
+    numeric = ~is_leaf & (intervals[feature] > 0)
+    is_rank = (rank >= 0) & (rank < intervals[feature] - 1)
+    require(bool(np.all(is_rank[numeric])), "a rank names no threshold")
     trees = make_trees(
         Shape(root, is_leaf, left, right),
         feature,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import numpy.typing as npt
 from pine_boost.certificate.claims import margin_guard_claim, region_guard_claim, serving_guard_claim
 from pine_boost.model.forest import FloatArray, IntArray
 from pine_boost.serving.engines import Engine, make_engine
-from pine_boost.serving.few_rows import Contains, fast_membership
 from pine_boost.serving.guards import GuardedParts, parts_of
 from pine_boost.serving.margin_guard import MarginGuard
 from pine_boost.tables.matrix import to_matrix
@@ -133,9 +133,9 @@ class GuardedModel:
         self._schema = schema_of(parts.original.forest)
         self._original: Engine = make_engine(parts.original, backend)
         self._pruned: Engine = make_engine(parts.pruned, backend)
-        self._contains: Contains | None = None
+        self._contains: Callable[[FloatArray], npt.NDArray[np.bool_]] | None = None
         if parts.region is not None:
-            self._contains = fast_membership(parts.region, in_c=backend == "kernel")
+            self._contains = parts.region.compiled.contains
         self._lock = threading.Lock()
         self._counts = GuardCounts()
 

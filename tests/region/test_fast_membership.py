@@ -8,18 +8,19 @@ from itertools import product
 import numpy as np
 import pytest
 
+from pine_boost.errors import MalformedModelError
+from pine_boost.kernels.compiled import CompiledTrees
+from pine_boost.kernels.numpy_twin import NumpyTrees
+from pine_boost.kernels.wellformed_arrays import require_wellformed_region
 from pine_boost.model.exact import LIGHTGBM_ZERO
 from pine_boost.model.forest import Forest
-from pine_boost.model.routing import StateTrees, route
+from pine_boost.model.routing import route
 from pine_boost.model.rules import Comparison
 from pine_boost.model.states import StateSpace, build_space
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
-from pine_boost.region.fast import membership as membership_module
-from pine_boost.region.fast.digitize import digitizers, read_chunk
-from pine_boost.region.fast.membership import MANY_ROWS, compile_membership
-from pine_boost.region.fast.tree_codes import compile_sums
-from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
+from pine_boost.region.membership import MANY_ROWS, Membership, compile_membership
+from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables, TreeCost, score_of_leaves
 from tests.support.forests import LIGHTGBM, MANNERS, XGBOOST, Manner, random_forest, random_rows
 
 pytest.importorskip("sklearn")
@@ -49,9 +50,30 @@ def _rows_around(rng: np.random.Generator, forest: Forest, space: StateSpace) ->
     return X
 
 
+def _states_by_the_kernel(space: StateSpace, X: np.ndarray, numpy_twin: bool = False) -> np.ndarray:
+    """The states of every feature as scores: a cost table that numbers the states."""
+    n_states = space.n_states
+    found = []
+    for feature, count in enumerate(n_states):
+        bins = [np.arange(n) if j == feature else np.zeros(n, dtype=np.int64) for j, n in enumerate(n_states)]
+        unary = [np.arange(count) if j == feature else np.zeros(1, dtype=np.int64) for j in range(len(n_states))]
+        allowed = tuple(np.ones(n, dtype=bool) for n in n_states)
+        compiled = compile_membership(space, RegionTables(allowed), ScoreTables(tuple(bins), tuple(unary)))
+        found.append((_twin(compiled) if numpy_twin else compiled).score(X))
+    return np.stack(found, axis=1)
+
+
+def _twin(compiled: Membership) -> Membership:
+    """The same region bound to the kernel in numpy."""
+    assert isinstance(compiled.trees, CompiledTrees | NumpyTrees)
+    if isinstance(compiled.trees, NumpyTrees):
+        return compiled
+    return replace(compiled, trees=NumpyTrees(compiled.flat, None, None, compiled.sums))
+
+
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("n_thresholds", [2, 8, 60, 400])
-def test_digitizers_give_the_states(manner: Manner, n_thresholds: int) -> None:
+def test_the_kernel_finds_the_states(manner: Manner, n_thresholds: int) -> None:
     rng = np.random.default_rng(n_thresholds)
     forest = random_forest(rng, 40, 5, 4, manner=manner, categorical=(1,), n_thresholds=n_thresholds)
     extra = np.array([*TINY, *HUGE, *rng.normal(size=20)])
@@ -60,19 +82,14 @@ def test_digitizers_give_the_states(manner: Manner, n_thresholds: int) -> None:
             extra = extra.astype(np.float32).astype(np.float64)
     for space in (build_space(forest), build_space(forest, [extra, None, None, extra])):
         X = _rows_around(rng, forest, space)
-        columns = digitizers(space)
-        found = read_chunk(columns, X)
-        assert np.array_equal(np.stack(found, axis=1), space.states(X))
-        assert columns[1].ordinary
-        if n_thresholds == 60:
-            assert columns[2].grid is not None
+        assert np.array_equal(_states_by_the_kernel(space, X), space.states(X))
+        assert np.array_equal(_states_by_the_kernel(space, X, numpy_twin=True), space.states(X))
         # rows of a Fortran-ordered matrix are the same rows
-        assert np.array_equal(np.stack(read_chunk(columns, np.asfortranarray(X)), axis=1), space.states(X))
+        assert np.array_equal(_states_by_the_kernel(space, np.asfortranarray(X)), space.states(X))
 
 
 @pytest.mark.parametrize("kind", ["clustered", "wide", "narrow", "many"])
-def test_every_way_of_digitizing(kind: str) -> None:
-    """Clustered edges share a cell of the grid, the widest overflow its factor."""
+def test_edges_of_every_spacing(kind: str) -> None:
     rng = np.random.default_rng(0)
     edges = {
         "clustered": np.concatenate([[-1e30, 1e30], rng.normal(size=60)]),
@@ -87,15 +104,7 @@ def test_every_way_of_digitizing(kind: str) -> None:
             own = edges.astype(np.float32).astype(np.float64)
         space = build_space(forest, [own, own])
         X = _rows_around(rng, forest, space)
-        columns = digitizers(space)
-        assert np.array_equal(np.stack(read_chunk(columns, X), axis=1), space.states(X))
-        ways = {
-            "clustered": columns[0].grid is None and not columns[0].ordinary,
-            "wide": columns[0].grid is None and not columns[0].ordinary,
-            "narrow": columns[0].grid is not None,
-            "many": columns[0].ordinary,
-        }
-        assert ways[kind]
+        assert np.array_equal(_states_by_the_kernel(space, X), space.states(X))
 
 
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
@@ -106,46 +115,54 @@ def test_sums_over_trees_are_those_of_the_walk(manner: Manner, depth: int) -> No
     forest = random_forest(rng, 9, depth, 4, manner=manner, categorical=(1,), leaf_probability=early)
     space = build_space(forest)
     trees = route(forest, space)
-    states = space.states(random_rows(rng, forest, 500, missing=0.3))
-    columns = [states[:, j].astype(np.uint8) for j in range(4)]
-    leaves = trees.leaves(states)
+    X = random_rows(rng, forest, 500, missing=0.3 if forest.accepts_missing else 0.0)
+    leaves = trees.leaves(space.states(X))
+    allowed = tuple(np.ones(n, dtype=bool) for n in space.n_states)
     for value in (
         rng.integers(-1000, 1000, trees.n_leaves),
         rng.integers(0, 2, trees.n_leaves),  # many splits between equal values
         rng.integers(2**29, 2**31, trees.n_leaves),  # sums past 32 bits
         np.zeros(trees.n_leaves, dtype=np.int64),
     ):
-        sums = compile_sums(trees, value, space)
-        total = np.arange(500)
-        sums.add_to(total, columns)
-        assert np.array_equal(total, np.arange(500) + value[leaves].sum(axis=1))
-        assert (sums.walked is not None) == (np.diff(trees.leaf_offset).max() > 256)
-    assert (depth == 9) == (sums.walked is not None)
+        score = score_of_leaves(space, TreeCost(trees, value, True), 1)
+        compiled = compile_membership(space, RegionTables(allowed), score)
+        assert np.array_equal(compiled.score(X), value[leaves].sum(axis=1))
+        assert np.array_equal(_twin(compiled).score(X), value[leaves].sum(axis=1))
 
 
-def test_small_trees_share_a_table() -> None:
-    rng = np.random.default_rng(0)
-    forest = random_forest(rng, 30, 2, 4, leaf_probability=0.0)
-    space = build_space(forest)
-    trees = route(forest, space)
-    sums = compile_sums(trees, np.arange(trees.n_leaves), space)
-    assert len(sums.programs) == 8  # four leaves each: four trees to a byte
-    assert max(len(program.table) for program in sums.programs) == 256
+@pytest.mark.parametrize("rank", [-1, 2**31 - 1, 10_000])
+def test_ranks_that_no_library_writes_are_refused(rank: int) -> None:
+    region = _region(XGBOOST, "isolation-forest", 3, False)[0]
+    document = region.to_json()
+    trees = document["score"]["trees"]
+    inner = [node for node, left in enumerate(trees["left"]) if left >= 0 and trees["feature"][node] != 1]
+    trees["rank"][inner[0]] = rank
+    with pytest.raises(MalformedModelError, match="names no threshold"):
+        Region.from_json(document)
 
 
-def test_ranks_that_no_library_writes() -> None:
-    rng = np.random.default_rng(1)
-    forest = random_forest(rng, 5, 3, 3)
-    space = build_space(forest)
-    trees: StateTrees = route(forest, space)
-    inner = trees.leaf_of_node < 0
-    rank = np.where(inner, rng.choice([-1, 2**31 - 1, 300], len(trees.rank)), trees.rank)
-    odd = replace(trees, rank=rank.astype(np.int32))
-    states = space.states(random_rows(rng, forest, 300, missing=0.3))
-    value = rng.integers(0, 100, trees.n_leaves)
-    total = np.zeros(300, dtype=np.int64)
-    compile_sums(odd, value, space).add_to(total, [states[:, j] for j in range(3)])
-    assert np.array_equal(total, value[odd.leaves(states)].sum(axis=1))
+def test_tables_that_are_too_short_never_reach_the_kernel() -> None:
+    region = _region(XGBOOST, "chow-liu", 3, True)[0]
+    compiled = compile_membership(region.space, region.tables, region.score_tables)
+    flat, sums = compiled.flat, compiled.sums
+    assert flat is not None
+    assert sums is not None
+    require_wellformed_region(flat, sums)
+    last = int(np.argmax(sums.offset))
+    damaged = [
+        replace(sums, cost=sums.cost[: sums.offset[last] + 1]),
+        replace(sums, offset=sums.offset + len(sums.cost)),
+        replace(sums, first=sums.first + np.int32(flat.n_columns)),
+        replace(sums, second=sums.second - np.int32(1)),
+        replace(sums, width=sums.width * np.int32(1000)),
+        replace(sums, group_end=sums.group_end + np.int32(1)),
+        replace(sums, limit=sums.limit[:-1]),
+        replace(sums, leaf_cost=np.zeros(0, dtype=np.int64)),
+        replace(sums, cost=sums.cost.astype(np.int32)),
+    ]
+    for wrong in damaged:
+        with pytest.raises(MalformedModelError):
+            require_wellformed_region(flat, wrong)
 
 
 def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[Region, np.ndarray]:
@@ -170,20 +187,17 @@ def _region(manner: Manner, score: str, seed: int, with_domain: bool) -> tuple[R
 @pytest.mark.parametrize("score", SCORE_NAMES)
 @pytest.mark.parametrize("manner", MANNERS, ids=MANNER_NAMES)
 @pytest.mark.parametrize("with_domain", [False, True])
-def test_compiled_regions_give_the_same_integers(
-    manner: Manner, score: str, with_domain: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_regions_give_the_same_integers(manner: Manner, score: str, with_domain: bool) -> None:
     region, probe = _region(manner, score, len(score), with_domain)
     states = region.space.states(probe)
     assert region.score_tables is not None
     expected = region.score_tables.score(states)
     inside = region.tables.contains(states)
     assert 0 < inside.sum() < len(probe)
-    for chunk in (500, 2**16):
-        monkeypatch.setattr(membership_module, "CHUNK_ROWS", chunk)
-        compiled = compile_membership(region.space, region.tables, region.score_tables)
-        assert np.array_equal(compiled.score(probe), expected)
-        assert np.array_equal(compiled.contains(probe), inside)
+    compiled = compile_membership(region.space, region.tables, region.score_tables)
+    for engine in (compiled, _twin(compiled)):
+        assert np.array_equal(engine.score(probe), expected)
+        assert np.array_equal(engine.contains(probe), inside)
     # exactly at tau a row is inside, one below it is not
     for tau in np.quantile(expected, [0.05, 0.5, 0.95], method="nearest"):
         tables = replace(region.tables, tau=int(tau))
@@ -227,7 +241,7 @@ def test_a_region_is_compiled_once_and_stays_equal() -> None:
     before = region.fingerprint()
     many = probe[np.arange(MANY_ROWS) % len(probe)]
     region.contains(many)
-    assert region._compiled is region._compiled
+    assert region.compiled is region.compiled
     assert region.fingerprint() == before
     assert region == Region.from_json(region.to_json())
     # another alpha is another region: it must not inherit the old threshold

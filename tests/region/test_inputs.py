@@ -18,7 +18,7 @@ from pine_boost.options import SCORE_NAMES
 from pine_boost.parsers import read_model
 from pine_boost.proof.cpsat.encoding import encode_region
 from pine_boost.region import Region, fit_region
-from pine_boost.region.fast.membership import MANY_ROWS
+from pine_boost.region.membership import MANY_ROWS
 from pine_boost.region.score_tables import PairTable, RegionTables, ScoreTables
 from tests.support.forests import random_forest, random_rows
 from tests.support.grids import feature_edges

@@ -12,7 +12,7 @@ from pine_boost.model.forest import Forest
 from pine_boost.model.states import StateSpace
 from pine_boost.proof.cpsat.encoding import Encoding
 from pine_boost.region.domain import compile_domain
-from pine_boost.region.fast.membership import compile_membership
+from pine_boost.region.membership import compile_membership
 from pine_boost.region.score_tables import RegionTables
 from pine_boost.tables.schema import schema_of
 from tests.support.encoding import all_solutions, encode

@@ -12,11 +12,11 @@ from pine_boost.errors import HoldoutWarning, InvalidInputError, RegionError
 from pine_boost.model.reference import native_margins
 from pine_boost.options import SCORE_NAMES
 from pine_boost.region import Condition, Domain, Region, fit_region
+from pine_boost.region.coarse import coarsen
 from pine_boost.region.conformal import calibrate, require_room
 from pine_boost.region.domain import compile_domain
-from pine_boost.region.fast.coarse import coarsen
-from pine_boost.region.fast.membership import compile_membership
 from pine_boost.region.fitting import fit_with_states
+from pine_boost.region.membership import compile_membership
 from tests.support.forests import MANNERS, Manner, random_forest, random_rows
 from tests.support.regions import fitted_region, forest_and_rows
 

@@ -215,14 +215,10 @@ def test_lists_and_no_rows(results):
 
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 def test_membership_in_c_is_membership(results, name, n_classes):
-    from pine_boost.region.fast.membership import compile_membership
-    from pine_boost.serving.compiled_region import compile_contains
-
     region = results[name, n_classes][1].region
-    compiled = compile_membership(region.space, region.tables, region.score_tables)
-    contains = compile_contains(compiled)
+    contains = region.compiled.contains
     X = hard_rows(results[name, n_classes][1].original.forest, tables(n_classes)[0], 5, 3000)
-    expected = region.contains(X)
+    expected = region.tables.contains(region.space.states(X))
     assert 0 < expected.sum() < len(X)
     assert (contains(X) == expected).all()
     assert (np.concatenate([contains(row[None]) for row in X[:50]]) == expected[:50]).all()

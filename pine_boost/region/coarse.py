@@ -27,8 +27,8 @@ def coarsen(
     score = tables.score
     axes, kept = [], []
     for feature, axis in enumerate(space.axes):
-        signature = _signature(tables, trees, feature, axis.n_states)
-        coarse, representative = _coarse_axis(axis, signature)
+        asked = signature(tables, trees, feature, axis.n_states)
+        coarse, representative = _coarse_axis(axis, asked)
         axes.append(coarse)
         kept.append(representative)
     coarse_score = None
@@ -49,7 +49,7 @@ def coarsen(
     return replace(space, axes=tuple(axes)), coarse_tables, tuple(kept)
 
 
-def _signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int) -> npt.NDArray[Any]:
+def signature(tables: RegionTables, trees: StateTrees | None, feature: int, n_states: int) -> npt.NDArray[Any]:
     """All that tables and trees say of each state of a feature, one row per state."""
     columns = [tables.allowed[feature][:, None].astype(np.int64)]
     if tables.score is not None and _matters(tables.score, feature):

@@ -1,1 +1,0 @@
-"""Membership of millions of rows: the same integers, compiled to columns."""
