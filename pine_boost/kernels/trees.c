@@ -22,6 +22,7 @@
 
 #define BLOCK 64
 #define LANES 8
+#define MANY 512
 #define FEW_EDGES 12
 #define STACK_COLUMNS 1024
 #define STACK_SUMS 64
@@ -723,15 +724,17 @@ int32_t pine_walk_states(const state_node_t *nodes, const int32_t *root, int64_t
                          const uint8_t *side, int64_t n_sides, const int32_t *states, int64_t n_rows,
                          int64_t n_features, int32_t *leaves)
 {
-    for (int64_t first = 0; first < n_rows; first += BLOCK) {
-        int64_t end = first + BLOCK < n_rows ? first + BLOCK : n_rows;
-        for (int64_t tree = 0; tree < n_trees; tree++)
-            for (int64_t row = first; row < end; row += LANES) {
+    int32_t found[MANY * LANES]; /* rows of some trees at a time: their nodes stay in the cache */
+    for (int64_t first = 0; first < n_rows; first += MANY) {
+        int64_t count = first + MANY < n_rows ? MANY : n_rows - first;
+        const int32_t *begin = states + first * n_features;
+        for (int64_t tree = 0; tree < n_trees; tree++) {
+            for (int64_t row = 0; row < count; row += LANES) {
                 int32_t place[LANES];
                 const int32_t *own[LANES];
                 for (int lane = 0; lane < LANES; lane++) {
                     place[lane] = root[tree];
-                    own[lane] = states + (row + lane < end ? row + lane : row) * n_features;
+                    own[lane] = begin + (row + lane < count ? row + lane : row) * n_features;
                 }
                 for (int64_t level = 0; level < depth; level++) {
                     int32_t moved = 0;
@@ -749,9 +752,14 @@ int32_t pine_walk_states(const state_node_t *nodes, const int32_t *root, int64_t
                     }
                     if (!moved) break;
                 }
-                for (int lane = 0; lane < LANES && row + lane < end; lane++)
-                    leaves[(row + lane) * n_trees + tree] = nodes[place[lane]].leaf;
+                for (int lane = 0; lane < LANES && row + lane < count; lane++)
+                    found[(row + lane) * LANES + tree % LANES] = nodes[place[lane]].leaf;
             }
+            if ((tree + 1) % LANES == 0 || tree + 1 == n_trees)
+                for (int64_t row = 0; row < count; row++)
+                    memcpy(leaves + (first + row) * n_trees + tree / LANES * LANES, found + row * LANES,
+                           (size_t)(tree % LANES + 1) * sizeof *found);
+        }
     }
     return 0;
 }

@@ -17,7 +17,7 @@ from pine_boost.model.rules import Comparison, MissingRule, SplitKind
 from pine_boost.model.states import StateSpace
 from pine_boost.model.subtrees import Subtrees, find_subtrees
 
-_CHUNK_CELLS = 1_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
+_CHUNK_CELLS = 4_000_000  # rows x trees evaluated at once: bounds the memory, and the time between two checks
 MASK_BYTES_LIMIT = 2**30
 _NO_SPECIAL = np.iinfo(np.int32).max
 
