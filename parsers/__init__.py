@@ -21,13 +21,8 @@ __all__ = ["open_pickle", "read_model"]
 
 ACCEPTED = (
     "xgboost.Booster, lightgbm.Booster, the classifiers of both (XGBClassifier, XGBRFClassifier, "
-    "LGBMClassifier), their regressors and rankers (with a threshold, or to compress them), a "
-    "scikit-learn tree ensemble, or an XGBoost .json/.ubj or LightGBM .txt file as path or bytes"
-)
-
-_NO_CATBOOST = (
-    "CatBoost models are not supported (what its predict computes from a file has not been shown to be reproducible "
-    "bit for bit)"
+    "LGBMClassifier), their regressors and rankers (with a threshold, or to compress them), the models of CatBoost, a "
+    "scikit-learn tree ensemble, or an XGBoost .json/.ubj, LightGBM .txt or CatBoost .json file as path or bytes"
 )
 
 
@@ -111,8 +106,6 @@ def _library_of(model: Any) -> str:
         if library in modules:
             return library
     name = f"{type(model).__module__}.{type(model).__qualname__}"
-    if "catboost" in modules:
-        raise UnsupportedModelError(f"{name}: {_NO_CATBOOST}; accepted: {ACCEPTED}.")
     raise UnsupportedModelError(f"{name} is not a model that can be read; accepted: {ACCEPTED}.")
 
 
@@ -130,8 +123,6 @@ def _refuse_pipeline(model: Any) -> None:
 def _sniff(contents: bytes, path: Path | None) -> str:
     """Choose the reader of a file by its first bytes or, if these are not conclusive, by its suffix."""
     suffix = path.suffix.lower() if path is not None else ""
-    if _is_catboost(contents):
-        raise UnsupportedModelError(f"{path or 'bytes'} is a CatBoost model; {_NO_CATBOOST}; accepted: {ACCEPTED}.")
     for library in LIBRARIES:
         if traits_of(library).recognises(contents):
             return library
@@ -146,14 +137,6 @@ def _sniff(contents: bytes, path: Path | None) -> str:
         f"{path or 'bytes'}: no model that can be read, neither XGBoost JSON/UBJSON (starts with "
         f"'{{') nor LightGBM text (starts with 'tree'); accepted: {ACCEPTED}. XGBoost's old binary "
         "format must be re-saved as .json or .ubj."
-    )
-
-
-def _is_catboost(contents: bytes) -> bool:
-    """Whether a file is CatBoost's own binary format or its JSON."""
-    is_json = contents.lstrip()[:1] == b"{" and b'"gradient_booster"' not in contents  # a key of XGBoost's JSON
-    return contents[:4] == b"CBM1" or (
-        is_json and (b'"oblivious_trees"' in contents or b'"scale_and_bias"' in contents)
     )
 
 

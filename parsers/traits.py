@@ -22,10 +22,16 @@ from pine_boost.model.forest import FloatArray, IntArray, Model
 from pine_boost.model.rules import Comparison
 
 # scikit-learn last: the wrappers of the others inherit from sklearn.base.BaseEstimator
-LIBRARIES = ("xgboost", "lightgbm", "sklearn")
+# CatBoost before XGBoost: the files of both begin with a brace
+LIBRARIES = ("catboost", "xgboost", "lightgbm", "sklearn")
 
 # The first and last minor version of each library whose predict was compared with ours (tests/versions)
-TESTED_VERSIONS = {"xgboost": ((1, 7), (3, 2)), "lightgbm": ((4, 0), (4, 7)), "sklearn": ((1, 6), (1, 9))}
+TESTED_VERSIONS = {
+    "catboost": ((1, 2), (1, 2)),
+    "xgboost": ((1, 7), (3, 2)),
+    "lightgbm": ((4, 0), (4, 7)),
+    "sklearn": ((1, 6), (1, 9)),
+}
 _warned: set[tuple[str, str]] = set()
 
 
@@ -34,6 +40,7 @@ class Reader(Enum):
 
     XGBOOST = "XGBoost"
     LIGHTGBM = "LightGBM"
+    CATBOOST = "CatBoost"
     TREES = "scikit-learn"  # all kinds whose trees compare float32 values
     HISTOGRAM = "HistGradientBoosting"
 

@@ -273,6 +273,20 @@ def _plant_lightgbm() -> dict[str, Callable[[], Any]]:
     }
 
 
+def _plant_catboost() -> dict[str, Callable[[], Any]]:
+    from catboost import CatBoostClassifier
+
+    def fit(n_classes: int, **parameters: Any) -> Any:
+        X, y = _data()
+        own = {"iterations": 8, "depth": 4, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
+        return CatBoostClassifier(**own, **parameters).fit(X, y if n_classes == 3 else y > 0)
+
+    return {
+        "CatBoost, two classes": lambda: fit(2, nan_mode="Max", boost_from_average=True),
+        "CatBoost, three classes": lambda: fit(3, grow_policy="Lossguide"),
+    }
+
+
 def _plant_sklearn() -> dict[str, Callable[[], Any]]:
     from sklearn import ensemble
 
@@ -289,7 +303,12 @@ def _plant_sklearn() -> dict[str, Callable[[], Any]]:
     }
 
 
-_PLANTED = {"xgboost": _plant_xgboost, "lightgbm": _plant_lightgbm, "sklearn": _plant_sklearn}
+_PLANTED = {
+    "catboost": _plant_catboost,
+    "xgboost": _plant_xgboost,
+    "lightgbm": _plant_lightgbm,
+    "sklearn": _plant_sklearn,
+}
 
 
 def _rows(forest: Forest) -> FloatArray:

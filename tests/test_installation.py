@@ -51,6 +51,8 @@ def test_a_changed_comparison_is_found(monkeypatch, capsys):
     assert code == 1
     lines = [line for line in out.splitlines() if line.startswith("FAILED")]
     assert [line.split("  ")[1].strip() for line in lines] == [
+        "CatBoost, two classes",
+        "CatBoost, three classes",
         "XGBoost, two classes",
         "XGBoost, three classes",
         "C kernel",

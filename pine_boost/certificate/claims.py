@@ -79,6 +79,7 @@ def sureness_of(forest: Forest, delta: float | None) -> str:
 _LINKED = (
     *("binary:logistic", "multi:softprob", "multi:softmax"),  # XGBoost
     *("binary", "multiclass"),  # LightGBM
+    *("Logloss", "MultiClass"),  # CatBoost
     *("log_loss", "deviance", "exponential"),  # scikit-learn
 )
 

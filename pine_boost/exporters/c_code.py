@@ -137,6 +137,7 @@ def to_c(flat: FlatForest, native: NativeSum, plan: ExitPlan, classes: Sequence[
         "link": int(native.link),
         "n_cuts": len(native.cuts),
         "wins_ties": int(native.wins_ties),
+        "intercept_last": int(native.intercept_last),
         "n_stages": plan.n_stages,
         "n_sets": plan.n_sets,
         "width": plan.value.shape[2],

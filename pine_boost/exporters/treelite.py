@@ -225,7 +225,7 @@ def find_link(model: Model) -> Link:
     finders = {"xgboost": _xgboost_link, "lightgbm": _lightgbm_link, "sklearn": _sklearn_link}
     if forest.library not in finders:
         raise UnsupportedModelError(
-            f"Models of {forest.library!r} have no Treelite form here; accepted are {', '.join(finders)}."
+            f"Models of {forest.library!r} have no Treelite or ONNX form here; accepted are {', '.join(finders)}."
         )
     return finders[forest.library](model, identity)
 

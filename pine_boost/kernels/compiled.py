@@ -149,6 +149,7 @@ class CompiledTrees:
         struct.native_width = native.value.shape[1]
         struct.link, struct.n_cuts, struct.wins_ties = int(native.link), len(native.cuts), int(native.wins_ties)
         struct.divisor, struct.slope = native.divisor, native.slope
+        struct.intercept_last = int(native.intercept_last)
         self._point("native_value", native.value, dtype)
         self._point("native_intercept", native.intercept, dtype)
         self._point("cut", native.cuts, np.float64)

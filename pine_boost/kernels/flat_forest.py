@@ -162,13 +162,15 @@ class NativeSum:
     value : float32 or float64 (n_leaves, width)
         What a leaf adds, in the library's own type; width 1 or ``n_outputs``.
     intercept : float32 or float64 (n_outputs,)
-        What the sums start from.
+        What the sums start from, or end with.
     link : Link
     divisor, slope : float
         Sums are divided by the one before the link; sigmoids multiply them by the other.
     cuts : float64
     wins_ties : bool
         Whether a score that equals a cut exceeds it.
+    intercept_last : bool
+        Whether the sums start from 0 and the intercept is added after the last tree; float64 only.
     """
 
     value: npt.NDArray[Any]
@@ -178,6 +180,7 @@ class NativeSum:
     slope: float
     cuts: FloatArray
     wins_ties: bool
+    intercept_last: bool = False
 
     def __post_init__(self) -> None:
         freeze(self)

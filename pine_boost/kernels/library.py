@@ -39,7 +39,7 @@ class ScorerStruct(ctypes.Structure):
         *_typed(_POINTER, "source_other source_missing source_known"),
         *_typed(_POINTER, "edge code code_state column_base column_nan column_zero"),
         *_typed(_POINTER, "node root depth tree_set set_word word leaf_of_node tree_output quick quick_tree"),
-        *_typed(_NUMBER, "sums_float32 native_width link n_cuts wins_ties"),
+        *_typed(_NUMBER, "sums_float32 native_width link n_cuts wins_ties intercept_last"),
         *_typed(_REAL, "divisor slope"),
         *_typed(_POINTER, "native_value native_intercept cut"),
         *_typed(_NUMBER, "n_stages n_sets width n_exits"),

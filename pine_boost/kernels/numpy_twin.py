@@ -192,11 +192,14 @@ class NumpyTrees:
         """The library's own sums of all trees in file order, widened to float64."""
         flat, native = self._flat, self._native
         assert native is not None
-        sums = np.tile(native.intercept, (len(leaves), 1))
+        start = np.zeros_like(native.intercept) if native.intercept_last else native.intercept
+        sums = np.tile(start, (len(leaves), 1))
         for tree in range(flat.n_trees):
             output = flat.tree_output[tree]
             columns = slice(None) if output < 0 else slice(output, output + 1)
             sums[:, columns] += native.value[leaves[:, tree]]
+        if native.intercept_last:
+            sums += native.intercept
         return sums.astype(np.float64)
 
     def _score(self, bins: npt.NDArray[np.int32]) -> tuple[Int32Array, Int32Array]:

@@ -61,7 +61,7 @@ typedef struct {
     const quick_t *quick; /* the same nodes, for trees of quick_tree */
     const int32_t *quick_tree;
     /* the library's own sum and decision */
-    int64_t sums_float32, native_width, link, n_cuts, wins_ties;
+    int64_t sums_float32, native_width, link, n_cuts, wins_ties, intercept_last;
     double divisor, slope;
     const void *native_value, *native_intercept;
     const double *cut;
@@ -368,12 +368,18 @@ static inline void add_native(const scorer_t *s, int64_t tree, int32_t leaf, voi
 
 static inline void start_native(const scorer_t *s, void *sums)
 {
-    memcpy(sums, s->native_intercept, (size_t)s->n_outputs * (s->sums_float32 ? sizeof(float) : sizeof(double)));
+    size_t size = (size_t)s->n_outputs * (s->sums_float32 ? sizeof(float) : sizeof(double));
+    if (s->intercept_last)
+        memset(sums, 0, size);
+    else
+        memcpy(sums, s->native_intercept, size);
 }
 
 static inline double native_sum(const scorer_t *s, const void *sums, int64_t output)
 {
-    return s->sums_float32 ? (double)((const float *)sums)[output] : ((const double *)sums)[output];
+    if (s->sums_float32) return (double)((const float *)sums)[output];
+    double sum = ((const double *)sums)[output];
+    return s->intercept_last ? sum + ((const double *)s->native_intercept)[output] : sum; /* CatBoost */
 }
 
 /* Margins to what the library's decision reads, in the same operations and types. */

@@ -202,6 +202,7 @@ def _check_native(flat: FlatForest, native: NativeSum) -> None:
     _array(native.intercept, "native_intercept", dtype, flat.n_outputs)
     _array(native.cuts, "cut", _REAL, len(native.cuts))
     _require(native.link in list(Link), "an unknown link")
+    _require(not native.intercept_last or dtype == np.float64, "an intercept after a float32 sum")
     _require(len(native.cuts) == 0 or flat.n_outputs == 1, "cuts of several outputs")
     numbers: list[Any] = [native.value, native.intercept, native.cuts, native.divisor, native.slope]
     _require(all(np.all(np.isfinite(part)) for part in numbers) and native.divisor != 0, "a number is not finite")

@@ -102,7 +102,9 @@ class Forest:
         Part of every leaf of the tree that belongs to the intercept (LightGBM folds the prior into
         tree 0). Reweighting multiplies ``value - tree_bias``.
     intercept : float64 (n_outputs,)
-        The native sum starts with it.
+        The native sum starts with it, or ends with it (see ``intercept_last``).
+    intercept_last : bool
+        Whether the native sum starts from 0 and adds the intercept after the last tree (CatBoost).
     free_intercept : bool
         Whether the exported model may have any constant per output.
     arithmetic : type of the native sum, ``np.float32`` or ``np.float64``
@@ -161,6 +163,7 @@ class Forest:
     n_features: int
     library: str
     objective: str
+    intercept_last: bool = False
     slack: float = 0.0
     slope: float = 1.0
     feature_names: tuple[str, ...] | None = None

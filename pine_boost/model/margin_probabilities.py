@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 
 from pine_boost.model.forest import FloatArray, Forest
 
-SEPARATE = "multiclassova"  # LightGBM objective with one sigmoid per class
+SEPARATE = ("multiclassova", "MultiClassOneVsAll")  # objectives of LightGBM and CatBoost with one sigmoid per class
 VOTES = "SAMME"  # AdaBoost objective with votes divided by their sum
 
 
@@ -34,7 +34,7 @@ def probabilities_of(forest: Forest, margins: FloatArray, divisor: float | None 
     if not forest.free_intercept:
         offset = forest.decision.thresholds[0] if forest.decision.thresholds else 0.0
         return np.asarray(margins / total + offset)
-    if forest.n_outputs == 1 or forest.objective == SEPARATE:
+    if forest.n_outputs == 1 or forest.objective in SEPARATE:
         return np.asarray(expit(forest.slope * margins))
     return _softmax(forest.slope * margins)
 

@@ -35,14 +35,15 @@ def find_leaves(forest: Forest, X: FloatArray) -> IntArray:
 
 
 def native_margins(forest: Forest, X: FloatArray) -> npt.NDArray[Any]:
-    """Compute margins as the native library adds them: intercept first, trees in order, native floats."""
+    """Compute margins as the native library adds them: intercept first or last, trees in order, native floats."""
     leaves = find_leaves(forest, X)
     float_type = forest.arithmetic
     value = forest.leaf_vectors().astype(float_type)
-    margins = np.tile(forest.intercept.astype(float_type), (len(X), 1))
+    intercept = forest.intercept.astype(float_type)
+    margins = np.tile(np.zeros_like(intercept) if forest.intercept_last else intercept, (len(X), 1))
     for tree in range(forest.n_trees):
         margins += value[leaves[:, tree]]
-    return margins
+    return margins + intercept if forest.intercept_last else margins
 
 
 def category_codes(rule: CategoryRule, x: FloatArray, n_known: int | None = None) -> FloatArray:

@@ -140,7 +140,7 @@ def has_plain_link(model: Model) -> bool:
     """Return whether probabilities are the sigmoid, softmax or mean of the sums and depend on nothing else."""
     family = str(getattr(model.document, "family", ""))
     objective = model.forest.objective.split(" ")[0]
-    return family != "votes" and objective not in (SEPARATE, "binary:hinge")
+    return family != "votes" and objective not in (*SEPARATE, "binary:hinge")
 
 
 def _require_probabilities(model: Model) -> None:

@@ -29,6 +29,8 @@ _LIGHTGBM_VALUE_LINKS = {
     **dict.fromkeys(("poisson", "gamma", "tweedie"), Link.EXP),
     "cross_entropy": Link.SIGMOID,
 }
+_CATBOOST_SIGMOIDS = ("Logloss", "CrossEntropy")
+_CATBOOST_RAW_LOSSES = ("RMSE", "MAE", "MAPE", "Quantile", "Huber", "Expectile", "LogCosh", "Lq")
 _SKLEARN_LOG_LINKS = ("poisson", "gamma")  # of HistGradientBoostingRegressor
 
 
@@ -55,8 +57,11 @@ def native_sum(model: Model) -> NativeSum:
         slope=1.0,
         cuts=np.array(forest.decision.cuts, dtype=np.float64),
         wins_ties=forest.decision.tie is Tie.HIGHEST,
+        intercept_last=forest.intercept_last and bool(np.any(forest.intercept)),
     )
-    return {"xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[forest.library](model, plain)
+    return {"catboost": _catboost, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}[forest.library](
+        model, plain
+    )
 
 
 def require_own_predict(model: Model) -> None:
@@ -140,6 +145,25 @@ def _lightgbm(model: Model, plain: NativeSum) -> NativeSum:
     return replace(plain, cuts=np.array(decision.thresholds))
 
 
+def _catboost(model: Model, plain: NativeSum) -> NativeSum:
+    """CatBoost decides classes by raw values; only its sigmoid has the exp of the C library, its softmax has not."""
+    forest = model.forest
+    thresholds = forest.decision.thresholds
+    if thresholds and forest.objective in _CATBOOST_SIGMOIDS:
+        return replace(plain, link=Link.SIGMOID, cuts=np.array(thresholds))
+    if forest.decision.guard:
+        raise UnsupportedModelError(
+            "This CatBoost model has a probability threshold of its own, whose logit a scorer does not reproduce bit "
+            "for bit. Pass it as threshold=model.get_probability_threshold()."
+        )
+    if forest.decides or forest.objective in _CATBOOST_RAW_LOSSES:
+        return plain
+    raise UnsupportedModelError(
+        f"The CatBoost loss {forest.objective[:60]!r} is not supported by a scorer; with one of "
+        f"{', '.join(_CATBOOST_RAW_LOSSES)} the prediction is the raw value."
+    )
+
+
 def _sklearn(model: Model, plain: NativeSum) -> NativeSum:
     forest, family = model.forest, model.document.family
     thresholds = forest.decision.thresholds
@@ -170,6 +194,8 @@ def probability_rule(model: Model) -> ProbabilityRule:
     forest, objective = model.forest, model.forest.objective
     if not forest.decides:
         return ProbabilityRule("none")
+    if forest.library == "catboost":
+        return ProbabilityRule("pair", Link.SIGMOID) if objective in _CATBOOST_SIGMOIDS else ProbabilityRule("none")
     if forest.library == "xgboost":
         rules = {
             "binary:logistic": ProbabilityRule("pair", Link.SIGMOID_FLOAT32),

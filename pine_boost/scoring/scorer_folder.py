@@ -46,8 +46,11 @@ _FIELDS: dict[str, f.Reader] = {
             "code_rule": f.text(CodeRule.__members__),
         }
     ),
-    "native": f.record(
-        {"link": f.text(Link.__members__), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag}
+    "native": lambda value, where: f.read(
+        value,
+        {"link": f.text(Link.__members__), "divisor": f.number(), "slope": f.number(), "wins_ties": f.flag},
+        where,
+        optional={"intercept_last": f.flag},
     ),
     "schema": f.record(
         {
@@ -104,6 +107,7 @@ def scorer_files(parts: ScorerParts, facts: Mapping[str, Any]) -> dict[str, byte
             "divisor": native.divisor,
             "slope": native.slope,
             "wins_ties": native.wins_ties,
+            **({"intercept_last": True} if native.intercept_last else {}),
         },
         "schema": {
             "n_features": schema.n_features,
@@ -223,6 +227,7 @@ def _build(manifest: Mapping[str, Any], arrays: dict[str, dict[str, Any]], prepa
             divisor=float(native["divisor"]),
             slope=float(native["slope"]),
             wins_ties=bool(native["wins_ties"]),
+            intercept_last=bool(native.get("intercept_last", False)),
         ),
         plan=ExitPlan(**arrays["exits"]),
         schema=InputSchema(

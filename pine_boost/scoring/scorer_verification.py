@@ -55,7 +55,7 @@ HOW_IT_WAS_MADE = (
 # how a table is read and what a margin means: the same for a model and a smaller one made of it
 _OF_THE_TABLE = (
     *("n_features", "n_outputs", "is_float32", "is_closed", "zero", "missing_value"),
-    *("refuses_missing", "refuses_infinite", "code_rule", "cuts", "link", "slope", "wins_ties"),
+    *("refuses_missing", "refuses_infinite", "code_rule", "cuts", "link", "slope", "wins_ties", "intercept_last"),
 )
 
 

@@ -153,7 +153,7 @@ def closest_scale(problem: Problem, margins: FloatArray, reference: Reference) -
 
     def brier(log_scale: float) -> float:
         scaled = np.exp(log_scale) * margins + cut
-        if forest.objective == SEPARATE:
+        if forest.objective in SEPARATE:
             scaled = scaled + level(scaled, reference)
         moved = probabilities_of(forest, scaled) - target
         return float(np.average((moved**2).sum(axis=1), weights=reference.counts))
@@ -178,7 +178,7 @@ def _weighted_margins(
 
 def _common_level(problem: Problem, tree_weight: FloatArray, intercept: FloatArray, reference: Reference) -> float:
     """A constant for all classes: it changes no class, but moves one-vs-rest probabilities."""
-    if problem.forest.objective != SEPARATE or not problem.strict.all():
+    if problem.forest.objective not in SEPARATE or not problem.strict.all():
         return 0.0
     return level(_weighted_margins(problem, tree_weight, intercept, reference), reference)
 
@@ -205,7 +205,7 @@ def leaves_to_grid(
         return None
     value = scale * _node_values(problem, columns, weights)
     intercept = scale * found[1]
-    if forest.objective == SEPARATE and problem.strict.all():
+    if forest.objective in SEPARATE and problem.strict.all():
         intercept = intercept + level(_margins(problem, value, intercept, reference), reference)
     cut = forest.decision.cuts[0] if forest.n_outputs == 1 else 0.0
     left_over = _fold_intercept(problem, value, intercept + cut, kept)

@@ -14,12 +14,15 @@ from pine_boost.model.forest import FloatArray, Forest, IntArray, PrunedForest
 from pine_boost.model.margin_probabilities import VOTES, probabilities_of
 from pine_boost.proof.problem import Problem, leaf_sums
 
-# how objectives of classifiers begin: of XGBoost and LightGBM, of boosting, of forests
+# how objectives of classifiers begin: of XGBoost, LightGBM and CatBoost, of boosting, of forests
 _OF_CLASSES = (
     "binary",
     "multi",
     "softmax",
     "cross_entropy",
+    "Logloss",
+    "CrossEntropy",
+    "MultiClass",
     "xentropy",
     "log_loss",
     "deviance",

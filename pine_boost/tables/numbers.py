@@ -57,6 +57,8 @@ def casting_of(schema: InputSchema, kind: TableKind, dtypes: Sequence[Any] = (),
         return Casting(np.float64, schema)
     if reader is Reader.XGBOOST:
         return Casting(np.float32, schema)
+    if reader is Reader.CATBOOST:
+        return Casting(None, schema)
     if reader is Reader.LIGHTGBM:
         straight = kind in (TableKind.ARRAY, TableKind.SEQUENCE)
         return Casting(np.float32 if straight else np.float64, schema)

@@ -72,6 +72,8 @@ def _check_margins(result: PruneResult, X: np.ndarray) -> None:
     elif kind.startswith("lightgbm"):
         # of an averaged model too the raw score is the sum; predict divides (facts 2)
         found = native.predict(X, raw_score=True, num_threads=1)
+    elif kind.startswith("catboost"):
+        found = native.predict(X, prediction_type="RawFormulaVal")
     elif hasattr(native, "estimator_weights_"):
         found = native.decision_function(X)
         total = native.estimator_weights_.sum()

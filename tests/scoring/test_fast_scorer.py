@@ -54,12 +54,12 @@ def test_probabilities_and_margins_are_the_native_ones_bit_for_bit(name):
     margins, blur = predict_margins(model, table)
     if blur == 0:  # the library returns its sums as they are
         assert np.array_equal(result.scorer.decision_function(table).reshape(margins.shape), margins)
-    if hasattr(native, "predict_proba"):
+    if hasattr(native, "predict_proba") and name != "cat 3 classes":
         expected = native.predict_proba(table)
         found = result.scorer.predict_proba(table)
         assert found.dtype == expected.dtype
         assert np.array_equal(found, expected)
-    elif name in ("xgb hinge", "xgb softmax"):
+    elif name in ("xgb hinge", "xgb softmax", "cat 3 classes"):  # CatBoost's softmax has an exp of its own
         with pytest.raises(UnsupportedModelError, match="no probabilities"):
             result.scorer.predict_proba(table)
 

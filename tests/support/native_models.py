@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 xgboost = pytest.importorskip("xgboost")
+catboost = pytest.importorskip("catboost")
 lightgbm = pytest.importorskip("lightgbm")
 ensemble = pytest.importorskip("sklearn.ensemble")
 tree = pytest.importorskip("sklearn.tree")
 
+CATBOOST_QUIET = {"depth": 3, "border_count": 8, "verbose": 0, "thread_count": 1, "allow_writing_files": False}
 Table = tuple[np.ndarray, np.ndarray]
 
 
@@ -80,6 +82,15 @@ def _lgb(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]
     return build
 
 
+def _cat(n_classes: int, **options: Any) -> Callable[[], tuple[Any, np.ndarray]]:
+    def build() -> tuple[Any, np.ndarray]:
+        X, y = make_table(n_classes)
+        model = catboost.CatBoostClassifier(iterations=12 if n_classes == 2 else 6, **CATBOOST_QUIET, **options)
+        return model.fit(X, y), X
+
+    return build
+
+
 def _sklearn(
     name: str, n_classes: int, *, missing: bool = True, **options: Any
 ) -> Callable[[], tuple[Any, np.ndarray]]:
@@ -107,6 +118,9 @@ MODELS: dict[str, Callable[[], tuple[Any, np.ndarray]]] = {
     "lgb 3 classes": _lgb(3),
     "lgb rf": _lgb(2, boosting_type="rf", bagging_freq=1, bagging_fraction=0.7),
     "lgb zero as missing": _lgb(2, zero_as_missing=True),
+    "cat binary": _cat(2),
+    "cat 3 classes": _cat(3, nan_mode="Max"),
+    "cat lossguide": _cat(2, grow_policy="Lossguide", max_leaves=6, boost_from_average=True),
     "random forest": _sklearn("RandomForestClassifier", 2, n_estimators=9, max_depth=3),
     "random forest 3 classes": _sklearn("RandomForestClassifier", 3, n_estimators=9, max_depth=3),
     "extra trees": _sklearn("ExtraTreesClassifier", 2, n_estimators=12, max_depth=2),
@@ -166,6 +180,7 @@ LARGE = {
     "xgboost": Large(0.1, lambda: xgboost.XGBClassifier(n_estimators=20, max_depth=2, learning_rate=0.05, n_jobs=1)),
     "xgboost 3 classes": Large(0.4, lambda: xgboost.XGBClassifier(n_estimators=10, max_depth=2, n_jobs=1), _wine, 100),
     "lightgbm": Large(0.1, lambda: lightgbm.LGBMClassifier(n_estimators=20, num_leaves=6, n_jobs=1, verbose=-1)),
+    "catboost": Large(0.1, lambda: catboost.CatBoostClassifier(iterations=20, **(CATBOOST_QUIET | {"depth": 2}))),
     "gradient boosting": Large(0.1, lambda: ensemble.GradientBoostingClassifier(n_estimators=20, max_depth=2)),
     "histogram": Large(
         0.1, lambda: ensemble.HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=4, max_bins=64)
@@ -197,6 +212,9 @@ def small_models(seed: int, n_classes: int, depth: int = 2, few: int = 0) -> dic
             n_estimators=few, max_depth=depth, learning_rate=0.5, n_jobs=1, random_state=seed
         ),
         "lightgbm": lightgbm.LGBMClassifier(n_estimators=few, max_depth=depth, n_jobs=1, verbose=-1, random_state=seed),
+        "catboost": catboost.CatBoostClassifier(
+            iterations=few, random_seed=seed, **(CATBOOST_QUIET | {"depth": depth, "border_count": 254})
+        ),
         "histogram": ensemble.HistGradientBoostingClassifier(max_iter=few, max_depth=depth, random_state=seed),
         "gradient": ensemble.GradientBoostingClassifier(n_estimators=few, max_depth=depth, random_state=seed),
     }

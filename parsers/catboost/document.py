@@ -1,0 +1,392 @@
+"""CatBoost's JSON as checked arrays: features with their borders, trees as stacked nodes, labels and parameters.
+
+Everything the native loader would read is checked here; features other than numbers and one-hot categories are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pine_boost import json_fields as f
+from pine_boost.errors import MalformedModelError, UnsupportedModelError
+from pine_boost.model.forest import BoolArray, FloatArray, IntArray
+from pine_boost.parsers.catboost.decimals import as_loaded
+
+REMEDY = "Save the model again with model.save_model(path, format='json')"
+TREATMENTS = ("AsIs", "AsFalse", "AsTrue")
+_DEEPEST = 16  # CatBoost's own limit
+_LABELS: dict[str, tuple[type, ...]] = {"Integer": (int,), "Float": (int, float), "String": (str,), "Boolean": (bool,)}
+_SECTIONS = ("catboost_version_info", "model_guid", "output_options", "train_finish_time", "training")
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """A feature in the order of the table: a number with its borders, or a category with its one-hot hashes."""
+
+    name: str
+    is_categorical: bool
+    borders: npt.NDArray[np.float32]
+    has_nans: bool
+    treatment: str
+    hashes: tuple[int, ...]
+
+    @property
+    def n_splits(self) -> int:
+        """Number of binary features that CatBoost makes of it."""
+        return len(self.hashes) if self.is_categorical else len(self.borders)
+
+
+@dataclass(frozen=True, eq=False)
+class CatboostDocument:
+    """A checked CatBoost model.
+
+    Attributes
+    ----------
+    features : tuple of Feature
+    info : dict
+        ``model_info``: the training parameters and texts.
+    loss : str
+    labels : tuple or None
+        Class labels of a classifier, in the order of the outputs.
+    cut : float or None
+        The model's own probability threshold.
+    symmetric : bool
+        Whether the file held oblivious trees.
+    offset, left, right : int64
+        Tree ``t`` owns the nodes ``offset[t]:offset[t + 1]``, its root first; -1 at leaves. A split
+        that is true goes right.
+    split : int64
+        The split of a node: its number among the splits of all features, in the order of the features; -1 at leaves.
+    value : float64 (n_nodes, n_outputs)
+        Leaf values before ``scale``.
+    weight : float64 (n_nodes,)
+        Training weight of a leaf, 0 at inner nodes.
+    scale : float
+        A power of two.
+    bias : float64 (n_outputs,)
+        Added after the sum of the trees.
+    """
+
+    features: tuple[Feature, ...]
+    info: dict[str, Any]
+    loss: str
+    labels: tuple[Any, ...] | None
+    cut: float | None
+    symmetric: bool
+    offset: IntArray
+    left: IntArray
+    right: IntArray
+    split: IntArray
+    value: FloatArray
+    weight: FloatArray
+    scale: float
+    bias: FloatArray
+
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.offset) - 1
+
+    @property
+    def is_leaf(self) -> BoolArray:
+        """Whether each node is a leaf."""
+        return self.left < 0
+
+    def split_tables(self) -> tuple[IntArray, IntArray]:
+        """Return the feature of every split, and its number among the splits of its feature."""
+        counts = [feature.n_splits for feature in self.features]
+        owner = np.repeat(np.arange(len(counts)), counts)
+        first = np.repeat(np.cumsum([0, *counts])[:-1], counts)
+        return owner, np.arange(len(owner)) - first
+
+
+def fault(where: str, found: str) -> MalformedModelError:
+    """Return the error for a field whose value does not fit the others."""
+    return MalformedModelError(f"Invalid CatBoost file: {where} {found}. {REMEDY}.")
+
+
+def read_document(contents: bytes, *, live: bool = False) -> CatboostDocument:
+    """Check the JSON of a CatBoost model.
+
+    Parameters
+    ----------
+    contents : bytes
+    live : bool
+        Whether a live model wrote it just now: then its numbers are the exact texts of the model's. Those of a file
+        are what CatBoost's parser reads.
+    """
+    with f.reading("CatBoost file", REMEDY):
+        return _read(_parse(contents, live))
+
+
+def _parse(contents: bytes, live: bool) -> dict[str, Any]:
+    try:
+        parsed = json.loads(
+            contents,
+            parse_float=float if live else as_loaded,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=f.unique_keys,
+        )
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
+        raise f.FieldError(f"it is not JSON ({str(error)[:200]})") from error
+    return f.mapping(f.anything)(parsed, "the document")  # type: ignore[no-any-return]
+
+
+def _numbers(length: int | None = None) -> f.Reader:
+    """A list of numbers; CatBoost reads long integers without a point as 0."""
+
+    def read(value: Any, where: str) -> FloatArray:
+        found: FloatArray = f.floats(length=length)(value, where)
+        f.require(all(type(v) is float or abs(v) <= 2**53 for v in value), f"{where} holds an integer beyond 2**53")
+        return found
+
+    return read
+
+
+def _refuse_constant(token: str) -> float:
+    raise f.FieldError(f"the token {token} is not JSON")
+
+
+def _read(data: dict[str, Any]) -> CatboostDocument:
+    if data.get("ctr_data"):
+        raise _no_ctr()
+    table = {"features_info": f.anything, "model_info": f.mapping(f.anything), "scale_and_bias": f.anything}
+    parts = f.read(data, table, optional=dict.fromkeys(("oblivious_trees", "trees", "ctr_data"), f.anything))
+    symmetric = "oblivious_trees" in parts
+    f.require(symmetric != ("trees" in parts), "one of 'oblivious_trees' and 'trees' is expected")
+    features = _read_features(parts["features_info"])
+    scale, bias = _read_scale(parts["scale_and_bias"])
+    loss, labels, cut = _read_info(parts["model_info"], len(bias))
+    number = _split_numbers(features)
+    trees = _Nodes(len(bias), number)
+    listed = f.sequence(f.anything)(parts["oblivious_trees" if symmetric else "trees"], "trees")
+    f.require(len(listed) > 0, "the model has no trees")
+    for index, tree in enumerate(listed):
+        (trees.add_symmetric if symmetric else trees.add_nested)(tree, f"trees[{index}]")
+    return CatboostDocument(
+        features=features,
+        info=parts["model_info"],
+        loss=loss,
+        labels=labels,
+        cut=cut,
+        symmetric=symmetric,
+        scale=scale,
+        bias=bias,
+        **trees.arrays(),
+    )
+
+
+def _no_ctr() -> UnsupportedModelError:
+    return UnsupportedModelError(
+        "This CatBoost model has target statistics (CTR) of categorical features, which are not supported; retrain "
+        "with one_hot_max_size at least as large as the number of categories of every feature, or encode them as "
+        "numbers."
+    )
+
+
+def _read_features(section: Any) -> tuple[Feature, ...]:
+    kinds = ("categorical_features", "ctrs", "text_features", "embedding_features")
+    found = f.read(section, {}, "features_info", optional=dict.fromkeys(("float_features", *kinds), f.anything))
+    if found.get("ctrs"):
+        raise _no_ctr()
+    for kind in ("text", "embedding"):
+        if found.get(f"{kind}_features"):
+            raise UnsupportedModelError(
+                f"This CatBoost model has {kind} features, which are not supported; retrain on numbers and categories "
+                "with one_hot_max_size."
+            )
+    features: dict[int, Feature] = {}
+    whole = f.integer(0, 2**31 - 1)
+    common = {"feature_id": f.text(), "feature_index": whole, "flat_feature_index": whole}
+    numeric = {"borders": _numbers(), "has_nans": f.flag, "nan_value_treatment": f.text(TREATMENTS), **common}
+    hashes = {"values": f.sequence(f.integer(-(2**31), 2**31 - 1))}
+    for kind in ("float_features", "categorical_features"):
+        is_categorical = kind.startswith("cat")
+        for index, item in enumerate(f.sequence(f.anything)(found.get(kind, []), kind)):
+            where = f"{kind}[{index}]"
+            entry = f.read(
+                item, common if is_categorical else numeric, where, optional=hashes if is_categorical else {}
+            )
+            f.require(entry["feature_index"] == index, f"{where}.feature_index is {entry['feature_index']}")
+            flat = entry["flat_feature_index"]
+            f.require(
+                flat not in features and flat >= max(features, default=-1) * (not is_categorical),
+                f"{where} is out of order",
+            )
+            features[flat] = _feature(entry, is_categorical, where)
+    f.require(sorted(features) == list(range(len(features))) and len(features) > 0, "features are missing")
+    names = [features[flat].name for flat in sorted(features)]
+    f.require(len(set(names)) == len(names) or not any(names), "a feature name appears twice")
+    return tuple(features[flat] for flat in sorted(features))
+
+
+def _feature(entry: dict[str, Any], is_categorical: bool, where: str) -> Feature:
+    with np.errstate(over="ignore"):
+        borders = np.asarray(entry.get("borders", ()), dtype=np.float32)
+    f.require(bool(np.all(np.isfinite(borders))), f"{where}.borders holds a number beyond float32")
+    f.require(bool(np.all(borders[1:] > borders[:-1])), f"{where}.borders do not ascend")
+    hashes = entry.get("values", ())
+    f.require(len(set(hashes)) == len(hashes), f"{where}.values holds a value twice")
+    return Feature(
+        entry["feature_id"],
+        is_categorical,
+        borders,
+        entry.get("has_nans", False),
+        entry.get("nan_value_treatment", "AsIs"),
+        hashes,
+    )
+
+
+def native_order(features: tuple[Feature, ...]) -> list[int]:
+    """Return the features in the order in which CatBoost numbers their splits: numbers, then categories."""
+    return sorted(range(len(features)), key=lambda j: features[j].is_categorical)
+
+
+def _split_numbers(features: tuple[Feature, ...]) -> IntArray:
+    """Return for every ``split_index`` of the file the number of the split in the order of the features."""
+    start = np.cumsum([0, *(feature.n_splits for feature in features)])
+    ranges = [np.arange(start[j], start[j + 1]) for j in native_order(features)]
+    return np.concatenate([np.zeros(0, dtype=np.int64), *ranges])
+
+
+def _read_scale(section: Any) -> tuple[float, FloatArray]:
+    pair = f.sequence(f.anything, 2)(section, "scale_and_bias")
+    scale = f.number()(pair[0], "scale")
+    bias: FloatArray = _numbers()(pair[1], "bias")
+    f.require(1 <= len(bias) <= 10_000, f"bias has {len(bias)} entries")
+    if not 2.0**-1000 < scale < 2.0**1000 or np.frexp(scale)[0] != 0.5:
+        raise UnsupportedModelError(
+            f"This CatBoost model multiplies its sum by {scale!r}; only powers of two are supported, because others "
+            "round. Set it back with model.set_scale_and_bias(1, bias)."
+        )
+    return scale, bias
+
+
+def _read_info(info: dict[str, Any], n_outputs: int) -> tuple[str, tuple[Any, ...] | None, float | None]:
+    known = {"params": f.mapping(f.anything), **dict.fromkeys(_SECTIONS, f.text())}
+    others = set(info) - {*known, "class_params", "binclass_probability_threshold"}
+    f.require(all(isinstance(info[key], str) for key in others), "model_info holds a section that is not a text")
+    for key in known.keys() & info.keys():
+        known[key](info[key], f"model_info.{key}")
+    f.require("params" in info, "model_info.params is missing")
+    loss = f.read(
+        info["params"].get("loss_function"), {"type": f.text(), "params": f.mapping(f.anything)}, "loss_function"
+    )["type"]
+    labels = None
+    if "class_params" in info:
+        table = {
+            "class_label_type": f.text(_LABELS),
+            "class_names": f.sequence(f.anything),
+            "class_to_label": f.sequence(f.integer(0, 2**31 - 1)),
+        }
+        section = f.read(
+            info["class_params"], table, "class_params", optional={"classes_count": f.integer(0, 2**31 - 1)}
+        )
+        kind = section["class_label_type"]
+        # the targets of CrossEntropy are probabilities, and it lists no names
+        labels = section["class_names"] or ((0, 1) if n_outputs == 1 else ())
+        fits = all(type(label) in _LABELS[kind] for label in labels) and len(set(labels)) == len(labels)
+        f.require(fits and len(labels) == max(n_outputs, 2), "class_names do not fit the model")
+        f.require(section["class_to_label"] in ((), tuple(range(len(labels)))), "class_to_label is not 0, 1, ...")
+        labels = tuple(float(label) for label in labels) if kind == "Float" else labels
+    cut = None
+    if "binclass_probability_threshold" in info:
+        cut = float(as_loaded(f.text()(info["binclass_probability_threshold"], "binclass_probability_threshold")))
+        f.require(0 < cut < 1, "binclass_probability_threshold is not between 0 and 1")
+    return loss, labels, cut
+
+
+class _Nodes:
+    """Collects the nodes of trees."""
+
+    def __init__(self, n_outputs: int, number: IntArray) -> None:
+        self.n_outputs, self.number = n_outputs, number
+        self.offset: list[int] = [0]
+        self.left: list[IntArray] = []
+        self.right: list[IntArray] = []
+        self.split: list[IntArray] = []
+        self.value: list[FloatArray] = []
+        self.weight: list[FloatArray] = []
+
+    def _add(self, left: Any, right: Any, split: Any, value: FloatArray, weight: FloatArray) -> None:
+        start, left, right = self.offset[-1], np.asarray(left, np.int64), np.asarray(right, np.int64)
+        self.left.append(np.where(left < 0, -1, left + start))
+        self.right.append(np.where(right < 0, -1, right + start))
+        self.split.append(np.asarray(split, dtype=np.int64))
+        self.value.append(value)
+        self.weight.append(weight)
+        self.offset.append(start + len(left))
+
+    def _split_of(self, item: Any, where: str) -> int:
+        # CatBoost reads split_index alone; what else a split says must agree, so that no reader is misled
+        section = f.mapping(f.anything)(item, where)
+        kind = f.text(("FloatFeature", "OneHotFeature", "OnlineCtr"))(section.get("split_type"), f"{where}.split_type")
+        if kind == "OnlineCtr":
+            raise _no_ctr()
+        index = f.integer(0, len(self.number) - 1)(section.get("split_index"), f"{where}.split_index")
+        return int(self.number[index])
+
+    def add_symmetric(self, item: Any, where: str) -> None:
+        """Add an oblivious tree as a full binary tree, its first split at the root."""
+        optional = {"leaf_weights": _numbers()}
+        tree = f.read(
+            item, {"leaf_values": _numbers(), "splits": f.optional(f.sequence(f.anything))}, where, optional=optional
+        )
+        splits = [self._split_of(split, f"{where}.splits") for split in tree["splits"] or ()]
+        depth = len(splits)
+        f.require(depth <= _DEEPEST, f"{where} has {depth} splits")
+        f.require(len(tree["leaf_values"]) == self.n_outputs << depth, f"{where} has another number of leaf values")
+        weights = tree.get("leaf_weights", np.zeros(0))
+        f.require(len(weights) in (0, 1 << depth), f"{where} has another number of leaf weights")
+        n_inner = (1 << depth) - 1
+        node = np.arange(n_inner)
+        none = np.full(1 << depth, -1)
+        level = np.repeat(np.arange(depth), 1 << np.arange(depth))
+        # a leaf's place from the left has the first split as its highest bit; its number in the file as its lowest
+        place = np.arange(1 << depth)
+        leaf = np.zeros_like(place)
+        for k in range(depth):
+            leaf |= ((place >> (depth - 1 - k)) & 1) << k
+        value = tree["leaf_values"].reshape(-1, self.n_outputs)[leaf]
+        weight = weights[leaf] if len(weights) else np.zeros(1 << depth)
+        self._add(
+            np.concatenate([2 * node + 1, none]),
+            np.concatenate([2 * node + 2, none]),
+            np.concatenate([np.array(splits, dtype=np.int64)[level], none]),
+            np.concatenate([np.zeros((n_inner, self.n_outputs)), value]),
+            np.concatenate([np.zeros(n_inner), weight]),
+        )
+
+    def add_nested(self, item: Any, where: str) -> None:
+        """Add a tree of nested objects, level by level."""
+        left, right, split, values, weights = [], [], [], [], []
+        pending: list[Any] = [(item, 0)]
+        vector = _numbers(self.n_outputs)
+        for entry, depth in pending:
+            f.require(depth <= _DEEPEST, f"{where} is deeper than {_DEEPEST}")
+            if isinstance(entry, dict) and "split" in entry:
+                sides = f.read(entry, dict.fromkeys(("left", "right", "split"), f.anything), where)
+                split.append(self._split_of(sides["split"], f"{where}.split"))
+                left.append(len(pending))
+                right.append(len(pending) + 1)
+                pending += [(sides["left"], depth + 1), (sides["right"], depth + 1)]
+                values.append(np.zeros(self.n_outputs))
+                weights.append(0.0)
+                continue
+            leaf = f.read(entry, {"value": f.anything}, where, optional={"weight": f.number()})
+            value = [leaf["value"]] if self.n_outputs == 1 else leaf["value"]
+            values.append(vector(value, f"{where}.value"))
+            weights.append(leaf.get("weight", 0.0))
+            for numbers in (left, right, split):
+                numbers.append(-1)
+        self._add(left, right, split, np.array(values), np.array(weights))
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the stacked arrays."""
+        names = ("left", "right", "split", "value", "weight")
+        return {"offset": np.array(self.offset), **{name: np.concatenate(getattr(self, name)) for name in names}}

@@ -1,0 +1,212 @@
+"""Read CatBoost models (CatBoost, its classifiers, regressors and rankers, .json files, bytes) into the tree IR.
+
+Files are parsed without CatBoost. Its binary format (.cbm) is refused, because only its own loader reads it.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import InvalidInputError, MalformedModelError, UnsupportedModelError
+from pine_boost.files import MODEL_LIMIT, model_bytes, read_limited
+from pine_boost.model.exact import UNIT_ROUNDOFF, probability_guard
+from pine_boost.model.forest import Decision, FloatArray, Forest, IntArray, Model
+from pine_boost.model.rules import CategoryRule, Comparison, SplitKind
+from pine_boost.parsers.catboost.document import REMEDY, CatboostDocument, read_document
+from pine_boost.parsers.thresholds import no_class_decision, read_thresholds
+
+FILE_KIND = "catboost file"
+PROBABILITY_LOSSES = ("Logloss", "CrossEntropy")
+SEVERAL_LOSSES = ("MultiClass", "MultiClassOneVsAll")
+_KINDS = ("CatBoostClassifier", "CatBoostRegressor", "CatBoostRanker", "CatBoost")
+_UNIT = UNIT_ROUNDOFF[np.float64]
+
+
+def read_catboost(model: Any, *, threshold: float | Sequence[float] | None = None, decision: str = "class") -> Model:
+    """Read a CatBoost model exactly.
+
+    Parameters
+    ----------
+    model : catboost.CatBoost, CatBoostClassifier, CatBoostRegressor, CatBoostRanker, path or bytes
+        Files and bytes are JSON, as ``model.save_model(path, format="json")`` writes it.
+    threshold : float, sequence of float or None
+        None is CatBoost's own decision: raw value above 0 (or above the logit of the model's own
+        probability threshold), or the largest one. Otherwise probabilities for Logloss and
+        CrossEntropy; for losses without classes a raw value.
+    decision : {"class", "value"}
+        ``"value"`` reads losses without classes without a threshold, as their raw value.
+
+    Returns
+    -------
+    Model
+        ``native_margins`` of its forest is ``predict(prediction_type="RawFormulaVal")`` bit for bit.
+
+    Raises
+    ------
+    MalformedModelError
+        The file is damaged; no native loader has seen it.
+    UnsupportedModelError
+        CTR, text or embedding features, a binary file, a loss without classes and no threshold.
+    InvalidInputError
+        Not fitted, an unreadable path, or a threshold that does not fit.
+
+    Examples
+    --------
+    >>> import catboost, numpy as np
+    >>> X = np.arange(40.0).reshape(-1, 1)
+    >>> model = catboost.CatBoostClassifier(iterations=3, verbose=0, allow_writing_files=False, thread_count=1)
+    >>> read_catboost(model.fit(X, X[:, 0] > 20)).forest.n_trees
+    3
+    """
+    contents = model_bytes(model)
+    if contents is not None:
+        if contents[:4] == b"CBM1":
+            raise UnsupportedModelError(
+                f"This is CatBoost's binary format, which only its own loader reads, and that loader does not check "
+                f"damaged files. Load it with CatBoost and pass the model, or its JSON. {REMEDY}."
+            )
+        document, kind, native = read_document(contents), FILE_KIND, None
+    else:
+        kind, native = _kind_of(model), model
+        document = read_document(native_json(model), live=True)
+    forest = _build_forest(document, threshold, decision == "value")
+    return Model(forest, kind, native, document)
+
+
+def _kind_of(model: Any) -> str:
+    names = [base.__name__ for base in type(model).__mro__ if base.__module__.startswith("catboost")]
+    kind = next((name for name in names if name in _KINDS), None)
+    if kind is None:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is not a CatBoost model; accepted: {', '.join(_KINDS)}, a .json path or its bytes."
+        )
+    if not model.is_fitted():
+        raise InvalidInputError(f"This {kind} is not fitted; call fit first.")
+    return f"catboost.{kind}"
+
+
+def native_json(model: Any) -> bytes:
+    """Return the JSON that CatBoost writes of a live model; its texts are exact, but its own parser rounds them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.json")
+        try:
+            model.save_model(str(path), format="json")
+        except Exception as error:  # CatBoostError is a plain Exception
+            reason = " ".join(str(error).split())[:200]
+            raise UnsupportedModelError(f"CatBoost cannot write this model as JSON ({reason}).") from error
+        return read_limited(path, MODEL_LIMIT, "model file")
+
+
+def _build_forest(document: CatboostDocument, threshold: Any, values: bool) -> Forest:
+    if any(feature.is_categorical for feature in document.features):
+        raise UnsupportedModelError(
+            "This CatBoost model has categorical features, of which its files keep only hashes; encode them as numbers "
+            "(one column of 0 and 1 per category) and retrain."
+        )
+    n_outputs = len(document.bias)
+    is_leaf, n_nodes, n_trees = document.is_leaf, len(document.left), document.n_trees
+    owner, _ = document.split_tables()
+    # x > border is true and goes right: the others are those below the next float32
+    with np.errstate(over="ignore"):  # the border of missing values is the largest float32
+        edges = [np.nextafter(feature.borders, np.float32(np.inf)) for feature in document.features]
+        edge = np.concatenate([np.zeros(0, dtype=np.float32), *edges]).astype(np.float64)
+    nan_left = np.array([not (feature.has_nans and feature.treatment == "AsTrue") for feature in document.features])
+    split = np.where(is_leaf, 0, document.split)
+    padded = np.append(edge, 0.0), np.append(owner, 0)
+    feature = np.where(is_leaf, -1, padded[1][split])
+    value = np.where(is_leaf[:, None], document.value * document.scale, 0.0)
+    if not (
+        np.all(np.isfinite(value)) and np.all((value == 0) == (np.where(is_leaf[:, None], document.value, 0) == 0))
+    ):
+        raise MalformedModelError(f"The leaf values of the CatBoost model leave float64 when scaled. {REMEDY}.")
+    decision = _decide(document, threshold, values)
+    names = tuple(feature.name for feature in document.features)
+    return Forest(
+        tree_offset=document.offset,
+        feature=feature.astype(np.int32),
+        threshold=np.where(is_leaf, 0.0, padded[0][split]),
+        left=document.left,
+        right=document.right,
+        default_left=~is_leaf & nan_left[np.maximum(feature, 0)],
+        kind=np.where(is_leaf, SplitKind.LEAF, SplitKind.NUMERIC).astype(np.uint8),
+        missing=np.zeros(n_nodes, dtype=np.uint8),
+        set_left=np.zeros(n_nodes, dtype=bool),
+        category_offset=np.zeros(n_nodes + 1, dtype=np.int64),
+        category=np.zeros(0, dtype=np.int32),
+        value=value,
+        tree_output=np.full(n_trees, 0 if n_outputs == 1 else -1, dtype=np.int32),
+        tree_round=np.arange(n_trees, dtype=np.int32),
+        tree_bias=np.zeros(n_trees),
+        intercept=document.bias,
+        intercept_last=True,
+        free_intercept=True,
+        arithmetic=np.float64,
+        comparison=Comparison.FLOAT32_LESS,
+        category_rule=CategoryRule.EXACT,
+        slack=_last_addition(document.bias, value, document.offset),
+        decision=decision,
+        n_outputs=n_outputs,
+        classes=_classes(document, decision),
+        n_features=len(names),
+        library="catboost",
+        objective=document.loss,
+        feature_names=None if names in (("",) * len(names), tuple(map(str, range(len(names))))) else names,
+    )
+
+
+def _last_addition(bias: FloatArray, value: FloatArray, offset: IntArray) -> float:
+    """Bound the rounding of the bias, which is added after the trees: u times the largest sum, 0 without a bias."""
+    if not np.any(bias):
+        return 0.0
+    largest = np.maximum.reduceat(np.abs(value), offset[:-1], axis=0).sum(axis=0) + np.abs(bias)
+    return float(largest.max()) * _UNIT * (1 + 2.0**-10)
+
+
+def _decide(document: CatboostDocument, threshold: Any, values: bool) -> Decision:
+    """Return the decision of the native ``predict`` with ``prediction_type="Class"``: it compares raw values."""
+    loss, n_outputs = document.loss, len(document.bias)
+    if n_outputs > 1:
+        if loss not in SEVERAL_LOSSES:
+            raise UnsupportedModelError(
+                f"The CatBoost loss {loss[:60]!r} with {n_outputs} outputs has no class decision; "
+                f"{' and '.join(SEVERAL_LOSSES)} are supported."
+            )
+        if threshold is not None:
+            raise InvalidInputError(
+                f"threshold was given for a CatBoost model of {n_outputs} classes; per-class thresholds are not "
+                "supported. Leave threshold out.",
+                option="threshold",
+            )
+        return Decision(())
+    is_probability = loss in PROBABILITY_LOSSES
+    thresholds = read_thresholds(threshold, probabilities=is_probability)
+    if not thresholds and not is_probability:
+        if values:
+            return Decision(())
+        raise no_class_decision(f"The CatBoost loss {loss[:60]!r}", "raw value")
+    if not is_probability:
+        return Decision(thresholds, thresholds=thresholds)
+    if not thresholds and document.cut in (None, 0.5):
+        return Decision((0.0,))
+    probabilities = thresholds or (document.cut or 0.5,)
+    cuts = tuple(math.log(p / (1 - p)) for p in probabilities)
+    # as for LightGBM: the logarithm's argument errs by 2u, each cut by a few u of itself
+    guard = 4 * _UNIT + 8 * _UNIT * max(map(abs, cuts)) + max(probability_guard(p, np.float64) for p in probabilities)
+    return Decision(cuts, guard=guard, thresholds=thresholds)
+
+
+def _classes(document: CatboostDocument, decision: Decision) -> tuple[Any, ...]:
+    n_outputs = len(document.bias)
+    if n_outputs == 1 and not decision.cuts:
+        return ()
+    n_classes = n_outputs if n_outputs > 1 else len(decision.cuts) + 1
+    is_native = document.loss in (*PROBABILITY_LOSSES, *SEVERAL_LOSSES)
+    if document.labels is None or len(document.labels) != n_classes or not is_native:
+        return tuple(range(n_classes))
+    return document.labels

@@ -1,0 +1,148 @@
+"""Write a checked document as CatBoost's JSON, so that CatBoost reads every number exactly.
+
+Borders and one-hot values that no split uses are left out, and the splits are numbered again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pine_boost.errors import UnsupportedModelError
+from pine_boost.model.forest import FloatArray, IntArray
+from pine_boost.parsers.catboost.decimals import text_of
+from pine_boost.parsers.catboost.document import CatboostDocument, Feature, native_order
+
+_SHIFTS = range(64)  # powers of two tried as scale: 1 for nearly every model, see `text_of`
+
+
+def write_document(document: CatboostDocument) -> bytes:
+    """Return a document as CatBoost's JSON.
+
+    Raises
+    ------
+    UnsupportedModelError
+        No power of two was found for which every leaf value has a text that CatBoost reads exactly.
+    """
+    used = np.unique(document.split[~document.is_leaf])
+    owner, within = document.split_tables()
+    order = native_order(document.features)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    listed = used[np.lexsort((within[used], rank[owner[used]]))]
+    number = np.full(len(owner), -1)
+    number[listed] = np.arange(len(listed))
+    kept = [within[listed[owner[listed] == j]] for j in range(len(order))]
+    splits = {int(split): _split(document, int(split), int(number[split]), owner, within) for split in listed}
+    scale, bias, values = _texts(document)
+    symmetric = document.symmetric and all(_is_uniform(document, tree) for tree in range(document.n_trees))
+    write = _symmetric_tree if symmetric else _nested_tree
+    trees = ",".join(write(document, tree, splits, values) for tree in range(document.n_trees))
+    parts = {
+        "features_info": json.dumps(_features(document.features, kept)),
+        "model_info": json.dumps(document.info),
+        "oblivious_trees" if symmetric else "trees": f"[{trees}]",
+        "scale_and_bias": f"[{scale},[{','.join(bias)}]]",
+    }
+    return ("{" + ",".join(f'"{name}":{text}' for name, text in parts.items()) + "}").encode()
+
+
+def _texts(document: CatboostDocument) -> tuple[str, list[str], list[str]]:
+    """Return the texts of the scale, the biases, and the values of every node."""
+    (n_nodes, width), leaf = document.value.shape, document.is_leaf
+    bias = _all_texts(document.bias)
+    for shift in _SHIFTS if bias is not None else ():
+        scale = _all_texts(np.ldexp(np.array([document.scale]), -shift))
+        texts = None if scale is None else _all_texts(np.ldexp(document.value[leaf], shift))
+        if scale is not None and bias is not None and texts is not None:
+            rows = np.full(n_nodes, "", dtype=object)
+            rows[leaf] = [",".join(texts[i : i + width]) for i in range(0, len(texts), width)]
+            return scale[0], bias, rows.tolist()
+    raise UnsupportedModelError(
+        "CatBoost's JSON cannot hold all leaf values of this model exactly: its parser rounds. Use fewer trees."
+    )
+
+
+def _all_texts(values: FloatArray) -> list[str] | None:
+    texts = []
+    for value in values.ravel().tolist():
+        text = text_of(value)
+        if text is None:
+            return None
+        texts.append(text)
+    return texts
+
+
+def _features(features: tuple[Feature, ...], kept: list[IntArray]) -> dict[str, Any]:
+    numeric: list[dict[str, Any]] = []
+    categorical: list[dict[str, Any]] = []
+    for flat, feature in enumerate(features):
+        to = categorical if feature.is_categorical else numeric
+        entry: dict[str, Any] = {"feature_id": feature.name, "feature_index": len(to), "flat_feature_index": flat}
+        if feature.is_categorical:
+            values = [feature.hashes[i] for i in kept[flat]]
+            to.append({**entry, "values": values} if values else entry)
+        else:
+            # a float32 as a double: a misread ulp of the double rounds to the same float32
+            borders = [float(border) for border in feature.borders[kept[flat]]]
+            to.append(
+                {**entry, "borders": borders, "has_nans": feature.has_nans, "nan_value_treatment": feature.treatment}
+            )
+    return {"float_features": numeric, **({"categorical_features": categorical} if categorical else {})}
+
+
+def _split(document: CatboostDocument, split: int, number: int, owner: IntArray, within: IntArray) -> str:
+    feature = document.features[owner[split]]
+    same = [other for other in document.features[: owner[split]] if other.is_categorical == feature.is_categorical]
+    if feature.is_categorical:
+        shown: dict[str, Any] = {"cat_feature_index": len(same), "value": feature.hashes[within[split]]}
+        kind = "OneHotFeature"
+    else:
+        shown = {"float_feature_index": len(same), "border": float(feature.borders[within[split]])}
+        kind = "FloatFeature"
+    return json.dumps({**shown, "split_index": number, "split_type": kind})
+
+
+def _levels(document: CatboostDocument, tree: int) -> Iterable[IntArray]:
+    """Yield the nodes of a tree level by level, from left to right."""
+    nodes = document.offset[tree : tree + 1]
+    while len(nodes):
+        yield nodes
+        inner = nodes[document.left[nodes] >= 0]
+        nodes = np.stack([document.left[inner], document.right[inner]], axis=1).ravel()
+
+
+def _is_uniform(document: CatboostDocument, tree: int) -> bool:
+    """Return whether a tree is oblivious: one split per level, all leaves on the last."""
+    return all(len(np.unique(document.split[nodes])) == 1 for nodes in _levels(document, tree))
+
+
+def _symmetric_tree(document: CatboostDocument, tree: int, splits: dict[int, str], values: list[str]) -> str:
+    *inner, leaves = _levels(document, tree)
+    place = np.zeros(len(leaves), dtype=np.int64)
+    for k in range(len(inner)):
+        place |= ((np.arange(len(leaves)) >> (len(inner) - 1 - k)) & 1) << k
+    ordered = np.empty_like(leaves)
+    ordered[place] = leaves
+    names = ",".join(splits[int(document.split[nodes[0]])] for nodes in inner)
+    numbers = ",".join(values[leaf] for leaf in ordered)
+    weights = json.dumps(document.weight[ordered].tolist())
+    return f'{{"leaf_values":[{numbers}],"leaf_weights":{weights},"splits":[{names}]}}'
+
+
+def _nested_tree(document: CatboostDocument, tree: int, splits: dict[int, str], values: list[str]) -> str:
+    text: dict[int, str] = {}
+    several = document.value.shape[1] > 1
+    for nodes in reversed(list(_levels(document, tree))):
+        for node in map(int, nodes):
+            left, right = int(document.left[node]), int(document.right[node])
+            if left < 0:
+                value = f"[{values[node]}]" if several else values[node]
+                text[node] = f'{{"value":{value},"weight":{float(document.weight[node])!r}}}'
+            else:
+                split = splits[int(document.split[node])]
+                text[node] = f'{{"left":{text.pop(left)},"right":{text.pop(right)},"split":{split}}}'
+    return text[int(document.offset[tree])]

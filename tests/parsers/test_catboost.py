@@ -1,0 +1,255 @@
+"""CatBoost models are read exactly: live, from files as CatBoost's own parser rounds them, and written again."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pine_boost
+from pine_boost import InvalidInputError, PineBoostError, UnsupportedModelError
+from pine_boost.errors import MalformedModelError
+from pine_boost.model.reference import native_margins
+from pine_boost.native.child_process import try_in_child
+from pine_boost.native.predict import original_bytes, predict_classes, predict_margins
+from pine_boost.parsers import read_model
+from pine_boost.parsers.catboost.decimals import as_loaded, text_of
+from pine_boost.parsers.catboost.read import native_json
+from tests.support.hard_rows import hard_rows
+from tests.support.native_models import CATBOOST_QUIET, built, make_table
+
+catboost = pytest.importorskip("catboost")
+Document = dict[str, Any]
+
+
+@cache
+def fitted(kind: str, **options: Any) -> Any:
+    X, y = make_table(3 if "Multi" in options.get("loss_function", "") else 2)
+    own = CATBOOST_QUIET | {"iterations": 7, **options}
+    return getattr(catboost, kind)(**own).fit(X, y)
+
+
+KINDS = {
+    "binary": lambda: built("cat binary")[0],
+    "3 classes": lambda: built("cat 3 classes")[0],
+    "lossguide": lambda: built("cat lossguide")[0],
+    "one against all": lambda: fitted("CatBoostClassifier", loss_function="MultiClassOneVsAll"),
+    "depthwise": lambda: fitted("CatBoostClassifier", loss_function="MultiClass", grow_policy="Depthwise"),
+    "regressor": lambda: fitted("CatBoostRegressor"),
+    "poisson": lambda: fitted("CatBoostRegressor", loss_function="Poisson", grow_policy="Lossguide"),
+    "cross entropy": lambda: fitted("CatBoostClassifier", loss_function="CrossEntropy"),
+}
+
+
+def loaded(contents: bytes, folder: Path) -> Any:
+    """A file as CatBoost itself loads it."""
+    path = folder / "model.json"
+    path.write_bytes(contents)
+    model = catboost.CatBoost()
+    model.load_model(str(path), format="json")
+    return model
+
+
+def raw(native: Any, X: np.ndarray) -> np.ndarray:
+    return np.asarray(native.predict(X, prediction_type="RawFormulaVal", thread_count=1)).reshape(len(X), -1)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_margins_and_classes_are_the_native_ones(name: str, tmp_path: Path) -> None:
+    native = KINDS[name]()
+    live = read_model(native, decision="value")
+    X = hard_rows(live.forest, 600)
+    assert np.array_equal(native_margins(live.forest, X), raw(native, X))
+    contents = native_json(native)
+    file = read_model(contents, decision="value")
+    assert np.array_equal(native_margins(file.forest, X), raw(loaded(contents, tmp_path), X))
+    for written in (original_bytes(file), original_bytes(live)):
+        source = file if written is original_bytes(file) else live
+        assert np.array_equal(raw(loaded(written, tmp_path), X), native_margins(source.forest, X))
+        assert np.array_equal(
+            native_margins(read_model(written, decision="value").forest, X), predict_margins(source, X)[0]
+        )
+    if live.forest.decides:
+        labels = np.asarray(live.forest.classes)[live.forest.decision.classes(raw(native, X))]
+        assert np.array_equal(native.predict(X).reshape(-1), labels)
+
+
+def test_a_file_from_catboost_is_not_quite_its_live_model() -> None:
+    """Its text is exact, but its parser rounds: a reader that took the nearest doubles would be wrong."""
+    native, X = built("cat binary")
+    contents = native_json(native)
+    assert not np.array_equal(native_margins(read_model(contents).forest, X), raw(native, X))
+    assert np.array_equal(native_margins(read_model(original_bytes(read_model(native))).forest, X), raw(native, X))
+
+
+def test_decimals_are_those_of_its_parser(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(size=800) * 10.0 ** rng.uniform(-9, 9, 800), [0.0, -0.0, 2.0**-40, 1e-300]])
+    formats = [repr, "{:.17g}".format, "{:.16e}".format, "{:.3f}".format, "{:.25f}".format, text_of]
+    texts = [text for form in formats for value in values.tolist() if (text := form(value)) is not None]
+    texts = [text for text in texts if "." in text or "e" in text][: 2**12]
+    document = json.loads(native_json(built("cat binary")[0]))
+    document["features_info"]["float_features"][0]["borders"] = list(range(12))
+    for feature in document["features_info"]["float_features"][1:]:
+        feature["borders"] = []
+    splits = [{"split_index": k, "split_type": "FloatFeature"} for k in range(12)]
+    document["oblivious_trees"] = [{"leaf_values": ["@"], "splits": splits}]
+    padded = ",".join(texts + ["0"] * (2**12 - len(texts)))
+    native = loaded(json.dumps(document).replace('["@"]', f"[{padded}]").encode(), tmp_path)
+    found = native.get_leaf_values()[: len(texts)]
+    assert np.array_equal(found, [as_loaded(text) for text in texts])
+    assert np.mean(found == [float(text) for text in texts]) < 0.95
+    writable = [value for value in values.tolist() if text_of(value) is not None]
+    assert len(writable) > 795
+    assert all(as_loaded(str(text_of(value))) == value for value in writable)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.731, (0.2, 0.6)])
+def test_thresholds_are_compared_with_probabilities(threshold: Any) -> None:
+    native, X = built("cat binary")
+    model = read_model(native, threshold=threshold)
+    expected = np.sum([native.predict_proba(X)[:, 1] > cut for cut in np.atleast_1d(threshold)], axis=0)
+    assert np.array_equal(predict_classes(model, X), expected)
+    assert np.array_equal(model.forest.decision.classes(raw(native, X)), expected)
+
+
+def test_the_threshold_of_the_model_itself() -> None:
+    native, X = built("cat binary")
+    other = native.copy()
+    other.set_probability_threshold(0.8)
+    model = read_model(other)
+    assert not np.array_equal(other.predict(X), native.predict(X))
+    assert np.array_equal(model.forest.decision.classes(raw(other, X)), other.predict(X))
+    with pytest.raises(UnsupportedModelError, match="get_probability_threshold"):
+        pine_boost.accelerate_booster(other)
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), (False, True), (0.5, 1.5), (-1, 3)])
+def test_labels(labels: tuple[Any, Any]) -> None:
+    X, y = make_table(2)
+    native = catboost.CatBoostClassifier(iterations=2, **CATBOOST_QUIET).fit(X, np.array(labels)[y])
+    for model in (read_model(native), read_model(original_bytes(read_model(native)))):
+        assert model.forest.classes == labels
+        assert np.array_equal(np.asarray(labels)[predict_classes(model, X)], native.predict(X))
+
+
+def _with_categories(**options: Any) -> Any:
+    X, y = make_table(2, missing=False)
+    table = X.astype(object)
+    table[:, 1] = X[:, 1].astype(int)
+    return catboost.CatBoostClassifier(iterations=12, cat_features=[1], **CATBOOST_QUIET, **options).fit(table, y)
+
+
+def test_what_is_not_supported_is_refused_by_name() -> None:
+    X, y = make_table(2, missing=False)
+    with pytest.raises(UnsupportedModelError, match=r"target statistics \(CTR\).*one_hot_max_size"):
+        read_model(_with_categories())
+    with pytest.raises(UnsupportedModelError, match=r"binary format.*format='json'"):
+        read_model(b"CBM1" + bytes(40))
+    several = catboost.CatBoostRegressor(loss_function="MultiRMSE", iterations=2, **CATBOOST_QUIET)
+    with pytest.raises(UnsupportedModelError, match="'MultiRMSE' with 2 outputs"):
+        read_model(several.fit(X, np.stack([y, y], axis=1)), decision="value")
+    scaled = built("cat binary")[0].copy()
+    scaled.set_scale_and_bias(0.3, [0])
+    with pytest.raises(UnsupportedModelError, match="set_scale_and_bias"):
+        read_model(scaled)
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        read_model(catboost.CatBoostClassifier())
+    with pytest.raises(UnsupportedModelError, match="predicts no class"):
+        read_model(KINDS["regressor"]())
+
+
+def test_an_xgboost_feature_may_have_a_name_from_catboost() -> None:
+    import pandas as pd
+    from xgboost import XGBClassifier
+
+    X = pd.DataFrame({"oblivious_trees": np.arange(20.0)})
+    model = XGBClassifier(n_estimators=2).fit(X, X["oblivious_trees"] > 9)
+    contents = bytes(model.get_booster().save_raw("json"))
+    assert read_model(contents).forest.feature_names == ("oblivious_trees",)
+
+
+def test_a_file_is_loaded_in_a_child_process_first() -> None:
+    model = read_model(native_json(built("cat binary")[0]))
+    try_in_child(model)
+    with pytest.raises(UnsupportedModelError, match="was stopped"):
+        try_in_child(model, time_limit=0.01)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a document, without what only training reads."""
+    found = [path] if path else []
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if path != ("model_info", "params") or key == "loss_function":
+            found += _paths(item, (*path, key))
+    return found
+
+
+_OTHERS = [0, 1, 2, -1, 7, 2**31, 2**53 + 2, 1e18, -0.0, 0.1, 1e-400, "x", "", None, True, [], {}, [1.5], "AsTrue"]
+
+
+def _mutate(document: Document, source: random.Random) -> None:
+    path = source.choice(_paths(document))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    old, choice = place[path[-1]], source.random()
+    if choice < 0.2:
+        del place[path[-1]]
+    elif choice < 0.3 and isinstance(place, list):
+        place.insert(path[-1], old)
+    elif choice < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):
+        place[path[-1]] = source.choice([old + 1, old - 1, -old, old * 1.0000001, old / 3])
+    else:
+        place[path[-1]] = source.choice(_OTHERS)
+
+
+def _attack(seeds: range, folder: Path) -> tuple[int, int]:
+    """Edited files: what is read is loaded by CatBoost, with the same margins; numbers read and refused."""
+    sources = [native_json(KINDS[name]()) for name in ("binary", "3 classes", "lossguide", "regressor")]
+    n_read = 0
+    for seed in seeds:
+        document = json.loads(sources[seed % len(sources)])
+        _mutate(document, random.Random(seed))
+        contents = json.dumps(document).encode()
+        try:
+            model = read_model(contents, decision="value")
+        except (MalformedModelError, UnsupportedModelError):
+            continue
+        X = hard_rows(model.forest, 100, seed)
+        expected = native_margins(model.forest, X)
+        assert np.array_equal(raw(loaded(contents, folder), X), expected), seed
+        assert np.array_equal(raw(loaded(original_bytes(model), folder), X), expected), seed
+        n_read += 1
+    return n_read, len(seeds) - n_read
+
+
+def test_an_edited_file_is_refused_or_read_as_catboost_reads_it(tmp_path: Path) -> None:
+    n_read, n_refused = _attack(range(160), tmp_path)
+    assert n_read > 20
+    assert n_refused > 20
+
+
+@pytest.mark.slow
+def test_many_edited_files(tmp_path: Path) -> None:
+    n_read, n_refused = _attack(range(160, 6000), tmp_path)
+    assert min(n_read, n_refused) > 1000
+
+
+def test_damaged_bytes_never_raise_another_error() -> None:
+    contents = native_json(built("cat lossguide")[0])
+    source = random.Random(0)
+    for _ in range(40):
+        damaged = bytearray(contents)
+        for _ in range(3):
+            damaged[source.randrange(len(damaged))] = source.randrange(256)
+        try:
+            read_model(bytes(damaged))
+        except PineBoostError:
+            continue
