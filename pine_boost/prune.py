@@ -233,7 +233,7 @@ def require_free_leaves(model: Model) -> None:
     if not has_free_leaves(model):
         raise UnsupportedModelError(
             f"reweight='leaf' and unit='leaf' need a sum of leaf values that may take any value; "
-            f"the leaves of this {model.kind} are votes or shares of classes. Use reweight='tree' "
+            f"the leaves of this {model.kind} are votes, shares, or hold a value per class. Use reweight='tree' "
             "with unit='round' or 'tree'.",
             option=("reweight", "unit"),
         )
