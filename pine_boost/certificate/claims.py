@@ -548,6 +548,17 @@ def bound_in_words(status: str, bound: float, n_changed: int, n_val: int, confid
     )
 
 
+def sql_claim(distance: float) -> str:
+    """What a SELECT gives, by the distance to the decision up to which it gives nothing."""
+    engine = "on an engine with IEEE doubles and 64-bit integers"
+    if distance == 0:
+        return f"Written by pine_boost. The class is that of the model's own predict on every input, {engine}."
+    return (
+        f"Written by pine_boost. The class is never another than that of the model's own predict, {engine};\n"
+        f"it is NULL on inputs at most {rounded_up(distance, 3)} from the decision in margin, where rounding decides."
+    )
+
+
 def comparison_claim(
     reached: bool, n_changed: int, n_rows: int, bound: float, fidelity: float, confidence: float
 ) -> str:

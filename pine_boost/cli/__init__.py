@@ -26,7 +26,7 @@ COMMANDS = {
     "sweep": "prune a model for many alphas",
     "survey": "show which smaller models are achievable, with which promise",
     "simplify": "write the same model with fewer nodes, without data",
-    "export": "convert a model to Treelite, C code or ONNX",
+    "export": "convert a model to Treelite, C code, ONNX or SQL",
     "guard": "combine a result and its original into one guarded model",
     "score": "predict the classes of a table with a scorer or guarded model",
     "verify": "prove a certificate again from the files alone",

@@ -1,4 +1,4 @@
-"""``pine-boost export``: convert a model or scorer for another engine: Treelite, C code or ONNX.
+"""``pine-boost export``: convert a model or scorer for another engine: Treelite, C code, ONNX or SQL.
 
 An ONNX file is written only if onnxruntime agrees with the native model at every threshold.
 """
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pine_boost.cli import flags, output
+from pine_boost.errors import InvalidInputError
 
 EXAMPLES = """examples:
   pine-boost export model.json --to onnx -o model.onnx --data train.csv
   pine-boost export model.txt --to treelite -o model.tl
+  pine-boost export model.json --to sql -o model.sql --table customers --keep id
   pine-boost export scorer --to c -o scorer.c          (a folder that accelerate wrote, or a model)"""
 CATEGORIES = "categories.json"
 
@@ -23,11 +25,19 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     flags.add_model(parser)
     parser.add_argument(
-        "--to", required=True, choices=("treelite", "c", "onnx"), dest="target", help="Format to write."
+        "--to", required=True, choices=("treelite", "c", "onnx", "sql"), dest="target", help="Format to write."
     )
     output.add_target(parser, "PATH", "File to write.")
     parser.add_argument("--data", metavar="FILE", help="Further rows on which onnxruntime must agree.")
     parser.add_argument("--label", metavar="COLUMN", help="Column of the data to leave out.")
+    parser.add_argument("--table", metavar="NAME", help="Table that the SQL query reads (default: rows).")
+    parser.add_argument(
+        "--keep",
+        metavar="COLUMN",
+        action="append",
+        help="Column that the SQL query returns beside the class, such as a key; may be repeated (default: the model's "
+        "columns).",
+    )
     flags.add_switch(
         parser,
         "--codes",
@@ -42,6 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
     from pine_boost.files import clear_errors, require_free_file, write_file
     from pine_boost.parsers import read_model
 
+    if arguments.target != "sql" and (arguments.table is not None or arguments.keep):
+        raise InvalidInputError(f"--table and --keep belong to --to sql, not to --to {arguments.target}.")
     target = Path(arguments.output)
     inputs = [path for path in (arguments.model, arguments.data) if path is not None and not Path(path).is_dir()]
     for path in (target, *([_beside(target)] if arguments.codes else [])):
@@ -108,6 +120,10 @@ def _contents(arguments: argparse.Namespace, model: Any) -> bytes:
         from pine_boost.exporters.treelite import to_treelite
 
         return bytes(to_treelite(model, codes=arguments.codes).serialize_bytes())
+    if arguments.target == "sql":
+        from pine_boost.exporters.sql import to_sql
+
+        return to_sql(model, table=arguments.table or "rows", keep=arguments.keep or (), codes=arguments.codes).encode()
     from pine_boost.exporters.onnx import to_onnx
     from pine_boost.tables.schema import schema_of
     from pine_boost.tables.table_files import read_table
