@@ -99,6 +99,7 @@ def run_compression(cell: CompressionCell) -> list[dict[str, Any]]:
         parts.X_fit,
         parts.X_cal,
         fidelity=target,
+        minimize="leaves",
         confidence=CONFIDENCE,
         random_state=cell.seed,
         time_limit=cell.time_limit,
@@ -207,7 +208,7 @@ class Baselines:
         before = self._classes(self.original, X_val)
         counts = (int(np.sum(self._classes(shape, X_val) != before)) for shape in shapes)
         most = allowed(len(X_val), target, CONFIDENCE)
-        tested = list(in_order(counts, len(X_val), CONFIDENCE, most))
+        tested = list(in_order(counts, len(X_val), CONFIDENCE, (most,)))
         passed = [s for s, test in zip(shapes, tested, strict=False) if test.accepted]
         n_leaves = passed[-1].n_leaves if passed else self.original.n_leaves
         return 1 - n_leaves / self.original.n_leaves

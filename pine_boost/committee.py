@@ -21,7 +21,15 @@ from pine_boost.certificate.claims import (
     compression_claim,
     kept_answer,
 )
-from pine_boost.compression.fixed_sequence import Tested, allowed, expected_share, in_order, lower_bound, require_rows
+from pine_boost.compression.fixed_sequence import (
+    Tested,
+    allowances,
+    allowed,
+    expected_share,
+    in_order,
+    lower_bound,
+    require_rows,
+)
 from pine_boost.compression.goal import Goal
 from pine_boost.compression.path import Candidate, Task, find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables
@@ -270,7 +278,7 @@ def compress_committee(
 ) -> CommitteeResult:
     """Compress every member at a few levels and test each whole on X_val, the most careful first.
 
-    Levels and members are fixed by X_fit alone; the sequence ends at the first whole that fails.
+    Levels and members are fixed by X_fit alone; see `judge` for what follows after a whole that fails.
     """
     budget = Budget.of(options.time_limit)
     tables = _read_rows(committee, X_fit, X_val, options, spent)
@@ -298,7 +306,7 @@ def compress_committee(
             made.append((whole, sum(trees), sum(leaves), changed))
             yield int(changed.sum())
 
-    tested = tuple(in_order(counts(), tables.val.n_rows, options.confidence, allowed(*target)))
+    tested = tuple(in_order(counts(), tables.val.n_rows, options.confidence, allowances(*target)))
     forests = [member.given.parsed.forest for member in members]
     trees, leaves = sum(forest.n_trees for forest in forests), sum(forest.n_leaves for forest in forests)
     best = (committee.whole, trees, leaves, np.zeros(tables.val.n_rows, dtype=bool))
@@ -353,7 +361,7 @@ def accelerate_committee(
     changed = np.asarray(whole.predict(X_val)) != np.asarray(committee.whole.predict(X_val))
     best = (whole, trees, leaves, changed)
     (outcome,) = in_order(
-        [int(changed.sum())], tables.val.n_rows, options.confidence, allowed(*_target(tables, options))
+        [int(changed.sum())], tables.val.n_rows, options.confidence, (allowed(*_target(tables, options)),)
     )
     if not outcome.accepted:
         best = (committee.whole, trees, leaves, np.zeros_like(changed))
@@ -374,8 +382,8 @@ def _find_sizes(member: Any, rows: Any, share: float, options: CompressOptions, 
 
 def _refuse_options(committee: Committee, X_fit: Any, X_val: Any, options: CompressOptions | AccelerateOptions) -> None:
     kind = type(committee.average).__name__
-    for name in ("tolerance", "threshold", "segments"):
-        if getattr(options, name) is not None:
+    for name in ("tolerance", "threshold", "segments", "max_loss"):
+        if getattr(options, name, None) is not None:
             raise InvalidInputError(
                 f"{name} was given for a {kind} that averages {len(committee.members)} models; leave it out, which "
                 "keeps the class of the whole.",
@@ -401,6 +409,7 @@ def _read_rows(
 
 
 def _target(tables: Tables, options: CompressOptions | AccelerateOptions) -> tuple[int, float, float]:
+    assert options.fidelity is not None  # without max_loss there is one
     return tables.val.n_rows, options.fidelity, options.confidence
 
 
@@ -416,12 +425,13 @@ def _result(
     model, trees, leaves, changed = best
     status = NOT_VALIDATED if model is committee.whole else MEASURED if tables.is_overlapping else VALIDATED
     n_val, n_changed = tables.val.n_rows, int(changed.sum())
-    counts = (n_val, n_changed, options.fidelity, options.confidence, tables.overlap)
+    fidelity = _target(tables, options)[1]
+    counts = (n_val, n_changed, fidelity, options.confidence, tables.overlap)
     return CommitteeResult(
         model=model,
         status=status,
         claim=compression_claim(status, kept_answer(True, None, ()), *counts),
-        fidelity=float(options.fidelity),
+        fidelity=float(fidelity),
         confidence=float(options.confidence),
         n_val=n_val,
         n_changed=n_changed,

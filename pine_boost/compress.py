@@ -10,11 +10,12 @@ from pine_boost.budget import SHARES, Budget, Step, StopReason
 from pine_boost.committee import committee_of, compress_committee
 from pine_boost.compression.attack import attack
 from pine_boost.compression.compress_result import CompressResult, build_compress_result
-from pine_boost.compression.fixed_sequence import expected_share, require_rows
 from pine_boost.compression.goal import Goal
+from pine_boost.compression.loss import ERROR, Target, default_tolerance, read_loss
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import read_for_compression, read_tables
-from pine_boost.compression.validation import choose_chains, validate
+from pine_boost.compression.validation import choose, validate
+from pine_boost.errors import InvalidInputError
 from pine_boost.options import CompressOptions, given
 from pine_boost.parsers import open_pickle
 from pine_boost.pipelines.unwrapping import unwrap
@@ -31,10 +32,14 @@ def compress_booster(
     X_fit: Any,
     X_val: Any,
     *,
-    fidelity: float = 0.99,
+    y_val: Any = None,
+    max_loss: float | None = None,
+    loss: Any = "error",
+    loss_range: float | None = None,
+    fidelity: float | None = None,
     confidence: float = 0.95,
     tolerance: float | None = None,
-    minimize: str = "leaves",
+    minimize: str = "work",
     threshold: float | Sequence[float] | None = None,
     time_limit: float | None = None,
     random_state: int = 0,
@@ -48,8 +53,10 @@ def compress_booster(
     """Return a much smaller model of the same kind that keeps nearly every answer.
 
     With the stated confidence over the draw of X_val, a future input from the same source gets
-    the class that the original gives it with probability at least ``fidelity``. This is a
-    statistic, not a proof; it works for models of any size. `prune_booster` proves.
+    the class that the original gives it with probability at least ``fidelity``. With ``max_loss``
+    and labels the promise is another one: accuracy on future inputs (or any other ``loss``) is
+    worse than the original's by at most ``max_loss``. Both are statistics, not proofs; they work
+    for models of any size. `prune_booster` proves.
 
     Parameters
     ----------
@@ -64,18 +71,34 @@ def compress_booster(
     X_val : table
         Rows that neither the model nor you have seen, for the test. They decide which size is
         returned and are used up by it: another call needs other rows for its promise.
-    fidelity : float
-        Share of future inputs that must keep their answer.
+    y_val : labels, optional
+        Labels of X_val, as the model predicts them; needed for ``max_loss``. Without it they only
+        give the accuracy of both models on X_val.
+    max_loss : float, optional
+        How much larger the expected loss may become: 0.005 allows an accuracy that is lower by
+        0.005. Then this is what is tested and promised (NON_INFERIOR), and not that answers are
+        kept.
+    loss : {"error", "brier", "squared"} or matrix
+        Loss of a row, between 0 and 1: wrong class, half the squared error of the probabilities, or
+        squared error of a regressor's raw value. A matrix holds costs from 0 to 1, rows by label,
+        columns by predicted class.
+    loss_range : float, optional
+        With the loss "squared": the error that counts as 1. Squared errors are divided by its
+        square and cut off at 1.
+    fidelity : float, optional
+        Share of future inputs that must keep their answer; 0.99 unless ``max_loss`` is given. With
+        both, both are promised.
     confidence : float
         Confidence of the statement over the draw of X_val.
     tolerance : float, optional
         How far a value may move: for classifiers no probability, for regressors and rankers (where
         it is required) no raw value moves by more. It is refused with a calibrator around the
-        ensemble.
-    minimize : {"leaves", "work", "trees"}
-        What is made small. Leaves: files, microcontrollers, SQL. Work, the trees and splits that a
-        typical input meets: scoring time. Trees: whole trees are dropped, the others keep all their
-        splits.
+        ensemble. With the loss "brier" or "squared" it is derived from ``max_loss`` if it is left
+        out.
+    minimize : {"work", "leaves", "trees"}
+        What is made small. Work, the trees and splits that a typical input meets: scoring time.
+        Leaves: files, microcontrollers, SQL. Trees: whole trees are dropped, the others keep all
+        their splits.
     threshold : float or sequence of float, optional
         Your own decision threshold on the probability of class 1 (for regressors and rankers, on
         the raw margin before any link function); several ascending values define score bands.
@@ -103,9 +126,9 @@ def compress_booster(
     Returns
     -------
     CompressResult
-        ``status`` is ``"VALIDATED"``, ``"MEASURED"`` (overlapping rows) or ``"NOT_VALIDATED"``
-        (no smaller model passed; ``model`` is the original). A `CommitteeResult` for a model that
-        averages several ensembles.
+        ``status`` is ``"VALIDATED"`` (answers are kept), ``"NON_INFERIOR"`` (``max_loss``),
+        ``"MEASURED"`` (overlapping rows) or ``"NOT_VALIDATED"`` (no smaller model passed; ``model``
+        is the original). A `CommitteeResult` for a model that averages several ensembles.
 
     Raises
     ------
@@ -127,15 +150,27 @@ def compress_booster(
     'VALIDATED'
     >>> result.leaves_after < result.leaves_before
     True
+    >>> result = pine_boost.compress_booster(
+    ...     gb, X[:1000], X[1000:], y_val=y[1000:], max_loss=0.02
+    ... )
+    >>> result.status
+    'NON_INFERIOR'
     """
     options = given(CompressOptions, locals())
     source = open_pickle(model, trust_pickle)
     committee = committee_of(source)
     if committee is not None:  # several calibrators, or a soft vote
+        if y_val is not None:
+            raise InvalidInputError(
+                "y_val was given for a model that averages several ensembles, which is tested by its classes only; "
+                "leave it and max_loss out.",
+                option=("y_val", "max_loss"),
+            )
         average: Any = compress_committee(committee, X_fit, X_val, options, spent)
         return average  # type: ignore[no-any-return]
     outer = unwrap(source, threshold)  # a Pipeline, thresholds, calibration; or nothing at all
-    outer.require_own_probabilities(tolerance)
+    options = replace(options, tolerance=default_tolerance(options))
+    outer.require_own_probabilities(options.tolerance)
     options = replace(options, threshold=outer.threshold, segments=outer.raw_column(segments, X_val))
     budget = Budget.of(time_limit)
     with shown(verbose, time_limit, callback) as report_progress:
@@ -143,25 +178,26 @@ def compress_booster(
         parsed = read_for_compression(outer.inner, options)
         tables = read_tables(parsed, outer.rows(X_fit), outer.rows(X_val), options)
         refuse_spent(spent, hashes_of(tables.val), "X_val")
-        require_rows(tables.val.n_rows, fidelity, confidence)
+        losses = read_loss(parsed, options, y_val, tables.val.n_rows)
+        is_error = losses is None or losses.kind == ERROR
+        target = Target(tables.val.n_rows, confidence, options.fidelity, max_loss, is_error)
+        target.require_rows()
         lossless = lossless_part(parsed)  # the same margins from fewer leaves, if there are any
-        goal = Goal(lossless.forest, parsed.forest.decides, tolerance)
+        goal = Goal(lossless.forest, parsed.forest.decides, options.tolerance)
         task = set_up(goal, minimize, tables.fit, random_state, budget)
         # path; it and the choice from it are fixed before a row of X_val is predicted
-        share = expected_share(tables.val.n_rows, fidelity, confidence)
         part = replace(budget.until(SHARES["compression path"]), callback=report_progress)
-        found, stopped = find_path(task, share, part, parsed.forest)
+        found, stopped = find_path(task, target.aim(), part, parsed.forest)
         # test
         say(report_progress, "testing the candidates on X_val")
-        chains = choose_chains(found, share)
-        validated = validate(
-            parsed, lossless, task, chains, tables, options, budget.until(SHARES["compression test"]), budget
-        )
+        chain = choose(found, target.aim())
+        part = budget.until(SHARES["compression test"])
+        validated = validate(parsed, lossless, task, chain, tables, target, losses, part, budget)
         stopped = validated.stopped if stopped is StopReason.EFFORT else stopped
         # record
         smaller = None if validated.written is None else validated.written.shape
         say(report_progress, "looking for inputs that change class")
         attacked = attack(task, smaller, tables.fit, random_state, budget)
-        result = build_compress_result(parsed, goal, validated, attacked, tables, options, stopped, budget)
+        result = build_compress_result(parsed, goal, validated, attacked, tables, options, losses, stopped, budget)
     whole: CompressResult = outer.rewrap(result)
     return whole

@@ -113,6 +113,11 @@ def _require_fidelity(value: Any, name: str) -> None:
         raise _refused(name, "a number above 0 and at most 1", value)
 
 
+def _require_optional_share(value: Any, name: str) -> None:
+    if value is not None:
+        require_share(value, name)
+
+
 def _require_tolerance(value: Any, name: str) -> None:
     if value is not None and not (is_real(value) and 0 < value < float("inf")):
         raise _refused(name, "a finite positive number or None", value)
@@ -342,9 +347,27 @@ compress_booster.X_fit : table
     Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very many rows a seeded
     sample of up to 240 000 is used. Both tables may be larger than memory: Parquet files or folders, pyarrow
     Datasets, Dask DataFrames.
-minimize : {"leaves", "work", "trees"}
-    What is made small. Leaves: files, microcontrollers, SQL. Work, the trees and splits that a typical input meets:
-    scoring time. Trees: whole trees are dropped, the others keep all their splits.
+minimize : {"work", "leaves", "trees"}
+    What is made small. Work, the trees and splits that a typical input meets: scoring time. Leaves: files,
+    microcontrollers, SQL. Trees: whole trees are dropped, the others keep all their splits.
+compress_booster.fidelity : float, optional
+    Share of future inputs that must keep their answer; 0.99 unless ``max_loss`` is given. With both, both are
+    promised.
+compress_booster.tolerance : float, optional
+    How far a value may move: for classifiers no probability, for regressors and rankers (where it is required) no
+    raw value moves by more. It is refused with a calibrator around the ensemble. With the loss "brier" or "squared"
+    it is derived from ``max_loss`` if it is left out.
+y_val : labels, optional
+    Labels of {X_val}, as the model predicts them; needed for ``max_loss``. Without it they only give the accuracy of
+    both models on {X_val}.
+max_loss : float, optional
+    How much larger the expected loss may become: 0.005 allows an accuracy that is lower by 0.005. Then this is what is
+    tested and promised (NON_INFERIOR), and not that answers are kept.
+loss : {"error", "brier", "squared"} or matrix
+    Loss of a row, between 0 and 1: wrong class, half the squared error of the probabilities, or squared error of a
+    regressor's raw value. A matrix holds costs from 0 to 1, rows by label, columns by predicted class.
+loss_range : float, optional
+    With the loss "squared": the error that counts as 1. Squared errors are divided by its square and cut off at 1.
 compress_booster.time_limit : float, optional
     Seconds for the whole call, shared by reading, path, test and attack; without a limit the path goes to its end.
     If time is short, fewer synthetic rows are drawn, the path takes larger steps and fewer sizes are tested, at
@@ -447,7 +470,12 @@ TABLE = {
         Option("reports", False, check=_require_bool),
         Option("sweep.X_fit", flag="--fit"),
         Option("compress_booster.X_fit", flag="--fit"),
-        Option("minimize", "leaves", choices=("leaves", "work", "trees")),
+        Option("compress_booster.fidelity", None, float, _require_optional_share, metavar="SHARE"),
+        Option("minimize", "work", choices=("work", "leaves", "trees")),
+        Option("y_val", None, flag=""),
+        Option("max_loss", None, float, _require_optional_share, metavar="LOSS"),
+        Option("loss", "error", check=_anything, choices=("error", "brier", "squared")),
+        Option("loss_range", None, float, _require_tolerance, metavar="ERROR"),
         Option("accelerate_booster.X_val", None, flag="--val"),
         Option("accelerate_booster.fidelity", 1.0, float, _require_fidelity, metavar="SHARE"),
         Option("compare_models.fidelity", 0.99, float, _require_fidelity, metavar="SHARE"),
@@ -584,10 +612,13 @@ class Options:
 class CompressOptions:
     """The options of `compress_booster`, checked."""
 
-    fidelity: float = _field("fidelity")
+    fidelity: float | None = _field("fidelity", "compress_booster")
     confidence: float = _field("confidence")
     tolerance: float | None = _field("tolerance")
     minimize: str = _field("minimize")
+    max_loss: float | None = _field("max_loss")
+    loss: Any = _field("loss")
+    loss_range: float | None = _field("loss_range")
     threshold: float | Sequence[float] | None = _field("threshold")
     time_limit: float | None = _field("time_limit")
     random_state: int = _field("random_state")
@@ -598,6 +629,10 @@ class CompressOptions:
 
     def __post_init__(self) -> None:
         _check(self)
+        if isinstance(self.loss, str):
+            require_one_of(self.loss, "loss", option_of("", "loss").choices)
+        if self.fidelity is None and self.max_loss is None:
+            object.__setattr__(self, "fidelity", option_of("", "fidelity").default)
 
 
 @dataclass(frozen=True)

@@ -45,22 +45,22 @@ def plot_history(history: tuple[Moment, ...], units_before: int, unit: str, seco
     return ax
 
 
-def plot_path(record: CompressionRecord, chain: str, ax: Any = None) -> Any:
-    """Plot the tested sizes of one sequence, their bounds and the target; returns the Axes."""
+def plot_path(record: CompressionRecord, ax: Any = None) -> Any:
+    """Plot the tested sizes, their bounds and the target; returns the Axes."""
     ax = given_or_new(ax)
-    path = [size for size in record.path if size.chain == chain]
-    leaves = [size.leaves for size in path]
-    ax.plot(leaves, [1 - size.n_changed / record.n_val for size in path], marker="o", label="kept on X_val")
+    path, unit = record.path, record.minimize
+    costs = [size.cost for size in path]
+    ax.plot(costs, [1 - size.n_changed / record.n_val for size in path], marker="o", label="kept on X_val")
     label = f"exact bound, confidence {record.confidence:g}"
-    ax.plot(leaves, [size.bound for size in path], marker=".", linestyle=":", label=label)
-    ax.axhline(record.fidelity, color="grey", linewidth=1, label=f"target {record.fidelity:g}")
-    accepted = [size for size in record.path if size.accepted]
-    if accepted:
-        chosen = min(accepted, key=lambda size: size.cost)
+    ax.plot(costs, [size.bound for size in path], marker=".", linestyle=":", label=label)
+    if record.fidelity is not None:
+        ax.axhline(record.fidelity, color="grey", linewidth=1, label=f"target {record.fidelity:g}")
+    chosen = record.returned()
+    if chosen is not None:
         kept = 1 - chosen.n_changed / record.n_val
         star = {"marker": "*", "markersize": 14, "linestyle": "", "color": "tab:green"}
-        ax.plot([chosen.leaves], [kept], label=f"returned: {chosen.leaves} leaves", **star)
-    ax.set_xlabel(f"leaves (original: {record.leaves_before})")
+        ax.plot([chosen.cost], [kept], label=f"returned: {chosen.cost:.0f} {unit}", **star)
+    ax.set_xlabel(f"{unit} (original: {record.minimized[0]:.0f})")
     ax.set_ylabel("share of answers kept")
     ax.legend()
     return ax

@@ -17,13 +17,14 @@ import numpy as np
 from pine_boost.accelerate import accelerate_booster
 from pine_boost.budget import SHARES, Budget, Step
 from pine_boost.certificate.claims import lossless_offer, proved_offer, scorer_offer, statistic_offer
-from pine_boost.compression.fixed_sequence import allowed, expected_share, fewest_rows
+from pine_boost.compression.fixed_sequence import allowed, fewest_rows
 from pine_boost.compression.goal import Goal
+from pine_boost.compression.loss import Target
 from pine_boost.compression.path import find_path, set_up
 from pine_boost.compression.reading import Tables, read_for_compression, read_tables, require_tolerance
 from pine_boost.compression.record import LEAVES
 from pine_boost.compression.shape import LosslessPart
-from pine_boost.compression.validation import choose_chains, validate
+from pine_boost.compression.validation import choose, validate
 from pine_boost.errors import PineBoostError
 from pine_boost.model.forest import Model
 from pine_boost.options import AUTO, CompressOptions, as_call, as_command, require_seconds
@@ -346,8 +347,7 @@ def _compressed(
             needed = fewest_rows(fidelity, _CONFIDENCE)
             yield replace(line, note=f"needs {needed} rows, X_look has {n_look}")
             continue
-        share = expected_share(n_look, fidelity, _CONFIDENCE)
-        target = CompressOptions(fidelity=fidelity, tolerance=options.tolerance)
+        target = Target(n_look, _CONFIDENCE, fidelity)
         own = budget.until(1 / (len(FIDELITIES) - n_before))
-        found = validate(parsed, whole, task, choose_chains(path, share), tables, target, own, own).written
+        found = validate(parsed, whole, task, choose(path, target.aim()), tables, target, None, own, own).written
         yield line if found is None else replace(line, found=found.model)

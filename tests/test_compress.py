@@ -147,7 +147,7 @@ def test_an_edited_record_is_refused_or_found_wrong(binary: Any, tmp_path: Any) 
         {"proved_rows": result.record.proved_rows + 1},
         {"proved_distance": None},
         {"proved_trees": result.record.proved_trees[1:]},
-        {"path": (*result.path, replace(result.path[0], chain="slices", n_changed=700))},
+        {"path": (*result.path, replace(result.path[0], n_changed=700))},
     ):
         forged = replace(result.record, **edit)
         assert not pine_boost.verify_compression(model, result.model, forged, X_val).agrees, edit
@@ -284,8 +284,7 @@ def test_plot_shows_the_tested_sizes(binary: Any) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     *_, result, _ = binary
     axes = result.plot()
-    path = [size.leaves for size in result.path if size.chain == "path"]
-    assert list(axes.lines[0].get_xdata()) == path
+    assert list(axes.lines[0].get_xdata()) == [size.cost for size in result.path]
 
 
 def test_segments_of_rows_seen_before_state_no_bound() -> None:

@@ -44,7 +44,7 @@ def test_prune_booster_and_sweep_have_the_options():
     tables = {"model", "X_fit", "X_cal", "spent", "trust_pickle"}
     assert set(parameters_of("prune_booster")) - tables == set(OURS)
     assert set(parameters_of("sweep")) - tables - {"alphas"} == set(OURS) - {"alpha"}
-    tables = {"model", "X_fit", "X_val", "spent", "trust_pickle"}
+    tables = {"model", "X_fit", "X_val", "y_val", "spent", "trust_pickle"}
     assert set(parameters_of("compress_booster")) - tables == {field.name for field in fields(CompressOptions)}
 
 

@@ -482,8 +482,10 @@ def margins_claim(exact: bool, bound: float) -> str:
 
 # -- compressions: a statistic about future inputs, never worded like a proof -------------------
 
-# VALIDATED speaks of future inputs, MEASURED only of the rows at hand, NOT_VALIDATED promises nothing
+# VALIDATED and NON_INFERIOR speak of future inputs, the one of kept answers, the other of a loss; MEASURED speaks only
+# of the rows at hand, NOT_VALIDATED promises nothing
 VALIDATED, MEASURED, NOT_VALIDATED = "VALIDATED", "MEASURED", "NOT_VALIDATED"
+NON_INFERIOR = "NON_INFERIOR"
 
 
 def kept_answer(keeps_class: bool, tolerance: float | None, thresholds: Sequence[float] = ()) -> str:
@@ -534,6 +536,72 @@ def compression_claim(
     return (
         f"No smaller model reached {rounded_down(fidelity)} at confidence {rounded_down(confidence)} on the {n_val} "
         "validation rows: the original is returned and nothing is promised about any other."
+    )
+
+
+def loss_in_words(loss: str, loss_range: float | None = None) -> str:
+    """What a loss measures, as the subject of a sentence."""
+    return {
+        "error": "accuracy",
+        "brier": "the Brier score (half the squared error of the probabilities)",
+        "squared": f"the squared error of the raw value, divided by the square of {loss_range!r} and cut off at 1,",
+        "costs": "the mean cost",
+    }[loss]
+
+
+def loss_measured(loss: str, n_val: int, before: float, after: float, loss_range: float | None = None) -> str:
+    """The mean loss of both models on the validation rows, in words."""
+    old, new = (1 - before, 1 - after) if loss == "error" else (before, after)
+    subject = loss_in_words(loss, loss_range)
+    return f"{subject[0].upper()}{subject[1:]} on the {n_val} validation rows: {old:.4f} before, {new:.4f} after."
+
+
+def loss_claim(
+    status: str,
+    loss: str,
+    n_val: int,
+    max_loss: float,
+    confidence: float,
+    before: float | None,
+    after: float | None,
+    loss_range: float | None = None,
+    overlap: float = 0.0,
+) -> str:
+    """The sentence of a record about a loss.
+
+    Parameters
+    ----------
+    status, loss : str
+    n_val : int
+        Validation rows with labels.
+    max_loss, confidence : float
+        What was asked for.
+    before, after : float or None
+        Mean loss of both models on these rows.
+    loss_range : float, optional
+        The error that counts as 1.
+    overlap : float
+        Share of the validation rows that X_fit holds too, where this is no evident overlap.
+    """
+    subject = loss_in_words(loss, loss_range)
+    limit, below = rounded_up(max_loss), "below" if loss == "error" else "above"
+    if status == NON_INFERIOR:
+        note = f" ({percent_up(overlap)} of them occur in X_fit too)" if overlap > 0 else ""
+        return (
+            f"With confidence {rounded_down(confidence)} over the draw of the {n_val} validation rows and their "
+            f"labels{note}, {subject} on future inputs that come independently from the same source is at most {limit} "
+            f"{below} the original's. This is a statistic, not a proof, and says nothing about single answers."
+        )
+    if status == MEASURED and before is not None and after is not None:
+        old, new = (1 - before, 1 - after) if loss == "error" else (before, after)
+        return (
+            f"On the {n_val} validation rows, {subject} is {new:.4f} (original: {old:.4f}). As rows of X_val were "
+            "found in X_fit, this is a measurement on these rows and promises nothing about future inputs."
+        )
+    return (
+        f"For no smaller model the {n_val} validation rows showed, at confidence {rounded_down(confidence)}, that "
+        f"{subject} is at most {limit} {below} the original's: the original is returned and nothing is promised about "
+        "any other."
     )
 
 

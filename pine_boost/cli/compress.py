@@ -13,6 +13,7 @@ from pine_boost.options import CompressOptions
 EXAMPLES = """examples:
   pine-boost compress model.json --fit train.csv --val holdout.csv -o compressed
   pine-boost compress model.txt --fit train.parquet --val val.parquet --fidelity 0.995 --json
+  pine-boost compress model.json --fit train.csv --val holdout.csv --label y --max-loss 0.005
   pine-boost compress regressor.json --fit train.csv --val val.csv --tolerance 0.5"""
 _ROWS = ("X_fit", "X_val", "allow_overlap", "segments", "spent")
 _SEARCH = tuple(entry.name for entry in fields(CompressOptions) if entry.name not in _ROWS)
@@ -22,6 +23,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     flags.add_model(parser)
     data = flags.add_data(parser, "compress_booster", _ROWS)
+    data.add_argument(
+        "--label", metavar="COLUMN", help="Column of --val with the labels, for --max-loss and the accuracy."
+    )
     data.add_argument("--test", metavar="FILE", help="Further rows on which fidelity is measured.")
     output.add_output(parser, "compressed")
     flags.add_options(parser.add_argument_group("search"), "compress_booster", _SEARCH)
@@ -39,10 +43,11 @@ def main(arguments: argparse.Namespace) -> int:
         names = [*output.model_names(given, report=not arguments.no_report), RECORD]
         given.require_writable()
         output.require_place(arguments, names, owned_files)
-        X_fit, X_val = (flags.read_rows(path, given) for path in (arguments.X_fit, arguments.X_val))
+        X_fit = flags.read_rows(arguments.X_fit, given)
+        X_val, y_val = flags.read_labelled(arguments.X_val, given, arguments.label)
         test = flags.read_data(arguments.test, given)
         options = flags.call_options(arguments, (*_SEARCH, "allow_overlap", "segments", "spent"))
-        result = compress_booster(given.source, X_fit, X_val, callback=progress, **options)
+        result = compress_booster(given.source, X_fit, X_val, y_val=y_val, callback=progress, **options)
     files = result.files(None if arguments.no_report else X_val)
     folder = output.write_results(arguments, files, [RECORD], owned_files)
     measured = None if test is None else result.evaluate(test.X)
@@ -57,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def exit_code(result: Any) -> int:
-    """0 validated (or measured), 2 nothing smaller passed, 130 interrupted."""
+    """0 validated, non-inferior or measured, 2 nothing smaller passed, 130 interrupted."""
     if result.record.stopped == "interrupted":
         print("pine-boost: interrupted; wrote what had passed the test by then", file=sys.stderr)
         return INTERRUPTED
@@ -67,9 +72,12 @@ def exit_code(result: Any) -> int:
 def describe(result: Any, folder: Any, measured: float | None = None) -> dict[str, Any]:
     """A result for programs."""
     promise = ("status", "claim", "fidelity", "confidence", "tolerance", "n_val", "n_changed", "bound")
-    sizes = ("trees_before", "trees_after", "leaves_before", "leaves_after", "seconds", "stopped")
+    losses = ("max_loss", "loss", "loss_before", "loss_after")
+    sizes = ("trees_before", "trees_after", "leaves_before", "leaves_after", "minimize", "work_before", "work_after")
+    run = ("seconds", "stopped")
     distances = ("attack_distance", "proved_distance", "proved_largest", "proved_rows")
-    document = {name: getattr(result.record, name) for name in (*promise, *sizes, *distances)}
+    document = {name: getattr(result.record, name) for name in (*promise, *losses, *sizes, *run, *distances)}
+    document["bytes_before"], document["bytes_after"] = result.file_sizes
     document["path"] = result.path_table()
     document["segments"] = [asdict(segment) for segment in result.record.segments]
     document["folder"] = str(folder)

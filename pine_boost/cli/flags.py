@@ -141,6 +141,16 @@ def read_rows(path: str | None, given: Any) -> Any:
     return None if table is None else table.X
 
 
+def read_labelled(path: str, given: Any, label: str | None) -> tuple[Any, Any]:
+    """The rows of a table file and the labels of one of its columns; None without the name of one."""
+    if label is None:
+        return read_rows(path, given), None
+    if Path(path).is_dir():
+        raise InvalidInputError(f"--label {label}: {path} is a folder; labels are read from single files only.")
+    table = read_data(path, given, label)
+    return table.X, table.y
+
+
 def read_data(path: str | None, columns: Any, label: str | None = None) -> Any:
     """A table file, or None; notes on stderr which columns the model does not have.
 

@@ -42,6 +42,9 @@ def format_parser(parser: argparse.ArgumentParser) -> None:
         "--val", metavar="FILE", help="Validation rows of a compression or a scorer, which are counted again."
     )
     parser.add_argument(
+        "--label", metavar="COLUMN", help="Column of --val with the labels, for a promise about a loss."
+    )
+    parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="Seconds after which to stop and list what is open."
     )
     flags.add_options(parser, "", ["n_jobs"])
@@ -125,9 +128,10 @@ def _recount(arguments: argparse.Namespace, given: Path) -> int:
     )
     original.wrapper.require_own_probabilities(record.tolerance)
     _check_whole_model(arguments, compressed.parent, record.files, record.compressed_digest, record)
-    X_val = flags.read_rows(arguments.val, original)
+    X_val, y_val = flags.read_labelled(arguments.val, original, arguments.label)
+    X_val = original.wrapper.rows(X_val)
     verdict = verify_compression(
-        original.wrapper.inner, compressed, record, original.wrapper.rows(X_val), trust_pickle=arguments.trust_pickle
+        original.wrapper.inner, compressed, record, X_val, y_val, trust_pickle=arguments.trust_pickle
     )
     if original.is_wrapped:
         verdict = replace(verdict, remarks=(*verdict.remarks, original.remark))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,29 @@ from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.certificate.certificate import library_versions
 from pine_boost.certificate.claims import (
     MEASURED,
+    NON_INFERIOR,
     NOT_VALIDATED,
     VALIDATED,
     attack_claim,
     bound_in_words,
+    loss_measured,
     lossless_in_words,
 )
 from pine_boost.certificate.saved import MODEL_SUFFIXES, REPORT, digests
 from pine_boost.compression.attack import Attack
 from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
+from pine_boost.compression.loss import ERROR, SQUARED, Loss
 from pine_boost.compression.proved_distance import prove_distance
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import FIRST_CHAIN, RECORD, CompressionRecord, TestedSize, read_record, rows_digest
+from pine_boost.compression.record import (
+    RECORD,
+    WORK,
+    CompressionRecord,
+    TestedSize,
+    labels_digest,
+    read_record,
+    rows_digest,
+)
 from pine_boost.compression.segments import find_segments, segments_in_words
 from pine_boost.compression.validation import Validated
 from pine_boost.errors import CertificateMismatch, InvalidInputError
@@ -70,7 +82,7 @@ class CompressResult:
 
     @property
     def status(self) -> str:
-        """``"VALIDATED"``, ``"MEASURED"`` or ``"NOT_VALIDATED"``."""
+        """``"VALIDATED"``, ``"NON_INFERIOR"``, ``"MEASURED"`` or ``"NOT_VALIDATED"``."""
         return self.record.status
 
     @property
@@ -80,7 +92,7 @@ class CompressResult:
 
     @property
     def path(self) -> tuple[TestedSize, ...]:
-        """The candidates that were tested, chain by chain, largest first."""
+        """The candidates that were tested, largest first."""
         return self.record.path
 
     @property
@@ -98,6 +110,17 @@ class CompressResult:
         """Share of the leaves that are gone."""
         return 1.0 - self.leaves_after / self.leaves_before
 
+    @cached_property
+    def file_sizes(self) -> tuple[int | None, int]:
+        """Bytes of the native model files before and after; None for a loaded result, which has no original."""
+        sizes = []
+        for model in (self.original, self.compressed):
+            native = None if model is None else model.native
+            if model is not None and native is None:
+                native = original_bytes(model)
+            sizes.append(None if model is None else len(model_file(native, model.forest.library)[1]))
+        return sizes[0], sizes[1] or 0
+
     def summary(self) -> str:
         """What is gone, what is promised, what it rests on."""
         r = self.record
@@ -105,6 +128,8 @@ class CompressResult:
         if r.status != NOT_VALIDATED:
             lines.append(bound_in_words(r.status, r.bound, r.n_changed, r.n_val, r.confidence) + ".")
             lines += segments_in_words(r.segments, r.confidence if r.status == VALIDATED else None)
+        if r.loss_before is not None and r.loss_after is not None:
+            lines.append(loss_measured(r.loss, r.n_val, r.loss_before, r.loss_after, r.loss_range))
         if r.probability_shift:
             lines.append(
                 f"Probabilities moved by {r.probability_shift['mean']:.4f} on average and by "
@@ -116,6 +141,9 @@ class CompressResult:
             lines.append(r.proved_claim())
         lines.append(lossless_in_words(r.leaves_before, r.leaves_lossless))
         lines.append(work_line(r.work_before, r.work_after, "X_fit"))
+        before, after = self.file_sizes
+        if before is not None:
+            lines.append(f"Model file: {before / 1000:.0f} -> {after / 1000:.0f} kB.")
         ended = f", the path ended early ({r.stopped})" if r.stopped != "effort" else ""
         lines.append(f"{counted(len(r.path), 'size')} tested, {r.seconds:.1f} s{ended}.")
         return "\n".join(lines)
@@ -129,9 +157,11 @@ class CompressResult:
     def headline(self) -> str:
         """One line: the status and what is gone."""
         r = self.record
+        before, after = r.minimized
+        saved = f"{1 - after / before:.0%} " + ("less work" if r.minimize == WORK else f"of the {r.minimize} gone")
         return (
-            f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> "
-            f"{r.leaves_after} leaves ({self.compression_rate:.0%} of the leaves gone)"
+            f"{r.status}: {r.trees_before} -> {r.trees_after} trees, {r.leaves_before} -> {r.leaves_after} leaves "
+            f"({saved})"
         )
 
     def __repr__(self) -> str:
@@ -159,7 +189,7 @@ class CompressResult:
         """Draw the tested sizes, their bounds and the target; needs matplotlib."""
         from pine_boost.plots import plot_path
 
-        return plot_path(self.record, FIRST_CHAIN, ax)
+        return plot_path(self.record, ax)
 
     def files(self, X_val: Any = None) -> dict[str, bytes]:
         """The files of the result by name: native model, compression.json.
@@ -216,6 +246,7 @@ def build_compress_result(
     attacked: Attack | None,
     tables: Tables,
     options: CompressOptions,
+    loss: Loss | None,
     stopped: StopReason,
     budget: Budget,
 ) -> CompressResult:
@@ -225,18 +256,25 @@ def build_compress_result(
     native = parsed.native if written is None else written.native
     if native is None:
         native = original_bytes(parsed)
-    status = VALIDATED if written is not None else NOT_VALIDATED
-    if written is not None and tables.is_overlapping:
-        status = MEASURED
+    status = VALIDATED if options.max_loss is None else NON_INFERIOR
+    if written is None or tables.is_overlapping:
+        status = NOT_VALIDATED if written is None else MEASURED
     record = CompressionRecord(
         status=status,
         claim="",
         original_digest=forest_digest(parsed.forest),
         compressed_digest=forest_digest(compressed.forest),
         validation_digest=rows_digest(tables.val, parsed.forest.n_features),
-        fidelity=float(options.fidelity),
+        fidelity=None if options.fidelity is None else float(options.fidelity),
         confidence=float(options.confidence),
         tolerance=None if goal.tolerance is None else float(goal.tolerance),
+        max_loss=None if options.max_loss is None else float(options.max_loss),
+        loss=ERROR if loss is None else loss.kind,
+        loss_range=None if loss is None or loss.kind != SQUARED else loss.scale,
+        loss_costs=() if loss is None or loss.costs is None else tuple(map(tuple, loss.costs.tolist())),
+        labels_digest=None if loss is None else labels_digest(loss.labels),
+        loss_before=validated.loss_before,
+        loss_after=validated.loss_after,
         keeps_class=goal.keeps_class,
         thresholds=parsed.forest.decision.thresholds,
         minimize=options.minimize,

@@ -1,20 +1,23 @@
-"""Fixed-sequence testing: candidates in an order fixed beforehand, each by an exact binomial bound.
+"""Fixed-sequence testing: candidates in an order fixed beforehand, each by an exact test.
 
-Every test is at the full level, because testing stops at the first candidate that fails. Counts are whole numbers, so
-that some of the level is left over; a second chain of candidates is tested with it.
+One failure does not end the sequence: what the first test leaves of the level pays for a stricter test of the
+candidates after it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from scipy.special import betainc, betaincinv
 
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.exact import BINOMIAL_ERROR
+
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,19 @@ def allowed(n_rows: int, fidelity: float, confidence: float) -> int:
     return n_changed
 
 
-def allowed_by_the_rest(n_rows: int, fidelity: float, confidence: float) -> int:
-    """The most rows that may change in a second chain of candidates; -1: it cannot be tested.
+def allowances(n_rows: int, fidelity: float, confidence: float) -> tuple[int, ...]:
+    """The most rows that may change before the first failure of a sequence, and after it.
 
-    At the true share ``fidelity`` the first chain accepts wrongly with the probability that at
-    most `allowed` rows change, which is below ``1 - confidence``. What is missing to it is the
-    level of the second chain, so that both together are wrong with probability at most
-    ``1 - confidence``. A function of the number of rows and the target alone.
+    At the true share ``fidelity`` the first test accepts wrongly with the probability that at most
+    `allowed` rows change, which is below ``1 - confidence`` because counts are whole numbers. What
+    is missing to it is the level of the second test; without room for one there is only the first.
     """
-    used = _at_most(allowed(n_rows, fidelity, confidence), n_rows, fidelity)
-    rest = (1.0 - confidence) - used - BINOMIAL_ERROR
-    n_changed = -1
-    while _at_most(n_changed + 1, n_rows, fidelity) <= rest:
-        n_changed += 1
-    return n_changed
+    first = allowed(n_rows, fidelity, confidence)
+    rest = (1.0 - confidence) - _at_most(first, n_rows, fidelity) - BINOMIAL_ERROR
+    second = -1
+    while second < first and _at_most(second + 1, n_rows, fidelity) <= rest:
+        second += 1
+    return (first, second) if second >= 0 else (first,)
 
 
 def _at_most(n_changed: int, n_rows: int, fidelity: float) -> float:
@@ -108,17 +110,26 @@ def expected_share(n_rows: int, fidelity: float, confidence: float) -> float:
     return max(allowed(n_rows, fidelity, confidence), 0.5) / n_rows
 
 
-def in_order(counts: Iterable[int], n_rows: int, confidence: float, most: int) -> Iterator[Tested]:
-    """Test counts as they come and stop after the first above ``most``.
+def in_order(counts: Iterable[int], n_rows: int, confidence: float, most: Sequence[int]) -> Iterator[Tested]:
+    """Test counts as they come; ``most`` are `allowances`, or the first of them alone."""
+    for n_changed, accepted in judge(counts, [limit.__ge__ for limit in most]):
+        yield Tested(n_changed, lower_bound(n_changed, n_rows, confidence), accepted)
 
-    ``most`` is `allowed`, or `allowed_by_the_rest` for the second chain. If the first candidate
-    that keeps less than ``fidelity`` is the k-th of its chain, a false acceptance needs that very
-    one to pass, which it does with at most the level of its chain: the order and the candidates
-    must not depend on the rows that are counted here.
+
+def judge(outcomes: Iterable[Outcome], tests: Sequence[Callable[[Outcome], bool]]) -> Iterator[tuple[Outcome, bool]]:
+    """Judge outcomes by the first test until one fails, then by the next; stop when the last test fails.
+
+    Call a candidate bad if its promise does not hold. If the first bad candidate that is accepted
+    is the k-th bad one, k - 1 failed before it, so that it passed the k-th test or a later one.
+    With each test stricter than the one before, a false acceptance therefore needs the k-th bad
+    candidate to pass the k-th test, for some k: its probability is at most the sum of the levels,
+    however candidates depend on one another. Candidates and their order must not depend on the
+    rows that are counted here.
     """
-    for n_changed in counts:
-        bound = lower_bound(n_changed, n_rows, confidence)
-        accepted = n_changed <= most
-        yield Tested(n_changed, bound, accepted)
-        if not accepted:
+    position = 0
+    for outcome in outcomes:
+        accepted = tests[position](outcome)
+        yield outcome, accepted
+        position += not accepted
+        if position == len(tests):
             return

@@ -7,19 +7,24 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pine_boost import json_fields as f
 from pine_boost.budget import StopReason
 from pine_boost.certificate.claims import (
     MEASURED,
+    NON_INFERIOR,
     NOT_VALIDATED,
     VALIDATED,
     compression_claim,
     distance_claim,
     kept_answer,
+    loss_claim,
 )
+from pine_boost.compression.loss import COSTS, ERROR, LOSSES, SQUARED, Target
 from pine_boost.errors import CertificateMismatch
 from pine_boost.files import CERTIFICATE_LIMIT, path_of, read_limited
 from pine_boost.tables.rows import Rows
@@ -27,7 +32,6 @@ from pine_boost.tables.rows import Rows
 RECORD = "compression.json"
 FORMAT = "pine_boost compression"
 WORK, LEAVES, TREES = MINIMIZE = ("work", "leaves", "trees")
-FIRST_CHAIN, SLICE_CHAIN = "path", "slices"
 ORIGINS = ("path", "slice")
 UNDIGESTED = ("date", "seconds")
 
@@ -50,10 +54,12 @@ class TestedSize:
         Validation rows that changed natively.
     bound : float
         Exact lower bound on the share that is kept, for this candidate alone.
+    n_lost, n_gained : int or None
+        Validation rows that only the original, or only this candidate, has right; None if this
+        was not asked.
+    e_value : float or None
+        Against a loss of ``max_loss`` or more, where the loss is not the share of wrong classes.
     accepted : bool
-    chain : str
-        ``"path"``: of the first sequence, in which slices may stand too; ``"slices"``: of the
-        second, tested at the level that the first leaves over.
     """
 
     trees: int
@@ -63,8 +69,10 @@ class TestedSize:
     estimate: float
     n_changed: int
     bound: float
+    n_lost: int | None
+    n_gained: int | None
+    e_value: float | None
     accepted: bool
-    chain: str = FIRST_CHAIN
 
 
 @dataclass(frozen=True)
@@ -88,8 +96,21 @@ class CompressionRecord:
         `forest_digest` of both models.
     validation_digest : str
         Of the validation rows as the trees see them.
-    fidelity, confidence : float
+    fidelity : float or None
+        None where only ``max_loss`` was asked for.
+    confidence : float
     tolerance : float or None
+    max_loss : float or None
+    loss : str
+        ``"error"``, ``"brier"``, ``"squared"`` or ``"costs"``.
+    loss_range : float or None
+        The error that counts as 1, for ``"squared"``.
+    loss_costs : tuple of tuple of float
+        By label and predicted class, for ``"costs"``.
+    labels_digest : str or None
+        Of the labels of the validation rows as class indices or numbers; None without labels.
+    loss_before, loss_after : float or None
+        Mean loss of both models on X_val; None without labels.
     keeps_class : bool
     thresholds : tuple of float
     minimize : str
@@ -138,9 +159,16 @@ class CompressionRecord:
     original_digest: str
     compressed_digest: str
     validation_digest: str
-    fidelity: float
+    fidelity: float | None
     confidence: float
     tolerance: float | None
+    max_loss: float | None
+    loss: str
+    loss_range: float | None
+    loss_costs: tuple[tuple[float, ...], ...]
+    labels_digest: str | None
+    loss_before: float | None
+    loss_after: float | None
     keeps_class: bool
     thresholds: tuple[float, ...]
     minimize: str
@@ -177,6 +205,12 @@ class CompressionRecord:
         """JSON with a digest of everything but date and seconds."""
         return json.dumps(f.write_document(asdict(self), FORMAT, UNDIGESTED), indent=1, allow_nan=False)
 
+    @property
+    def minimized(self) -> tuple[float, float]:
+        """What was to be made small, before and after."""
+        before, after = (getattr(self, f"{self.minimize}_{when}") for when in ("before", "after"))
+        return float(before), float(after)
+
     def proved_claim(self) -> str:
         """The sentence of the proved distance, empty without one."""
         if self.proved_distance is None or self.proved_largest is None:
@@ -189,10 +223,24 @@ class CompressionRecord:
 
     def expected_claim(self) -> str:
         """The sentence that belongs to these numbers."""
-        kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
-        return compression_claim(
-            self.status, kept, self.n_val, self.n_changed, self.fidelity, self.confidence, self.overlap
-        )
+        parts = []
+        if self.max_loss is not None:
+            numbers = (self.n_val, self.max_loss, self.confidence)
+            parts.append(
+                loss_claim(
+                    self.status, self.loss, *numbers, self.loss_before, self.loss_after, self.loss_range, self.overlap
+                )
+            )
+        if self.fidelity is not None and not (parts and self.status == NOT_VALIDATED):
+            kept = kept_answer(self.keeps_class, self.tolerance, self.thresholds)
+            status = VALIDATED if self.status == NON_INFERIOR else self.status
+            counts = (self.n_val, self.n_changed)
+            parts.append(compression_claim(status, kept, *counts, self.fidelity, self.confidence, self.overlap))
+        return " ".join(parts)
+
+    def target(self) -> Target:
+        """What every tested size had to reach."""
+        return Target(self.n_val, self.confidence, self.fidelity, self.max_loss, self.loss == ERROR)
 
 
 def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
@@ -212,20 +260,36 @@ def read_record(source: str | os.PathLike[str] | bytes) -> CompressionRecord:
         known = fields["keeps_class"] or fields["tolerance"] is not None
         f.require(known, "'keeps_class' is false and there is no 'tolerance'")
         f.require(fields["n_changed"] <= fields["n_val"], "'n_changed' is larger than 'n_val'")
+        is_asked = fields["fidelity"] is not None or fields["max_loss"] is not None
+        f.require(is_asked, "there is neither 'fidelity' nor 'max_loss'")
+        has_labels = [fields[name] is not None for name in ("labels_digest", "loss_before", "loss_after")]
+        f.require(len(set(has_labels)) == 1, "some of 'labels_digest', 'loss_before' and 'loss_after' are missing")
+        f.require(has_labels[0] or fields["max_loss"] is None, "'max_loss' stands without 'labels_digest'")
+        f.require((fields["loss"] == SQUARED) == (fields["loss_range"] is not None), "'loss_range' does not fit 'loss'")
+        f.require((fields["loss"] == COSTS) == bool(fields["loss_costs"]), "'loss_costs' does not fit 'loss'")
+        is_stated = fields["status"] == NON_INFERIOR
+        f.require(not is_stated or fields["max_loss"] is not None, "'status' is NON_INFERIOR without 'max_loss'")
+        f.require(fields["status"] != VALIDATED or fields["max_loss"] is None, "'status' is VALIDATED with 'max_loss'")
         return CompressionRecord(**fields)
 
 
 _COUNT = f.integer(0, 2**53)
 _BOUND = f.number(0, 1)
 _FIELDS: dict[str, f.Reader] = {
-    "status": f.text((VALIDATED, MEASURED, NOT_VALIDATED)),
+    "status": f.text((VALIDATED, NON_INFERIOR, MEASURED, NOT_VALIDATED)),
     **dict.fromkeys(("claim", "date"), f.text()),
     "minimize": f.text(MINIMIZE),
     **dict.fromkeys(("work_before", "work_after"), f.number(0)),
     "stopped": f.text([reason.value for reason in StopReason]),
     **dict.fromkeys(("original_digest", "compressed_digest", "validation_digest"), f.digest),
-    **dict.fromkeys(("fidelity", "confidence"), f.SHARE),
+    "confidence": f.SHARE,
+    **dict.fromkeys(("fidelity", "max_loss"), f.optional(f.SHARE)),
     "tolerance": f.optional(f.number(0)),
+    "loss": f.text(LOSSES),
+    "loss_range": f.optional(f.number(0, exclude=(0,))),
+    "loss_costs": f.sequence(f.sequence(_BOUND)),
+    "labels_digest": f.optional(f.digest),
+    **dict.fromkeys(("loss_before", "loss_after"), f.optional(_BOUND)),
     "keeps_class": f.flag,
     "thresholds": f.sequence(f.number()),
     "n_val": f.integer(1, 2**53),
@@ -243,8 +307,9 @@ _FIELDS: dict[str, f.Reader] = {
                 "estimate": f.number(),
                 "n_changed": _COUNT,
                 "bound": _BOUND,
+                **dict.fromkeys(("n_lost", "n_gained"), f.optional(_COUNT)),
+                "e_value": f.optional(f.number(0)),
                 "accepted": f.flag,
-                "chain": f.text((FIRST_CHAIN, SLICE_CHAIN)),
             },
             TestedSize,
         )
@@ -272,4 +337,11 @@ def rows_digest(rows: Rows, n_features: int) -> str:
         matrix = np.ascontiguousarray(matrix, dtype=np.float64) + 0.0
         matrix[np.isnan(matrix)] = np.nan
         digest.update(matrix.tobytes())
+    return digest.hexdigest()
+
+
+def labels_digest(labels: npt.NDArray[Any]) -> str:
+    """SHA-256 of labels in their order."""
+    digest = hashlib.sha256(f"{(labels.dtype.kind, len(labels))}".encode())
+    digest.update(np.ascontiguousarray(labels).tobytes())
     return digest.hexdigest()

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from pine_boost.certificate.claims import NOT_VALIDATED, VALIDATED, bound_in_words
+from pine_boost.certificate.claims import NON_INFERIOR, NOT_VALIDATED, VALIDATED, bound_in_words
 from pine_boost.certificate.consistency import require_interchangeable
-from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, lower_bound
-from pine_boost.compression.goal import Goal, count_beyond, native_probabilities
+from pine_boost.compression.fixed_sequence import judge, lower_bound
+from pine_boost.compression.goal import Answers, Goal, count_beyond, native_probabilities
+from pine_boost.compression.loss import ERROR, Loss, read_loss
 from pine_boost.compression.proved_distance import prove_distance
-from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, CompressionRecord, read_record, rows_digest
-from pine_boost.errors import CertificateMismatch
+from pine_boost.compression.record import CompressionRecord, labels_digest, read_record, rows_digest
+from pine_boost.errors import CertificateMismatch, InvalidInputError
 from pine_boost.model.digest import forest_digest
 from pine_boost.model.exact import LINK_ERROR, SAME_BOUND
 from pine_boost.model.forest import Model
@@ -25,6 +26,7 @@ from pine_boost.model.routing import route
 from pine_boost.model.states import build_space
 from pine_boost.native.child_process import try_in_child
 from pine_boost.notebooks import text_html
+from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 from pine_boost.parsers.traits import warn_if_untested
 from pine_boost.region.margins import float_margins
@@ -49,6 +51,10 @@ ON_TRUST = (
 )
 
 
+_FIXED = "fidelity, max_loss, loss, confidence, tolerance"
+_SAME_BET = 1e-6  # relative: e-values of native probabilities that differ in their last digits
+
+
 @dataclass(frozen=True)
 class CompressionVerification:
     """What came of counting again.
@@ -62,6 +68,8 @@ class CompressionVerification:
     bound, confidence : float
     status : str
         That of the record: only VALIDATED makes a statement of the bound.
+    losses : tuple of float
+        Mean loss of both models on these rows; empty without labels.
     remarks : tuple of str
         What differs, and what was taken on trust.
     seconds : float
@@ -73,6 +81,7 @@ class CompressionVerification:
     bound: float
     confidence: float
     status: str
+    losses: tuple[float, ...]
     remarks: tuple[str, ...]
     seconds: float
 
@@ -96,6 +105,7 @@ def verify_compression(
     compressed: Any,
     record: CompressionRecord | str | os.PathLike[str],
     X_val: Any,
+    y_val: Any = None,
     *,
     trust_pickle: bool = False,
 ) -> CompressionVerification:
@@ -108,6 +118,8 @@ def verify_compression(
     record : CompressionRecord, or path of compression.json
     X_val : table
         The validation rows, in the same order.
+    y_val : labels, optional
+        Their labels; required where the record is about a loss.
     trust_pickle : bool
         Load pickle files. Unpickling runs code from the file: only for files you made.
 
@@ -118,8 +130,10 @@ def verify_compression(
     Raises
     ------
     CertificateMismatch
-        A model or X_val is not the one that the record names, or the models call their classes
-        or read their tables differently.
+        A model, X_val or y_val is not the one that the record names, or the models call their
+        classes or read their tables differently.
+    InvalidInputError
+        The record is about a loss and y_val is missing.
     """
     started = time.monotonic()
     if not isinstance(record, CompressionRecord):
@@ -146,13 +160,16 @@ def verify_compression(
             option="X_val",
         )
     goal = Goal(before.forest, record.keeps_class, record.tolerance)
-    n_changed = int(goal.differ(goal.native_answers(before, X_val), goal.native_answers(after, X_val)).sum())
+    loss = _read_labels(record, before, y_val, rows.n_rows)
+    answers = (goal.native_answers(before, X_val), goal.native_answers(after, X_val))
+    n_changed = int(goal.differ(*answers).sum())
     bound = lower_bound(n_changed, rows.n_rows, record.confidence)
     found = tuple(
         f"The record is wrong: {objection}."
         for objections in (
             _in_counts(record, before, after, n_changed, bound),
             _in_path(record, after),
+            () if loss is None else _in_losses(record, loss, answers),
             _in_measurements(record, before, after, X_val),
         )
         for objection in objections
@@ -164,21 +181,62 @@ def verify_compression(
         bound=bound,
         confidence=record.confidence,
         status=record.status,
-        remarks=(*found, _trusted(record)),
+        losses=() if loss is None else tuple(float(loss.of(answer).mean()) for answer in answers),
+        remarks=(*found, _trusted(record, loss)),
         seconds=time.monotonic() - started,
     )
 
 
-def _trusted(record: CompressionRecord) -> str:
+def _read_labels(record: CompressionRecord, before: Model, y_val: Any, n_rows: int) -> Loss | None:
+    """The loss of the record with these labels, or None if neither is there."""
+    if record.labels_digest is None or (y_val is None and record.max_loss is None):
+        return None
+    if y_val is None:
+        raise InvalidInputError(
+            "The record is about a loss on labelled rows; pass y_val, the labels of X_val.", option="y_val"
+        )
+    kind: Any = record.loss_costs or record.loss
+    options = CompressOptions(max_loss=record.max_loss, loss=kind, loss_range=record.loss_range)
+    loss = read_loss(before, options, y_val, n_rows)
+    if loss is None or labels_digest(loss.labels) != record.labels_digest:
+        raise CertificateMismatch(
+            "y_val is not the labels of the record. Pass the labels that compress_booster was given, in their order.",
+            option="y_val",
+        )
+    return loss
+
+
+def _in_losses(record: CompressionRecord, loss: Loss, answers: tuple[Answers, Answers]) -> Iterator[str]:
+    """Objections to what was counted with the labels."""
+    before, after = (loss.of(answer) for answer in answers)
+    stated = (record.loss_before, record.loss_after)
+    if any(
+        abs(float(found.mean()) - (value or 0.0)) > LINK_ERROR
+        for found, value in zip((before, after), stated, strict=True)
+    ):
+        yield f"it states the mean losses {stated}, which are {float(before.mean())} and {float(after.mean())}"
+    returned = record.returned()
+    counted = loss.count(before, after, record.max_loss)
+    if returned is None:
+        return
+    e_values = [1.0 if value is None else value for value in (counted["e_value"], returned.e_value)]
+    same = (counted["n_lost"], counted["n_gained"]) == (returned.n_lost, returned.n_gained)
+    if not same or not np.isclose(*e_values, rtol=_SAME_BET, atol=0.0):
+        yield "the lost and gained rows, or the e-value, of the returned model are others"
+
+
+def _trusted(record: CompressionRecord, loss: Loss | None) -> str:
     listed = []
-    if record.status == VALIDATED:
+    if record.status in (VALIDATED, NON_INFERIOR):
         listed += [
             "that X_val had not been seen before and shares no more rows with X_fit than the record says",
-            "that fidelity, confidence, tolerance, the sizes and their order were fixed before X_val was seen",
+            f"that {_FIXED}, the sizes and their order were fixed before X_val was seen",
             "that future inputs come from the same source",
         ]
     if record.path:
         listed.append("sizes, estimates and changed rows of the sizes that were tested and not returned (path)")
+    if record.labels_digest is not None and loss is None:
+        listed.append("loss_before and loss_after, as no labels were given")
     if record.segments:
         listed.append("names and numbers of rows of the segments")
     if record.attack_starts and record.attack_distance is None:
@@ -207,7 +265,7 @@ def _in_counts(record: CompressionRecord, before: Model, after: Model, n_changed
     sizes = (before.forest.n_trees, after.forest.n_trees, before.forest.n_leaves, after.forest.n_leaves)
     if sizes != (record.trees_before, record.trees_after, record.leaves_before, record.leaves_after):
         yield "its numbers of trees and leaves are not those of the models"
-    if record.status == VALIDATED and bound < record.fidelity:
+    if record.status == VALIDATED and record.fidelity is not None and bound < record.fidelity:
         yield "it claims what the bound does not reach"
     if record.status == NOT_VALIDATED and record.original_digest != record.compressed_digest:
         yield "nothing was validated, but the models differ"
@@ -217,14 +275,16 @@ def _in_counts(record: CompressionRecord, before: Model, after: Model, n_changed
 
 def _in_path(record: CompressionRecord, after: Model) -> Iterator[str]:
     """Objections to the sizes that were tested, and to the segments."""
-    target = (record.n_val, record.fidelity, record.confidence)
-    most = {FIRST_CHAIN: allowed(*target), SLICE_CHAIN: allowed_by_the_rest(*target)}
-    for chain, largest in most.items():
-        own = [size for size in record.path if size.chain == chain]
-        if not all(size.accepted for size in own[:-1]):
-            yield "a size was accepted after one that failed"
-        if any(size.accepted != (size.n_changed <= largest) for size in own):
-            yield "a size was accepted with more changed rows than its chain allows, or refused with fewer"
+    expected = [accepted for _, accepted in judge(record.path, record.target().tests())]
+    if expected != [size.accepted for size in record.path]:
+        yield "sizes were accepted or refused against what their counts allow, or tested after the end of the sequence"
+    asked = (
+        record.labels_digest is not None and record.loss == ERROR,
+        record.max_loss is not None and record.loss != ERROR,
+    )
+    given = {(size.n_lost is not None and size.n_gained is not None, size.e_value is not None) for size in record.path}
+    if not given <= {asked}:
+        yield "lost and gained rows or e-values of sizes are missing, or stand where none were asked for"
     returned = record.returned()
     if (returned is None) != (record.status == NOT_VALIDATED):
         yield "a smaller model was accepted, or returned, without the other"

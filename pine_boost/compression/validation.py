@@ -1,7 +1,7 @@
 """The test: candidates, chosen and ordered before X_val is seen, become native models that predict X_val in that order.
 
 The smallest candidate that passes is returned, with a record of the whole test. A candidate that its library cannot
-hold ends its sequence, or raises if it is the very first; nothing is skipped.
+hold ends the sequence, or raises if it is the very first; nothing is skipped.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from pine_boost.budget import Budget, OutOfTime, StopReason
 from pine_boost.compression.fit import rescale
-from pine_boost.compression.fixed_sequence import allowed, allowed_by_the_rest, expected_share, in_order, lower_bound
+from pine_boost.compression.fixed_sequence import judge, lower_bound
+from pine_boost.compression.loss import Loss, Target
 from pine_boost.compression.path import Candidate, Task
 from pine_boost.compression.reading import Tables
-from pine_boost.compression.record import FIRST_CHAIN, SLICE_CHAIN, WORK, TestedSize
-from pine_boost.compression.shape import SLICE, LosslessPart, Shape, margins, to_pruned
+from pine_boost.compression.record import WORK, TestedSize
+from pine_boost.compression.shape import LosslessPart, Shape, to_pruned
 from pine_boost.errors import PineBoostError
 from pine_boost.exporters import export
-from pine_boost.model.forest import BoolArray, Int32Array, Model, PrunedForest
+from pine_boost.model.forest import BoolArray, FloatArray, Model, PrunedForest
 from pine_boost.native.predict import CHUNK_CELLS
-from pine_boost.options import CompressOptions
 from pine_boost.parsers import read_model
 
 _LOGGER = logging.getLogger("pine_boost")
@@ -38,42 +38,19 @@ _FEW = 4  # with fewer tests than this the largest size is a bad beginning
 _SAFE = 0.25  # of the share that the test allows: expected to pass
 
 
-@dataclass(frozen=True, eq=False)
-class Chains:
-    """The two sequences that are tested, each from its largest shape to its smallest.
+def thinned(chain: list[Candidate], n_most: int, allowed_share: float) -> list[Candidate]:
+    """At most so many candidates, evenly spaced.
 
-    Slices of the original stand in the first where their estimate is good, and alone in the second: where estimates
-    mislead, the result is still no larger than a slice that passes.
+    The largest comes first, unless only one to three can be tested: these begin with the smallest that is expected to
+    change far fewer rows than the test allows.
     """
-
-    first: list[Candidate]
-    slices: list[Candidate]
-
-    def thinned(self, n_most: int, allowed_share: float) -> Chains:
-        """At most so many of each, evenly spaced.
-
-        The largest comes first, unless only one to three can be tested: these begin with the smallest that is expected
-        to change far fewer rows than the test allows.
-        """
-        first, slices = (
-            chain if len(chain) <= n_most else _thinned(chain, n_most, allowed_share)
-            for chain in (self.first, self.slices)
-        )
-        return Chains(first, slices)
-
-
-def _thinned(chain: list[Candidate], n_most: int, allowed_share: float) -> list[Candidate]:
+    if len(chain) <= n_most:
+        return chain
     start, end = 0, len(chain) - 1
     if n_most < _FEW:
         start = max(0, sum(candidate.estimate <= _SAFE * allowed_share for candidate in chain) - 1)
         end = max(start, sum(candidate.estimate <= allowed_share for candidate in chain) - 1)
     return [chain[i] for i in np.unique(np.linspace(start, end, n_most).astype(int))]
-
-
-def choose_chains(found: Sequence[Candidate], allowed_share: float) -> Chains:
-    """Both sequences, each ordered by the estimates of its own shapes."""
-    slices = [candidate for candidate in found if candidate.shape.name == SLICE]
-    return Chains(choose(found, allowed_share), choose(slices, allowed_share))
 
 
 class Estimated(Protocol):
@@ -180,7 +157,7 @@ class Validated:
     written : Written or None
         The smallest candidate that passed; None: the original stays.
     tested : tuple of TestedSize
-        Chain by chain, largest first, the last one of a chain perhaps not accepted.
+        Largest first.
     changed : bool (n_val,)
         Rows on which the returned model differs.
     bound : float
@@ -188,6 +165,8 @@ class Validated:
         Why no further size was tested: effort, time, or a size that was refused.
     work_before, work_after : float
         Of the original and of the returned model, see `Cost`.
+    loss_before, loss_after : float or None
+        Mean loss on X_val of the original and of the returned model; None without labels.
     """
 
     written: Written | None
@@ -197,19 +176,22 @@ class Validated:
     stopped: StopReason
     work_before: float
     work_after: float
+    loss_before: float | None = None
+    loss_after: float | None = None
 
 
 def validate(
     parsed: Model,
     lossless: LosslessPart,
     task: Task,
-    chains: Chains,
+    chain: list[Candidate],
     tables: Tables,
-    options: CompressOptions,
+    target: Target,
+    loss: Loss | None,
     budget: Budget,
     deadline: Budget,
 ) -> Validated:
-    """Test both chains natively; the smallest that passed in either is taken.
+    """Test the chain natively; the smallest candidate that passed is taken.
 
     As many sizes are tested as time allows, none if X_val cannot be predicted before ``deadline``. Ending a sequence
     early, for lack of time or because a candidate is refused, accepts less: what passed before stays valid.
@@ -218,103 +200,99 @@ def validate(
     by_work = replace(task.cost, minimize=WORK)
     work = by_work.of(task.original)
     watch = budget.share(1.0)
-    n_rows, confidence = tables.val.n_rows, options.confidence
+    n_rows, confidence = tables.val.n_rows, target.confidence
+    changed = np.zeros(n_rows, dtype=bool)
     try:
         before = goal.native_answers(parsed, tables.X_val, deadline.check)
     except OutOfTime:
-        nothing = np.zeros(n_rows, dtype=bool)
-        return Validated(None, (), nothing, lower_bound(0, n_rows, confidence), StopReason.TIME, work, work)
-    target = (n_rows, options.fidelity, confidence)
-    given = chains
+        return Validated(None, (), changed, lower_bound(0, n_rows, confidence), StopReason.TIME, work, work)
+    lost_before = None if loss is None else loss.of(before)
     is_quick = n_rows * parsed.forest.n_trees <= CHUNK_CELLS  # one size is tested in any case
-    if budget.is_limited and chains.first and (is_quick or not deadline.is_over):
-        write(parsed, lossless, task, chains.first[0])  # only to measure how long one size takes
+    candidates = chain
+    if budget.is_limited and chain and (is_quick or not deadline.is_over):
+        write(parsed, lossless, task, chain[0])  # only to measure how long one size takes
         n_most = max(1, int(watch.remaining / max(watch.elapsed, 1e-3)))
-        chains = chains.thinned(n_most, expected_share(*target))
-    is_whole = chains.first == given.first
+        candidates = thinned(chain, n_most, target.aim())
     tested: list[TestedSize] = []
     best: Written | None = None
     place = -1  # of the best among the tested
-    changed = np.zeros(n_rows, dtype=bool)
+    lost_after = lost_before
     is_refused = False
 
-    def run(chain: str, candidates: Sequence[Candidate], most: int) -> None:
-        nonlocal best, changed, place
-        written: list[tuple[Written, BoolArray]] = []
-
-        def counts() -> Iterator[int]:
-            nonlocal is_refused
-            for candidate in candidates:
-                if (tested and budget.is_over) or (deadline.is_over and not is_quick):
-                    return
-                shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
-                try:
-                    now = write(parsed, lossless, task, replace(candidate, shape=shape))
-                    rows = goal.differ(before, goal.native_answers(now.asked, tables.X_val, deadline.check))
-                except OutOfTime:
-                    return
-                except PineBoostError as error:
-                    if not tested:
-                        raise
-                    _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
-                    is_refused = True
-                    return
-                written.append((now, rows))
-                yield int(rows.sum())
-
-        outcomes = in_order(counts(), n_rows, confidence, most)
-        for candidate, outcome in zip(candidates, outcomes, strict=False):
-            (now, rows), name = written[-1], candidate.shape.name
-            tested.append(
-                TestedSize(
-                    *now.sizes,
-                    now.cost,
-                    name,
-                    candidate.estimate,
-                    outcome.n_changed,
-                    outcome.bound,
-                    outcome.accepted,
-                    chain,
-                )
+    def predictions() -> Iterator[Predicted]:
+        nonlocal is_refused
+        for candidate in candidates:
+            if (tested and budget.is_over) or (deadline.is_over and not is_quick):
+                return
+            shape = rescale(goal, task.subtrees, task.sample.holdout_points, candidate.shape)
+            try:
+                now = write(parsed, lossless, task, replace(candidate, shape=shape))
+                after = goal.native_answers(now.asked, tables.X_val, deadline.check)
+            except OutOfTime:
+                return
+            except PineBoostError as error:
+                if not tested:
+                    raise
+                _LOGGER.warning("A size of %d leaves was not tested: %s", shape.n_leaves, error)
+                is_refused = True
+                return
+            rows = goal.differ(before, after)
+            if loss is None or lost_before is None:
+                yield Predicted(candidate, now, rows, int(rows.sum()))
+                continue
+            lost = loss.of(after)
+            yield Predicted(
+                candidate, now, rows, int(rows.sum()), **loss.count(lost_before, lost, target.max_loss), lost=lost
             )
-            if outcome.accepted and (best is None or now.cost < best.cost):
-                best, changed, place = now, rows, len(tested) - 1
 
-    run(FIRST_CHAIN, chains.first, allowed(*target))
-    most = allowed_by_the_rest(*target)
-    best_cost = task.cost.of(task.original) if best is None else best.cost
-    is_whole = is_whole and not budget.is_over
-    if is_whole and _reaches(task, chains.slices, tables, most, best_cost):
-        run(SLICE_CHAIN, chains.slices, most)
-    bound = lower_bound(int(changed.sum()), n_rows, confidence)
+    for found, accepted in judge(predictions(), target.tests()):
+        tested.append(
+            TestedSize(
+                *found.written.sizes,
+                found.written.cost,
+                found.candidate.shape.name,
+                found.candidate.estimate,
+                found.n_changed,
+                lower_bound(found.n_changed, n_rows, confidence),
+                found.n_lost,
+                found.n_gained,
+                found.e_value,
+                accepted,
+            )
+        )
+        if accepted and (best is None or found.written.cost < best.cost):
+            best, place, changed, lost_after = found.written, len(tested) - 1, found.changed, found.lost
+    if best is not None:  # an exporter may have added a tree that holds a constant
+        forest = best.model.forest
+        tested[place] = replace(tested[place], trees=forest.n_trees, leaves=forest.n_leaves)
     stopped = StopReason.REFUSED if is_refused else StopReason.EFFORT
-    if not is_whole or budget.is_over:
+    if len(candidates) < len(chain) or budget.is_over:
         stopped = StopReason.TIME
     return Validated(
-        best, tuple(tested), changed, bound, stopped, work, work if best is None else by_work.of(best.shape)
+        best,
+        tuple(tested),
+        changed,
+        lower_bound(int(changed.sum()), n_rows, confidence),
+        stopped,
+        work,
+        work if best is None else by_work.of(best.shape),
+        None if lost_before is None else float(lost_before.mean()),
+        None if lost_after is None else float(lost_after.mean()),
     )
 
 
-def _reaches(task: Task, candidates: Sequence[Candidate], tables: Tables, most: int, cost: float) -> bool:
-    """Whether a chain seems to get below a cost: only then it is worth testing natively.
+@dataclass(frozen=True, eq=False)
+class Predicted:
+    """A candidate with its answers on X_val, counted."""
 
-    Not testing accepts nothing, so this look at X_val cannot make a promise too strong.
-    """
-    if most < 0 or not any(candidate.cost < cost for candidate in candidates):
-        return False
-    first = next(i for i, candidate in enumerate(candidates) if candidate.cost < cost)
-    goal = task.goal
-
-    def count(states: Int32Array) -> list[int]:
-        leaves = task.trees.leaves(states)
-        before = margins(task.original, goal.forest, leaves)
-        return [
-            int(goal.changed(before, margins(candidate.shape, goal.forest, leaves)).sum())
-            for candidate in candidates[: first + 1]
-        ]
-
-    counts = np.sum(list(tables.val.map_states(task.space, count)), axis=0)
-    return bool(np.all(counts <= most))
+    candidate: Candidate
+    written: Written
+    changed: BoolArray
+    n_changed: int
+    n_lost: int | None = None
+    n_gained: int | None = None
+    e_value: float | None = None
+    lost: FloatArray | None = None
 
 
 def write(parsed: Model, lossless: LosslessPart, task: Task, candidate: Candidate) -> Written:

@@ -47,7 +47,7 @@ from pine_boost.report.pages import beginning_of, render
 RECORD = "job.json"
 FORMAT = "pine_boost fleet job"
 FAILED, NOT_RUN = "FAILED", "NOT_RUN"
-_GOOD = ("CERTIFIED", "VALIDATED")
+_GOOD = ("CERTIFIED", "VALIDATED", "NON_INFERIOR")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from pine_boost.certificate.claims import NOT_VALIDATED, attack_claim, bound_in_
 from pine_boost.compression.compress_result import CompressResult
 from pine_boost.compression.fixed_sequence import lower_bound
 from pine_boost.compression.goal import Answers, Goal, native_probabilities
-from pine_boost.compression.record import CompressionRecord
+from pine_boost.compression.loss import ERROR
+from pine_boost.compression.record import CompressionRecord, TestedSize
 from pine_boost.errors import InvalidInputError
 from pine_boost.model.digits import decimals_down, rounded_up
 from pine_boost.model.forest import BoolArray, Model
@@ -52,23 +53,10 @@ def render_compression(result: CompressResult, X_val: Any = None) -> str:
         "compression.html",
         "pine_boost: compression report",
         r=r,
-        sizes=[
-            (name.capitalize(), f"{getattr(r, f'{name}_before'):,}", f"{getattr(r, f'{name}_after'):,}")
-            for name in ("trees", "leaves")
-        ],
+        sizes=_sizes(result),
         chart=_draw_path(r) if r.path else "",
-        path=[
-            (
-                f"{size.trees:,}",
-                f"{size.leaves:,}",
-                size.n_changed,
-                decimals_down(size.bound),
-                "yes" if size.accepted else "no",
-                size.origin,
-                size.chain,
-            )
-            for size in r.path
-        ],
+        path=[_tested(r, size) for size in r.path],
+        heads=_heads(r),
         segments=[(s.name, s.n_rows, s.n_changed, decimals_down(s.bound)) for s in r.segments],
         sentences=(attack_claim(r.attack_distance, r.attack_starts) if r.attack_starts else "", r.proved_claim()),
         evidence=[
@@ -91,22 +79,57 @@ def _ask(model: Model, X_val: Any, record: CompressionRecord) -> Answers:
     return Answers(classes, native_probabilities(model, X_val))
 
 
+def _sizes(result: CompressResult) -> list[tuple[str, str, str]]:
+    """What changed in size, work and, with labels, loss."""
+    r = result.record
+    rows = [
+        ("Trees", f"{r.trees_before:,}", f"{r.trees_after:,}"),
+        ("Leaves", f"{r.leaves_before:,}", f"{r.leaves_after:,}"),
+    ]
+    rows.append(("Work per row", f"{r.work_before:.1f}", f"{r.work_after:.1f}"))
+    before, after = result.file_sizes
+    rows.append(("Model file (kB)", "" if before is None else f"{before / 1000:,.1f}", f"{after / 1000:,.1f}"))
+    if r.loss_before is not None and r.loss_after is not None:
+        name = "Accuracy on X_val" if r.loss == ERROR else f"Loss on X_val ({r.loss})"
+        pair = (1 - r.loss_before, 1 - r.loss_after) if r.loss == ERROR else (r.loss_before, r.loss_after)
+        rows.append((name, *(f"{value:.4f}" for value in pair)))
+    return rows
+
+
+def _heads(record: CompressionRecord) -> tuple[str, ...]:
+    lost = ("only original right", "only smaller right") if record.loss == ERROR else ("e-value",)
+    asked = lost if record.labels_digest is not None else ()
+    return ("trees", "leaves", record.minimize, "rows changed", "exact bound", *asked, "accepted", "from")
+
+
+def _tested(record: CompressionRecord, size: TestedSize) -> tuple[Any, ...]:
+    """One line of the table of tested sizes."""
+    lost: tuple[Any, ...] = (size.n_lost, size.n_gained)
+    if record.loss != ERROR:
+        lost = ("" if size.e_value is None else f"{size.e_value:.4g}",)
+    counts = (f"{size.trees:,}", f"{size.leaves:,}", f"{size.cost:,.0f}", size.n_changed, decimals_down(size.bound))
+    asked = lost if record.labels_digest is not None else ()
+    return (*counts, *asked, "yes" if size.accepted else "no", size.origin)
+
+
 def _draw_path(record: CompressionRecord) -> Markup:
     """The tested sizes as a curve, the target as a line, the returned size marked."""
     kept = [100 * (1 - size.n_changed / record.n_val) for size in record.path]
-    target, most = 100 * record.fidelity, float(record.leaves_before)
-    lowest = min(target, *(100 * size.bound for size in record.path))
+    most, unit = record.minimized[0], record.minimize
+    target = None if record.fidelity is None else 100 * record.fidelity
+    lowest = min(99.9 if target is None else target, *(100 * size.bound for size in record.path))
     y_range = (lowest - 0.1 * (100 - lowest), 100.0)
-    title = "Share of validation rows kept by number of leaves"
-    frame = Frame(title, (0.0, most), y_range, "leaves", "kept on X_val (%)")
+    title = f"Share of validation rows kept by {unit}"
+    frame = Frame(title, (0.0, most), y_range, unit, "kept on X_val (%)")
     frame.grid(round_ticks(lowest, 100.0))
     frame.ticks(round_ticks(0.0, most), "{:,.0f}")
-    frame.line(0.0, target, most, target, "mark")
+    if target is not None:
+        frame.line(0.0, target, most, target, "mark")
     chosen = record.returned()
     for size, share in zip(record.path, kept, strict=True):
-        title = f"{size.leaves} leaves: {size.n_changed} rows changed, bound {decimals_down(size.bound)}"
-        frame.line(size.leaves, 100 * size.bound, size.leaves, share, "reach")
-        frame.dot(size.leaves, share, "dot chosen" if size is chosen else "dot", title)
+        title = f"{unit} {size.cost:.0f}: {size.n_changed} rows changed, bound {decimals_down(size.bound)}"
+        frame.line(size.cost, 100 * size.bound, size.cost, share, "reach")
+        frame.dot(size.cost, share, "dot chosen" if size is chosen else "dot", title)
     return frame.text()
 
 

@@ -310,8 +310,8 @@ def validate_exits(
                 return
             yield int(now.sum())
 
-    plan = None
-    for level, found in zip(levels, in_order(counts(), n_rows, options.confidence, allowed(*target)), strict=False):
+    plan, most = None, (allowed(*target),)
+    for level, found in zip(levels, in_order(counts(), n_rows, options.confidence, most), strict=False):
         tested.append(
             TestedLevel(level.level, level.estimate, level.cost, found.n_changed, found.bound, found.accepted)
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,8 +9,8 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from pine_boost.compression.fixed_sequence import (
+    allowances,
     allowed,
-    allowed_by_the_rest,
     expected_share,
     fewest_rows,
     highest_fidelity,
@@ -21,7 +20,7 @@ from pine_boost.compression.fixed_sequence import (
 )
 from pine_boost.compression.path import Candidate
 from pine_boost.compression.shape import Shape
-from pine_boost.compression.validation import Chains, choose, choose_chains, undominated
+from pine_boost.compression.validation import choose, thinned, undominated
 from pine_boost.errors import InvalidInputError
 
 
@@ -50,17 +49,22 @@ def test_allowed_is_the_largest_count_that_reaches_the_target(n_rows: int) -> No
     assert binom.cdf(most, n_rows, 0.01) <= 0.05 < binom.cdf(most + 1, n_rows, 0.01)
 
 
-def test_testing_stops_at_the_first_failure() -> None:
+def test_testing_goes_on_once_with_a_stricter_test() -> None:
     seen = []
 
     def counts():
-        for count in (0, 1, 60, 0):
+        for count in (0, 4, 60, 4, 0):
             seen.append(count)
             yield count
 
-    tested = list(in_order(counts(), 1000, 0.95, allowed(1000, 0.99, 0.95)))
-    assert [entry.accepted for entry in tested] == [True, True, False]
-    assert seen == [0, 1, 60]  # what comes after a failure is never looked at
+    first, second = allowances(1000, 0.99, 0.95)
+    assert second < 4 <= first
+    tested = list(in_order(counts(), 1000, 0.95, (first, second)))
+    assert [entry.accepted for entry in tested] == [True, True, False, False]  # 4 is too many after a failure
+    assert seen == [0, 4, 60, 4]  # what comes after the second failure is never looked at
+    tested = list(in_order([0, 60, 0, second, 60, 0], 1000, 0.95, (first, second)))
+    assert [entry.accepted for entry in tested] == [True, False, True, True, False]
+    assert [entry.accepted for entry in in_order([60, 0], 1000, 0.95, (first,))] == [False]
 
 
 def _shape(n_leaves: int) -> Shape:
@@ -71,11 +75,16 @@ def _candidate(n_leaves: int, estimate: float) -> Candidate:
     return Candidate(_shape(n_leaves), n_leaves, estimate)
 
 
-# Cells of equal probability. A candidate of k leaves changes the first changed[k] cells, a slice
-# the last ones, so the true fidelity of all is known. "plateau": every size is just below the
-# target, the worst case.
+# Cells of equal probability. A candidate of k leaves changes changed[k] cells, so the true fidelity
+# of all is known. "plateau": every size is just below the target, all change the same cells.
+# "apart": every size is just below the target, and each changes cells of its own: after a failure
+# the next candidate is a fresh chance to be wrong, the worst case for a sequence that goes on.
 CELLS = 1000
-CHANGED = {"falling": np.rint(np.geomspace(40, 1, 40)).astype(int), "plateau": np.full(40, 51)}
+CHANGED = {
+    "falling": np.rint(np.geomspace(40, 1, 40)).astype(int),
+    "plateau": np.full(40, 51),
+    "apart": np.full(19, 51),
+}
 
 
 @pytest.mark.parametrize("world", CHANGED)
@@ -84,38 +93,27 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
     fidelity, confidence, n_draws = 0.95, 0.95, 2000
     random = np.random.default_rng([len(world), n_fit, n_val])
     changed = CHANGED[world]
+    first = 51 * np.arange(len(changed)) if world == "apart" else np.zeros(len(changed), dtype=int)
     target = (n_val, fidelity, confidence)
-    allowances = (allowed(*target), allowed_by_the_rest(*target))
     share = max(expected_share(*target), 1 / n_fit)
-    shapes = [_shape(i + 2) for i in range(len(changed))]
-    sliced = [replace(shape, name="slice") for shape in shapes]
 
     @cache  # few rows to fit have few different estimates: what is drawn again is chosen once
-    def chosen(estimates: tuple[float, ...]) -> Chains:
-        found = [
-            Candidate(shape, shape.n_leaves, estimate)
-            for shape, estimate in zip(shapes + sliced, estimates * 2, strict=True)
-        ]
-        return choose_chains(found, share)
+    def chosen(estimates: tuple[float, ...]) -> list[int]:
+        found = [_candidate(i + 2, estimate) for i, estimate in enumerate(estimates)]
+        return [candidate.shape.n_leaves - 2 for candidate in choose(found, share)]
 
     broken = accepted = 0
     for _ in range(n_draws):
-        fit, val = random.integers(0, CELLS, n_fit), random.integers(0, CELLS, n_val)
-        # candidate number i has i + 2 leaves; sizes and order come from the fit rows alone
-        estimates = np.searchsorted(np.sort(fit), changed) / n_fit
-        chains = chosen(tuple(estimates))
-        wrong = False
-        for chain, most in zip((chains.first, chains.slices), allowances, strict=True):
-            cells = [int(changed[candidate.shape.n_leaves - 2]) for candidate in chain]
-            is_slice = [candidate.shape.name == "slice" for candidate in chain]
-            counts = (
-                int(np.count_nonzero(val >= CELLS - n if last else val < n))
-                for n, last in zip(cells, is_slice, strict=True)
-            )
-            tested = list(in_order(counts, n_val, confidence, most))
-            accepted += any(test.accepted for test in tested)
-            wrong |= any(test.accepted and n / CELLS > 1 - fidelity for n, test in zip(cells, tested, strict=False))
-        broken += wrong
+        fit, val = (np.bincount(random.integers(0, CELLS, n), minlength=CELLS) for n in (n_fit, n_val))
+        seen, counts = (np.concatenate([[0], np.cumsum(rows)]) for rows in (fit, val))
+        # sizes and order come from the fit rows alone
+        chain = chosen(tuple((seen[first + changed] - seen[first]) / n_fit))
+        changes = [int(counts[first[i] + changed[i]] - counts[first[i]]) for i in chain]
+        tested = list(in_order(changes, n_val, confidence, allowances(*target)))
+        accepted += any(test.accepted for test in tested)
+        broken += any(
+            test.accepted and changed[i] / CELLS > 1 - fidelity for i, test in zip(chain, tested, strict=False)
+        )
     # three standard deviations of a count of 2000 draws above the stated rate
     rate = 1 - confidence
     assert broken <= n_draws * rate + 3 * np.sqrt(n_draws * rate * (1 - rate))
@@ -126,12 +124,14 @@ def test_the_promise_is_broken_at_most_as_often_as_stated(world: str, n_fit: int
 
 
 @pytest.mark.parametrize("n_rows", [299, 736, 1105, 2864, 6156])
-def test_two_chains_share_one_level(n_rows: int) -> None:
-    first, second = allowed(n_rows, 0.99, 0.95), allowed_by_the_rest(n_rows, 0.99, 0.95)
-    levels = binom.cdf([first, second], n_rows, 0.01)
+def test_two_tests_share_one_level(n_rows: int) -> None:
+    first, *second = allowances(n_rows, 0.99, 0.95)
+    assert first == allowed(n_rows, 0.99, 0.95)
+    levels = binom.cdf([first, *second], n_rows, 0.01)
     assert levels.sum() <= 0.05
-    assert levels[0] + binom.cdf(second + 1, n_rows, 0.01) > 0.05  # no row more fits
-    assert -1 <= second <= first
+    next_one = second[0] + 1 if second else 0
+    assert levels[0] + binom.cdf(next_one, n_rows, 0.01) > 0.05  # no row more fits
+    assert all(0 <= most <= first for most in second)
 
 
 def test_a_sample_that_allows_no_change_still_tests_smaller_shapes() -> None:
@@ -165,14 +165,12 @@ def test_estimates_far_below_the_allowed_share_still_make_steps() -> None:
 @pytest.mark.parametrize("n_most", [4, 9, 50])
 def test_short_time_thins_a_chain_and_keeps_its_largest(n_most: int) -> None:
     chain = [_candidate(size, 0.001) for size in range(100, 10, -10)]
-    given = Chains(chain, chain[:1])
-    thinned = given.thinned(n_most, 0.01)
-    assert len(thinned.first) == min(n_most, len(chain))
-    assert thinned.first[0] is chain[0]
-    assert thinned.first[-1] is chain[-1]
-    sizes = [candidate.cost for candidate in thinned.first]
+    some = thinned(chain, n_most, 0.01)
+    assert len(some) == min(n_most, len(chain))
+    assert some[0] is chain[0]
+    assert some[-1] is chain[-1]
+    sizes = [candidate.cost for candidate in some]
     assert sizes == sorted(sizes, reverse=True)
-    assert thinned.slices == given.slices
 
 
 @pytest.mark.parametrize(("n_most", "expected"), [(1, [80]), (2, [80, 60]), (3, [80, 70, 60]), (4, [100, 80, 60, 40])])
@@ -180,11 +178,10 @@ def test_one_to_three_tests_begin_where_few_rows_change(n_most: int, expected: l
     """Ten rows in a thousand may change; the largest would be a waste of the only test."""
     estimates = {100: 0.0001, 90: 0.001, 80: 0.002, 70: 0.005, 60: 0.009, 50: 0.02, 40: 0.05}
     chain = [_candidate(size, estimate) for size, estimate in estimates.items()]
-    thinned = Chains(chain, []).thinned(n_most, 0.01)
-    assert [candidate.cost for candidate in thinned.first] == expected
+    assert [candidate.cost for candidate in thinned(chain, n_most, 0.01)] == expected
 
 
 @pytest.mark.parametrize("allowed_share", [0.0, 0.00005])
 def test_where_nothing_is_expected_to_pass_the_largest_is_tested(allowed_share: float) -> None:
     chain = [_candidate(100, 0.01), _candidate(50, 0.02)]
-    assert Chains(chain, []).thinned(1, allowed_share).first == chain[:1]
+    assert thinned(chain, 1, allowed_share) == chain[:1]

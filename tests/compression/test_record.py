@@ -72,7 +72,7 @@ def test_a_forged_number_is_found(compressed: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("fidelity", value) for value in (0, 1, -0.95, 1.5, True, "0.9", None)),
+        *(("fidelity", value) for value in (0, 1, -0.95, 1.5, True, "0.9")),
         *(("confidence", value) for value in (0, 1, -0.95, True)),
         ("keeps_class", False),
         ("n_val", 2**63),
@@ -86,6 +86,13 @@ def test_numbers_out_of_range_are_refused_when_they_are_read(compressed: Any, na
     document = json.loads(result.record.to_json())
     with pytest.raises(CertificateMismatch, match=f"'{name}' is"):
         read_record(_sealed({**document, name: value}))
+
+
+def test_a_record_promises_something(compressed: Any) -> None:
+    *_, result = compressed
+    document = json.loads(result.record.to_json())
+    with pytest.raises(CertificateMismatch, match="neither 'fidelity' nor 'max_loss'"):
+        read_record(_sealed({**document, "fidelity": None}))
 
 
 def test_what_is_taken_on_trust_is_listed(compressed: Any) -> None:
