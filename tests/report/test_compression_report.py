@@ -37,7 +37,7 @@ def test_a_page_of_what_was_counted():
     assert f"({before[0]:.3f}, {before[1]:.3f})" in page
     assert f"({after[0]:.3f}, {after[1]:.3f})" in page
     for size in record.path:
-        assert f"<td>{size.leaves:,}</td><td>{size.n_changed}</td>" in page
+        assert f"<td>{size.leaves:,}</td><td>{size.cost:,.0f}</td><td>{size.n_changed}</td>" in page
     for segment in record.segments:
         assert f"<td>{segment.n_rows}</td><td>{segment.n_changed}</td>" in page
     assert page.count('class="dot chosen"') == 1
