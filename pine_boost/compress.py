@@ -62,8 +62,8 @@ def compress_booster(
     ----------
     model : object, path or bytes
         A trained XGBoost, LightGBM or scikit-learn tree ensemble, also a regressor or ranker, or a
-        Pipeline, threshold wrapper or calibrated classifier around one; also a CalibratedClassifierCV
-        or soft VotingClassifier that averages several. It is never modified.
+        Pipeline, threshold wrapper or calibrated classifier around one; also a
+        CalibratedClassifierCV or soft VotingClassifier that averages several. It is never modified.
     X_fit : table
         Rows that shape the smaller model; the training rows are fine. No labels are needed. Of very
         many rows a seeded sample of up to 240 000 is used. Both tables may be larger than memory:
