@@ -56,7 +56,8 @@ def test_the_whole_is_smaller_of_its_kind_and_counted_natively(name, few_synthet
     assert result.bound >= 0.95
     assert result.evaluate(FRESH) == np.mean(result.model.predict(FRESH) == model.predict(FRESH)) > 0.9
     assert np.array_equal(model.predict_proba(FRESH), before)  # the original is left alone
-    assert all(outcome.accepted for outcome in result.tested[:-1])  # the sequence ends at the first failure
+    failed = [position for position, outcome in enumerate(result.tested) if not outcome.accepted]
+    assert len(failed) < 2 or failed[1:] == [len(result.tested) - 1]  # the sequence ends at the second failure
 
 
 @pytest.mark.parametrize("name", NAMES)
