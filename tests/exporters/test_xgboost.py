@@ -22,7 +22,6 @@ from tests.support.xgboost_models import (  # noqa: E402  (needs xgboost)
     BOOSTERS,
     booster_margins,
     categorical_booster,
-    check_margins,
     expected_margins,
     make_rows,
     some_weights,
@@ -46,20 +45,6 @@ def walk(tree, row):
             left = x < np.float32(tree["split_conditions"][node])
         node = tree["left_children" if left else "right_children"][node]
     return node
-
-
-@pytest.mark.parametrize("weights", ["all", "some"])
-@pytest.mark.parametrize("name", BOOSTERS)
-def test_booster_export_is_exact_in_batch_and_row_by_row(name, weights):
-    booster = train(**BOOSTERS[name])
-    before = booster.save_raw("ubj")
-    model = read_model(booster)
-    pruned = grid_forest(model.forest, None if weights == "all" else some_weights(model.forest))
-    exported = export(model, pruned)
-    assert type(exported) is xgboost.Booster
-    assert booster.save_raw("ubj") == before
-    rows = np.vstack([make_rows(seed=9), edge_rows(model.forest, make_rows(), limit=60)])
-    check_margins(pruned, exported, rows, step=97)
 
 
 @pytest.mark.parametrize("name", ["logistic", "softprob", "parallel", "dart_multi"])

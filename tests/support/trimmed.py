@@ -103,16 +103,22 @@ def written_roots(pruned: PrunedForest, written: Forest) -> list[int]:
     return roots
 
 
-def n_remaining(pruned: PrunedForest) -> int:
+def reached(pruned: PrunedForest) -> npt.NDArray[np.bool_]:
     """Nodes of the kept trees that are not below a leaf of the smaller forest."""
-    assert pruned.is_leaf is not None
     forest = pruned.forest
-    total = 0
-    for tree in pruned.kept:
-        open_nodes = [int(forest.tree_offset[tree])]
-        while open_nodes:
-            node = open_nodes.pop()
-            total += 1
-            if not pruned.is_leaf[node] and forest.kind[node] != SplitKind.LEAF:
-                open_nodes += [int(forest.left[node]), int(forest.right[node])]
-    return total
+    is_leaf = forest.kind == SplitKind.LEAF
+    if pruned.is_leaf is not None:
+        is_leaf |= pruned.is_leaf
+    found = np.zeros(forest.n_nodes, dtype=bool)
+    open_nodes = forest.tree_offset[:-1][pruned.kept].tolist()
+    while open_nodes:
+        node = open_nodes.pop()
+        found[node] = True
+        if not is_leaf[node]:
+            open_nodes += [int(forest.left[node]), int(forest.right[node])]
+    return found
+
+
+def n_remaining(pruned: PrunedForest) -> int:
+    """Nodes of the smaller forest."""
+    return int(reached(pruned).sum())
